@@ -1,0 +1,163 @@
+"""The broker: builds every part, owns the nursery, starts and stops. The only file that knows all parts."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from random import Random
+
+import trio
+
+from gateway.clock import Clock, SystemClock
+from gateway.config import BrokerConfig
+from gateway.context import Services
+from gateway.coordinator.producer_ids import ProducerIds
+from gateway.dispatch import Dispatcher
+from gateway.handlers import load
+from gateway.logs import ready_line
+from gateway.metadata.image import Image
+from gateway.metadata.local import LocalMetadata
+from gateway.replication.partitions import Partitions
+from gateway.scheduler import Scheduler
+from gateway.server import Limits, Server
+from gateway.sessions import FetchSessions
+from gateway.waiting import Purgatory
+from storage.files import Files
+from storage.store import Store
+
+logger = logging.getLogger("headgate.broker")
+
+# What is in flight at a stop has this long to be answered and sent.
+SHUTDOWN_GRACE_S = 1.0
+
+
+def serve(config: BrokerConfig) -> None:
+    """Run a broker until SIGTERM or SIGINT. Raises what keeps it from starting."""
+    trio.run(_serve, config)
+
+
+async def _serve(config: BrokerConfig) -> None:
+    broker = Broker(config)
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            print(ready_line(config, broker.endpoints), flush=True)
+            gc.collect()
+            gc.freeze()  # what was made until now stays: the collector need not walk it again
+            async for number in signals:
+                logger.info("stopping: %s", signal.Signals(number).name)
+                await broker.stop()
+                break
+
+
+class Broker:
+    """One node with an embedded store."""
+
+    def __init__(
+        self, config: BrokerConfig, *, clock: Clock | None = None, files: Files | None = None, random: Random | None = None
+    ) -> None:
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.random = random or Random()
+        self.endpoints: list[str] = []
+        self._store = self._open_store(files)
+        try:
+            self.services = self._build()
+        except BaseException:
+            self._store.close()
+            raise
+        self.server = Server(Dispatcher(self.services, load()), _limits(config), self.clock)
+
+    def _open_store(self, files: Files | None) -> Store:
+        return Store.open(
+            self.config.log_directories[0],
+            files=files or Files(),
+            node_id=self.config.node_id,
+            config=self.config.log_config({}),
+            now_ms=self.clock.now_ms(),
+            random=self.random,
+        )
+
+    def _build(self) -> Services:
+        scheduler = Scheduler(self.clock)
+        purgatory = Purgatory(self.clock, scheduler)
+        metadata = LocalMetadata(self._store, self.config, self.clock, self.random)
+        partitions = Partitions(self.config.node_id, self._store, self.config, purgatory)
+        partitions.follow(Image.empty(), metadata.image)
+        metadata.on_change(partitions.follow)
+        return Services(
+            config=self.config,
+            clock=self.clock,
+            random=self.random,
+            scheduler=scheduler,
+            purgatory=purgatory,
+            metadata=metadata,
+            partitions=partitions,
+            fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.random),
+            producer_ids=ProducerIds(metadata),
+        )
+
+    async def run(
+        self,
+        listeners: Sequence[tuple[str, trio.abc.Listener[trio.abc.Stream]]] | None = None,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve on `listeners`, or on those of the configuration, until `stop` or cancellation; closes the store at the end."""
+        try:
+            if listeners is None:
+                listeners = await self._listen()
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.services.scheduler.run)
+                self._every(self.config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint)
+                self._every(self.config.log_retention_check_interval_ms, self._maintain)
+                await nursery.start(self.server.serve, listeners)
+                task_status.started()
+                await self.server.stopped.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._store.close()
+
+    async def stop(self) -> None:
+        """Answer what is in flight, then end `run`."""
+        self.services.purgatory.expire_all()
+        await self.server.stop(SHUTDOWN_GRACE_S)
+
+    async def _listen(self) -> list[tuple[str, trio.SocketListener]]:
+        opened: list[tuple[str, trio.SocketListener]] = []
+        for listener in self.config.listeners:
+            for socket_listener in await trio.open_tcp_listeners(listener.port, host=listener.host or None):
+                opened.append((listener.name, socket_listener))
+                host, port = socket_listener.socket.getsockname()[:2]
+                self.endpoints.append(f"{listener.name}://{f'[{host}]' if ':' in host else host}:{port}")
+        return opened
+
+    def _every(self, interval_ms: float, work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            finally:
+                self.services.scheduler.call_after(interval_ms, run)
+
+        self.services.scheduler.call_after(interval_ms, run)
+
+    def _checkpoint(self) -> None:
+        self._store.checkpoint({(p.topic, p.index): p.high_watermark for p in self.services.partitions})
+
+    def _maintain(self) -> None:
+        now_ms = self.clock.now_ms()
+        for partition in self.services.partitions:
+            partition.log.roll_if_due(now_ms)
+
+
+def _limits(config: BrokerConfig) -> Limits:
+    return Limits(
+        max_frame_bytes=config.socket_request_max_bytes,
+        max_memory_bytes=config.queued_max_request_bytes,
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_idle_ms=config.connections_max_idle_ms,
+        send_buffer_bytes=config.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.socket_receive_buffer_bytes,
+    )

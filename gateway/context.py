@@ -1,0 +1,66 @@
+"""What a handler may touch: the services of the broker, and who asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.clock import Clock
+    from gateway.config import BrokerConfig
+    from gateway.coordinator.producer_ids import ProducerIds
+    from gateway.metadata.local import LocalMetadata
+    from gateway.replication.partitions import Partitions
+    from gateway.scheduler import Scheduler
+    from gateway.sessions import FetchSessions
+    from gateway.waiting import Purgatory
+
+
+class CloseConnection(Exception):
+    """The connection cannot go on; the text says why, for the log."""
+
+
+@dataclass(slots=True)
+class Client:
+    """The other end of one connection. Hosts are addresses as text; names are what the client says of itself."""
+
+    remote_host: str
+    remote_port: int
+    local_host: str
+    local_port: int
+    listener: str = "PLAINTEXT"
+    principal: str = "User:ANONYMOUS"
+    software_name: str = "unknown"
+    software_version: str = "unknown"
+    client_id: str | None = field(default=None)
+
+    def __str__(self) -> str:
+        name = f" client.id={self.client_id[:80]!r}" if self.client_id else ""
+        software = "" if self.software_name == "unknown" else f" {self.software_name}-{self.software_version}"
+        return f"{self.remote_host}:{self.remote_port}{name}{software}"
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of a broker that handlers work with; built once, by `gateway.broker`."""
+
+    config: BrokerConfig
+    clock: Clock
+    random: Random
+    scheduler: Scheduler
+    purgatory: Purgatory
+    metadata: LocalMetadata
+    partitions: Partitions
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+
+
+@dataclass(slots=True)
+class Context:
+    """One request: its version, who sent it, and the broker that answers."""
+
+    broker: Services
+    client: Client
+    version: int
+    client_id: str | None

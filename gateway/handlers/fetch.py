@@ -1,0 +1,155 @@
+"""Fetch: batches from offsets, as pieces of segment files.
+
+v4 read_committed   v5 log_start_offset   v7 sessions (KIP-227)   v9 leader epochs (KIP-320)   v11 rack (KIP-392)   v12 flexible, diverging
+epochs (KIP-595)   v13 topic ids (KIP-516)   v15 replica state   v16 node endpoints (KIP-951)   v17 directory ids   v18 high watermark
+
+A fetch that finds less than `min_bytes` waits for the partitions it named. Afterwards only a partition that moved is counted again, and
+the pieces are planned anew when there is enough, or when the time is up.
+"""
+
+from gateway.context import Context
+from gateway.handlers import handles
+from gateway.handlers.each import guarded
+from gateway.replication.partition import Partition
+from gateway.sessions import FetchTurn
+from gateway.waiting import Waiting, WaitList
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from storage.segment import FileSlice
+
+TopicKey = str | bytes
+Row = tuple[TopicKey, PartitionData]
+
+
+@handles(FetchRequest, versions="4-18")
+def fetch(request: FetchRequest, context: Context) -> FetchResponse | Waiting:
+    """Plan pieces of files for every partition wanted, or wait until there is enough to plan."""
+    turn = context.broker.fetch_sessions.begin(request, context.version, context.broker.clock.monotonic_ms())
+    plan = Plan(request, context, turn)
+    rows = plan.rows()
+    if plan.is_due(rows):
+        return plan.response(rows)
+    for _, row in rows:
+        _release(row)
+    return plan.wait()
+
+
+class Plan:
+    """One fetch: which partitions, how much each of them has, and the rows made of that."""
+
+    def __init__(self, request: FetchRequest, context: Context, turn: FetchTurn) -> None:
+        self._request = request
+        self._context = context
+        self._turn = turn
+        self._max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        self._watched: dict[WaitList, tuple[TopicKey, FetchPartition]] = {}
+        self._available: dict[WaitList, int] = {}
+
+    def rows(self) -> list[Row]:
+        """Plan every partition now. The first batch comes whole, whatever its size; the rest keeps to the limits."""
+        rows: list[Row] = []
+        left, first = self._max_bytes, True
+        for key, wanted in self._turn.partitions:
+            row = self._row(key, wanted, min(left, wanted.partition_max_bytes), first)
+            size = _size(row)
+            if size:
+                left, first = max(left - size, 0), False
+            rows.append((key, row))
+        return rows
+
+    def is_due(self, rows: list[Row]) -> bool:
+        """Whether the reply need not wait: enough bytes, something else to tell, or a client that does not want to wait."""
+        if self._request.max_wait_ms <= 0 or not rows or any(_tells(row) for _, row in rows):
+            return True
+        return sum(self._available.values()) >= self._request.min_bytes
+
+    def wait(self) -> Waiting:
+        """Park until a partition has moved far enough, or `max_wait_ms` are over."""
+        deadline_ms = self._context.broker.clock.monotonic_ms() + self._request.max_wait_ms
+        return Waiting(list(self._watched), deadline_ms, self._attempt, lambda: self.response(self.rows()))
+
+    def response(self, rows: list[Row]) -> FetchResponse:
+        """The rows that the session wants told, grouped by topic."""
+        topics: dict[TopicKey, FetchableTopicResponse] = {}
+        for key, row in rows:
+            if not self._turn.keep(key, row):
+                _release(row)
+                continue
+            if key not in topics:
+                topics[key] = FetchableTopicResponse(topic=key) if isinstance(key, str) else FetchableTopicResponse(topic_id=key)
+            topics[key].partitions.append(row)
+        return FetchResponse(session_id=self._turn.session_id, responses=list(topics.values()))
+
+    def _attempt(self, wait_list: WaitList) -> FetchResponse | None:
+        key, wanted = self._watched[wait_list]
+        row = self._row(key, wanted, wanted.partition_max_bytes, True)
+        _release(row)
+        if _tells(row) or sum(self._available.values()) >= self._request.min_bytes:
+            return self.response(self.rows())
+        return None
+
+    def _row(self, key: TopicKey, wanted: FetchPartition, max_bytes: int, first: bool) -> PartitionData:
+        def answer(wanted: FetchPartition) -> PartitionData:
+            partitions = self._context.broker.partitions
+            partition = partitions.get(key if isinstance(key, str) else partitions.topic_name(key), wanted.partition)
+            partition.check_leader_epoch(wanted.current_leader_epoch)
+            self._watched[partition.waiters] = (key, wanted)
+            diverging = _diverging(partition, wanted)
+            if diverging is not None:
+                return _with_bounds(partition, wanted, None, diverging)
+            piece = None
+            if max_bytes > 0 or first:
+                piece = partition.read(wanted.fetch_offset, max_bytes, self._request.isolation_level, first)
+            self._available[partition.waiters] = 0 if piece is None else len(piece)
+            return _with_bounds(partition, wanted, piece, EpochEndOffset())
+
+        return guarded(wanted, answer, _refuse)
+
+
+def _diverging(partition: Partition, wanted: FetchPartition) -> EpochEndOffset | None:
+    """Where the client's history leaves this leader's, if it does (KIP-595)."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = partition.log.epochs.end_offset_for(wanted.last_fetched_epoch)
+    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return None
+    return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+
+
+def _with_bounds(
+    partition: Partition, wanted: FetchPartition, piece: FileSlice | None, diverging: EpochEndOffset
+) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.partition,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.start_offset,
+        diverging_epoch=diverging,
+        aborted_transactions=[],
+        records=b"" if piece is None else piece,
+    )
+
+
+def _refuse(wanted: FetchPartition, code: ErrorCode, message: str) -> PartitionData:
+    return PartitionData(partition_index=wanted.partition, error_code=code, high_watermark=-1, records=b"")
+
+
+def _tells(row: PartitionData) -> bool:
+    """Whether a row says something that the client must hear without waiting."""
+    return row.error_code != ErrorCode.NONE or row.diverging_epoch.epoch >= 0
+
+
+def _size(row: PartitionData) -> int:
+    return len(row.records) if isinstance(row.records, FileSlice) else 0
+
+
+def _release(row: PartitionData) -> None:
+    if isinstance(row.records, FileSlice):
+        row.records.release()

@@ -1,0 +1,63 @@
+"""ListOffsets: the offset at a time, or at an end of a partition.
+
+v1 one offset   v2 isolation level   v4 leader epochs (KIP-320)   v6 flexible   v7 the maximum timestamp (KIP-734)   v8 earliest local
+(KIP-405)   v9 latest tiered (KIP-1005)   v10 timeout for remote lists (KIP-1075)   v11 earliest pending upload (KIP-1023)
+"""
+
+from gateway.context import Context
+from gateway.handlers import handles
+from gateway.handlers.each import each
+from gateway.replication.partition import Partition
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+NOTHING = (-1, -1, -1)
+"""Offset, timestamp and leader epoch where nothing matches."""
+
+
+@handles(ListOffsetsRequest, versions="1-11")
+def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    """Answer every partition from its log and its time index."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(name=topic.name, partitions=_partitions(request, topic, context)) for topic in request.topics
+        ]
+    )
+
+
+def _partitions(request: ListOffsetsRequest, topic: ListOffsetsTopic, context: Context) -> list[ListOffsetsPartitionResponse]:
+    def answer(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        partition = context.broker.partitions.get(topic.name, wanted.partition_index)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        offset, timestamp, epoch = _find(partition, wanted.timestamp, request.isolation_level)
+        return ListOffsetsPartitionResponse(
+            partition_index=wanted.partition_index, offset=offset, timestamp=timestamp, leader_epoch=epoch
+        )
+
+    return each(topic.partitions, answer, _refuse)
+
+
+def _find(partition: Partition, timestamp: int, isolation_level: int) -> tuple[int, int, int]:
+    """Offset, timestamp of the record there (-1 for the ends), leader epoch."""
+    end = partition.readable_end(isolation_level)
+    if timestamp == LATEST:
+        return end, -1, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return partition.log.start_offset, -1, partition.log.epochs.epoch_at(partition.log.start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOTHING  # nothing is tiered here
+    log = partition.log
+    found = log.max_timestamp(end) if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp, end)
+    return NOTHING if found is None else (found.offset, found.timestamp, found.leader_epoch)
+
+
+def _refuse(wanted: ListOffsetsPartition, code: ErrorCode, message: str) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code, offset=-1, timestamp=-1)

@@ -1,0 +1,95 @@
+"""One partition as its leader sees it: leader epoch, in-sync replicas, high watermark.
+
+A topic with one replica is a replicated topic with factor one. Consumers see only what is below the high watermark, `acks=all` waits for
+it, and the last stable offset never passes it; where the replicas are makes no difference here. Sources: the replication chapter of
+Apache Kafka's design document, KIP-101 (leader epochs), KIP-320 (fencing of fetchers).
+"""
+
+from collections.abc import Callable
+
+from gateway.waiting import WaitList
+from protocol.errors import ErrorCode, KafkaError
+from storage.log import AppendInfo, Log
+from storage.segment import FileSlice
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+ACKS_ALL = -1
+
+
+class Partition:
+    """The leader's state over one log. Synchronous; knows no network.
+
+    `advanced` is called with the partition whenever the high watermark moves.
+    """
+
+    __slots__ = ("advanced", "high_watermark", "index", "isr", "leader_epoch", "log", "replicas", "topic", "waiters")
+
+    def __init__(self, topic: str, index: int, log: Log, leader_epoch: int, advanced: Callable[["Partition"], None]) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.replicas: tuple[int, ...] = ()
+        self.isr: tuple[int, ...] = ()
+        self.high_watermark = log.end_offset
+        self.waiters = WaitList()
+        self.advanced = advanced
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic}-{self.index}, epoch {self.leader_epoch}, high watermark {self.high_watermark})"
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what read_committed consumers may see."""
+        return min(self.high_watermark, self.log.stable_offset)
+
+    def append(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
+        """Append a client's batches as the leader; offsets are patched into `records` in place.
+
+        Raises KafkaError: NOT_ENOUGH_REPLICAS, and what `Log.append` refuses.
+        """
+        if required_acks == ACKS_ALL and len(self.isr) < self.log.config.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.isr)} replicas are in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
+            )
+        info = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self.advance()
+        return info
+
+    def advance(self) -> None:
+        """Move the high watermark to what every in-sync replica has: with one replica, to the end of its log."""
+        end_offset = self.log.end_offset
+        if end_offset != self.high_watermark:
+            self.high_watermark = end_offset
+            self.advanced(self)
+
+    def readable_end(self, isolation_level: int) -> int:
+        """The offset behind the last one that a consumer of this isolation level may see."""
+        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
+
+    def read(self, offset: int, max_bytes: int, isolation_level: int, at_least_one: bool) -> FileSlice | None:
+        """Plan a read for a consumer; None where nothing is to be had yet.
+
+        Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of [log start, high watermark].
+        """
+        if not self.log.start_offset <= offset <= self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside of [{self.log.start_offset}, {self.high_watermark}] of {self.topic}-{self.index}",
+            )
+        end = self.readable_end(isolation_level)
+        if offset >= end:
+            return None
+        return self.log.read(offset, max_bytes, end, at_least_one)
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Refuse a client that knows another leader than this one (KIP-320). -1 means that it does not say.
+
+        Raises KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
+        """
+        if current_leader_epoch in (-1, self.leader_epoch):
+            return
+        older = current_leader_epoch < self.leader_epoch
+        code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise KafkaError(code, f"leader epoch {current_leader_epoch} is not the present one, {self.leader_epoch}")

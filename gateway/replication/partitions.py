@@ -1,0 +1,89 @@
+"""All partitions that this broker has, kept in step with the cluster's image."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from gateway.config import BrokerConfig
+from gateway.metadata.image import Image, Topic
+from gateway.replication.partition import Partition
+from gateway.waiting import Purgatory
+from protocol.errors import ErrorCode, KafkaError
+from storage.log import Log
+from storage.store import Store
+
+logger = logging.getLogger("headgate.replication")
+
+
+class Partitions:
+    """(topic, index) -> Partition. Follows the image: makes logs for what appears in it, removes those of what goes."""
+
+    def __init__(self, node_id: int, store: Store, config: BrokerConfig, purgatory: Purgatory) -> None:
+        self._node_id = node_id
+        self._store = store
+        self._config = config
+        self._purgatory = purgatory
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._names: dict[bytes, str] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The partition; raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
+        try:
+            return self._partitions[topic, index]
+        except KeyError:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}") from None
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """The name behind an id; raises KafkaError(UNKNOWN_TOPIC_ID)."""
+        try:
+            return self._names[topic_id]
+        except KeyError:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has that id") from None
+
+    def follow(self, old: Image, new: Image) -> None:
+        """Bring the partitions in step with a changed image."""
+        for name, topic in old.topics.items():
+            current = new.topics.get(name)
+            if current is None or current.topic_id != topic.topic_id:
+                self._remove(topic)
+        for name, topic in new.topics.items():
+            if old.topics.get(name) is not topic:
+                self._put(topic)
+
+    def _put(self, topic: Topic) -> None:
+        log_config = self._config.log_config(topic.configs)
+        self._names[topic.topic_id] = topic.name
+        for index, state in enumerate(topic.partitions):
+            partition = self._partitions.get((topic.name, index))
+            if partition is None:
+                log = self._open(topic, index)
+                log.config = log_config
+                partition = Partition(topic.name, index, log, state.leader_epoch, self._advanced)
+                self._partitions[topic.name, index] = partition
+            partition.log.config = log_config
+            partition.leader_epoch = state.leader_epoch
+            partition.replicas, partition.isr = state.replicas, state.isr
+
+    def _open(self, topic: Topic, index: int) -> Log:
+        log = self._store.logs.get((topic.name, index))
+        if log is not None:
+            return log
+        return self._store.create(topic.name, index, topic.topic_id, self._config.log_config(topic.configs))
+
+    def _remove(self, topic: Topic) -> None:
+        self._names.pop(topic.topic_id, None)
+        for index in range(len(topic.partitions)):
+            partition = self._partitions.pop((topic.name, index), None)
+            if partition is not None:
+                self._store.delete(topic.name, index)
+                self._purgatory.touch(partition.waiters)
+
+    def _advanced(self, partition: Partition) -> None:
+        self._purgatory.touch(partition.waiters)

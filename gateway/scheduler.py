@@ -1,0 +1,159 @@
+"""The seam to trio: how the synchronous core asks for something to happen later, or elsewhere.
+
+The core never awaits. It hands a function to this scheduler: to run at a moment (`call_at`), after the present turn (`call_soon`), in a
+worker thread (`in_thread`), or as a task of its own (`spawn`). All functions given to it run on the loop's thread, one after another.
+A function that raises is logged and does not stop the others.
+"""
+
+import heapq
+import itertools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
+from gateway.clock import Clock
+
+T = TypeVar("T")
+logger = logging.getLogger("headgate.scheduler")
+
+# A timer that was cancelled stays in the heap until it is due, or until such timers outnumber the live ones.
+_COMPACT_ABOVE = 1024
+
+
+class TrioClock:
+    """A clock that follows trio's, so that a `MockClock` moves the whole broker."""
+
+    def __init__(self, epoch_ms: int = 1_700_000_000_000) -> None:
+        self._offset_ms = epoch_ms - trio.current_time() * 1000.0
+
+    def now_ms(self) -> int:
+        return int(self._offset_ms + trio.current_time() * 1000.0)
+
+    def monotonic_ms(self) -> float:
+        return trio.current_time() * 1000.0
+
+
+class Timer:
+    """A function that runs once at `when_ms`, unless it is cancelled first."""
+
+    __slots__ = ("_scheduler", "callback", "when_ms")
+
+    def __init__(self, scheduler: "Scheduler", when_ms: float, callback: Callable[[], None]) -> None:
+        self._scheduler = scheduler
+        self.when_ms = when_ms
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Forget the function. Cancelling twice, or after it ran, does nothing."""
+        if self.callback is not None:
+            self.callback = None
+            self._scheduler.note_cancelled()
+
+
+class Scheduler:
+    """One heap of timers and one queue of functions, served by one trio task (`run`)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._sequence = itertools.count()
+        self._cancelled = 0
+        self._soon: deque[Callable[[], None]] = deque()
+        self._wakeup = trio.Event()
+        self._sleeping_until_ms = float("-inf")
+        self._nursery: trio.Nursery | None = None
+
+    def call_at(self, when_ms: float, callback: Callable[[], None]) -> Timer:
+        """Run `callback` once the clock's `monotonic_ms` reaches `when_ms`."""
+        timer = Timer(self, when_ms, callback)
+        heapq.heappush(self._timers, (when_ms, next(self._sequence), timer))
+        if when_ms < self._sleeping_until_ms:
+            self._wakeup.set()
+        return timer
+
+    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """Run `callback` in `delay_ms` from now."""
+        return self.call_at(self._clock.monotonic_ms() + delay_ms, callback)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` after the present turn, in the order of the calls."""
+        self._soon.append(callback)
+        self._wakeup.set()
+
+    def in_thread(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        """Run `work` in a worker thread, then `done` with its result, or with the exception it raised, on the loop."""
+
+        async def run() -> T:
+            return await trio.to_thread.run_sync(work)
+
+        self.spawn(run, done)
+
+    def spawn(self, work: Callable[[], Awaitable[T]], done: Callable[[T | BaseException], None]) -> None:
+        """Run `work` as a task, then `done` with its result or with the exception it raised."""
+        if self._nursery is None:
+            raise RuntimeError("the scheduler is not running: spawn() was called before run() or after it ended")
+        self._nursery.start_soon(self._guard, work, done)
+
+    async def _guard(self, work: Callable[[], Awaitable[T]], done: Callable[[T | BaseException], None]) -> None:
+        result: T | BaseException
+        try:
+            result = await work()
+        except Exception as error:
+            result = error
+        _call(lambda: done(result))
+
+    def note_cancelled(self) -> None:
+        """Count a cancelled timer; drop them all once they are most of the heap."""
+        self._cancelled += 1
+        if self._cancelled > _COMPACT_ABOVE and self._cancelled * 2 > len(self._timers):
+            self._timers = [entry for entry in self._timers if entry[2].callback is not None]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
+    def run_due(self) -> None:
+        """Run what was queued and every timer that is due; what these add with `call_soon` runs as well."""
+        now_ms = self._clock.monotonic_ms()
+        while self._timers and self._timers[0][0] <= now_ms:
+            timer = heapq.heappop(self._timers)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                _call(callback)
+            else:
+                self._cancelled -= 1
+        while self._soon:
+            _call(self._soon.popleft())
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve timers until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
+                while True:
+                    await self._sleep()
+                    self.run_due()
+            finally:
+                self._nursery = None
+
+    async def _sleep(self) -> None:
+        """Wait for the next timer, or for something sooner."""
+        if self._wakeup.is_set():
+            self._wakeup = trio.Event()
+        if self._soon:
+            await trio.lowlevel.checkpoint()
+            return
+        self._sleeping_until_ms = self._timers[0][0] if self._timers else float("inf")
+        left_ms = self._sleeping_until_ms - self._clock.monotonic_ms()
+        with trio.move_on_after(max(left_ms, 0) / 1000.0):
+            await self._wakeup.wait()
+        self._sleeping_until_ms = float("-inf")
+
+
+def _call(callback: Callable[[], None]) -> None:
+    try:
+        callback()
+    except Exception:
+        logger.exception("a scheduled function failed; the broker goes on without it")

@@ -1,0 +1,160 @@
+"""Listeners: who may connect, and what happens to connections from their first byte to shutdown."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import trio
+
+from gateway.clock import Clock
+from gateway.connection import Connection
+from gateway.context import Client
+from gateway.dispatch import Dispatcher
+from gateway.memory import MemoryBudget
+from gateway.streams import StreamDriver
+
+logger = logging.getLogger("headgate.server")
+
+# A frame that has not arrived whole after this time holds memory for nothing.
+FRAME_DEADLINE_MS = 30_000
+SWEEP_INTERVAL_S = 5.0
+# trio lowers this for every stream; at its 16 KiB a fetch would wake the loop for each such portion.
+_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
+
+
+class Limits(NamedTuple):
+    """What peers may take. Bytes and counts; 0 or less for the socket buffers means the system's own size."""
+
+    max_frame_bytes: int
+    max_memory_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_idle_ms: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+
+
+class Server:
+    """Accepts connections on any number of trio listeners, and serves each with a driver of its own."""
+
+    def __init__(self, dispatcher: Dispatcher, limits: Limits, clock: Clock) -> None:
+        self.drivers: dict[StreamDriver, str] = {}  # and the address that each came from
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._clock = clock
+        self._memory = MemoryBudget(limits.max_memory_bytes)
+        self._by_address: Counter[str] = Counter()
+        self._accepting = trio.CancelScope()
+        self.stopped = trio.Event()
+
+    async def serve(
+        self, listeners: Sequence[tuple[str, trio.abc.Listener[Any]]], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve `(listener name, listener)` pairs until `stop` has let the last connection go."""
+        async with trio.open_nursery() as connections:
+            connections.start_soon(self._sweep)
+            task_status.started()
+            with self._accepting:
+                async with trio.open_nursery() as accepting:
+                    for name, listener in listeners:
+                        accepting.start_soon(self._accept, name, listener, connections)
+            await self.stopped.wait()
+            connections.cancel_scope.cancel()
+
+    async def _accept(self, name: str, listener: trio.abc.Listener[Any], connections: trio.Nursery) -> None:
+        async def handle(stream: trio.abc.Stream) -> None:
+            await self._handle(name, stream)
+
+        # serve_listeners deals with EMFILE and its kin: it logs, waits 100 ms and goes on.
+        await trio.serve_listeners(handle, [listener], handler_nursery=connections)
+
+    async def _handle(self, name: str, stream: trio.abc.Stream) -> None:
+        client = _client(name, stream)
+        refusal = self._refusal(client.remote_host)
+        if refusal is not None:
+            logger.warning("refused a connection from %s: %s", client, refusal)
+            await trio.aclose_forcefully(stream)
+            return
+        self._tune(stream)
+        connection = Connection(client, self._dispatcher, self._limits.max_frame_bytes, self._memory)
+        connection.active_ms = self._clock.monotonic_ms()
+        driver = StreamDriver(stream, connection, self._clock)
+        self.drivers[driver] = client.remote_host
+        self._by_address[client.remote_host] += 1
+        try:
+            await driver.run()
+        finally:
+            self._forget(driver)
+
+    def _forget(self, driver: StreamDriver) -> None:
+        address = self.drivers.pop(driver)
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    def _refusal(self, address: str) -> str | None:
+        if len(self.drivers) >= self._limits.max_connections:
+            return f"max.connections={self._limits.max_connections} are open; raise it, or close some"
+        if self._by_address[address] >= self._limits.max_connections_per_ip:
+            return f"max.connections.per.ip={self._limits.max_connections_per_ip} are open from that address"
+        return None
+
+    def _tune(self, stream: trio.abc.Stream) -> None:
+        if not isinstance(stream, trio.SocketStream):
+            return
+        if self._limits.send_buffer_bytes > 0:
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes)
+        if self._limits.receive_buffer_bytes > 0:
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer_bytes)
+        try:
+            stream.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, 0x7FFF_FFFF)
+        except OSError:
+            logger.debug("TCP_NOTSENT_LOWAT cannot be set here")
+
+    async def _sweep(self) -> None:
+        """Close what has been idle for too long, and what holds part of a frame for too long."""
+        while True:
+            await trio.sleep(SWEEP_INTERVAL_S)
+            now_ms = self._clock.monotonic_ms()
+            for driver in list(self.drivers):
+                reason = self._overdue(driver.connection, now_ms)
+                if reason is not None:
+                    driver.connection.close(reason)
+                    driver.scope.cancel()
+
+    def _overdue(self, connection: Connection, now_ms: float) -> str | None:
+        since_ms = connection.incomplete_since_ms
+        if since_ms is not None and now_ms - since_ms > FRAME_DEADLINE_MS:
+            return f"a request was not complete after {FRAME_DEADLINE_MS // 1000} s"
+        if self._limits.max_idle_ms > 0 and not connection.parked and now_ms - connection.active_ms > self._limits.max_idle_ms:
+            return f"idle for longer than connections.max.idle.ms={self._limits.max_idle_ms}"
+        return None
+
+    async def stop(self, grace_s: float) -> None:
+        """Accept nothing more, let every connection send what it owes for at most `grace_s`, then close all."""
+        self._accepting.cancel()
+        for driver in list(self.drivers):
+            driver.drain()
+        with trio.move_on_after(grace_s):
+            while self.drivers:
+                await trio.sleep(0.005)
+        self.stopped.set()
+
+
+def _client(listener: str, stream: trio.abc.Stream) -> Client:
+    if not isinstance(stream, trio.SocketStream):
+        return Client("memory", 0, "memory", 0, listener)
+    try:
+        remote, local = stream.socket.getpeername(), stream.socket.getsockname()
+    except OSError:  # gone before it was looked at
+        return Client("unknown", 0, "unknown", 0, listener)
+    return Client(_host(remote[0]), remote[1], _host(local[0]), local[1], listener)
+
+
+def _host(address: str) -> str:
+    """An address as people write it: an IPv4 client of a dual-stack socket is shown, and told, an IPv4 address."""
+    return address.removeprefix("::ffff:") if "." in address else address

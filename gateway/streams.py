@@ -1,0 +1,134 @@
+"""The driver of connections over trio streams: one task each, any stream (TCP, TLS, memory).
+
+The task reads while the connection wants data, and sends what it queued. While a request is parked it goes on reading, so that a client
+that hangs up is noticed at once; the read stands in a cancel scope of its own, which `wake` cancels when the reply is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+
+import trio
+
+from gateway.clock import Clock
+from gateway.connection import Connection
+from protocol.compiler import Splice
+
+logger = logging.getLogger("headgate.streams")
+
+RECEIVE_BYTES = 1 << 16
+# Pieces of a file that the kernel cannot send by itself are read and sent in portions of this size.
+READ_BYTES = 1 << 18
+
+
+class StreamDriver:
+    """Moves bytes between one stream and one connection until either ends."""
+
+    def __init__(self, stream: trio.abc.Stream, connection: Connection, clock: Clock) -> None:
+        self.connection = connection
+        self.scope = trio.CancelScope()
+        self._stream = stream
+        self._clock = clock
+        self._waiting: trio.CancelScope | None = None
+        self._draining = False
+        connection.wake = self.wake
+
+    def wake(self) -> None:
+        """The connection has something to send, or wants data again."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def drain(self) -> None:
+        """Answer what was received, then hang up. At once, if there is nothing to answer."""
+        self._draining = True
+        if not self.connection.parked and not self.connection.outgoing:
+            self.scope.cancel()
+
+    async def run(self) -> None:
+        """Serve until the client, the connection or `scope` ends it; always closes the stream."""
+        try:
+            with self.scope:
+                await self._serve()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, ConnectionError):
+            pass  # the client is gone, which is its right
+        except Exception:
+            logger.exception("serving %s failed; only this connection is closed", self.connection.client)
+        finally:
+            self.connection.finish()
+            await trio.aclose_forcefully(self._stream)
+
+    async def _serve(self) -> None:
+        connection = self.connection
+        while True:
+            if connection.outgoing:
+                await self._send()
+                connection.proceed()
+            elif connection.closing or (self._draining and not connection.parked):
+                return
+            elif not await self._receive():
+                return
+
+    async def _receive(self) -> bool:
+        """Read once; False at the end of the stream. Returns early, with nothing read, when woken."""
+        data: bytes | bytearray | None = None
+        with trio.CancelScope() as self._waiting:
+            if self.connection.wants_data:
+                data = await self._stream.receive_some(RECEIVE_BYTES)
+            else:
+                await trio.sleep_forever()
+        self._waiting = None
+        if data is None:
+            return True
+        if data:
+            self.connection.receive(memoryview(bytearray(data)), self._clock.monotonic_ms())
+        return bool(data)
+
+    async def _send(self) -> None:
+        """Send all that is queued; runs of bytes go out together, pieces of files by the kernel where it can."""
+        gathered: list[bytes | bytearray | memoryview] = []
+        while self.connection.outgoing:
+            chunk = self.connection.take()
+            if isinstance(chunk, bytes | bytearray | memoryview):
+                gathered.append(chunk)
+                continue
+            try:
+                await self._send_bytes(gathered, more=True)
+                gathered = []
+                await self._send_file(chunk)
+            finally:
+                chunk.release()
+        await self._send_bytes(gathered, more=False)
+
+    async def _send_bytes(self, chunks: list[bytes | bytearray | memoryview], more: bool) -> None:
+        if not chunks:
+            return
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if more and isinstance(self._stream, trio.SocketStream):
+            # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
+            sent = await self._stream.socket.send(data, socket.MSG_MORE)
+            data = memoryview(data)[sent:]
+        if data:
+            await self._stream.send_all(data)
+
+    async def _send_file(self, piece: Splice) -> None:
+        if isinstance(self._stream, trio.SocketStream):
+            await _sendfile(self._stream.socket, piece)
+            return
+        for start in range(0, len(piece), READ_BYTES):
+            await self._stream.send_all(piece.read(start, READ_BYTES))
+
+
+async def _sendfile(sock: trio.socket.SocketType, piece: Splice) -> None:
+    position, left = piece.position, len(piece)
+    while left:
+        try:
+            sent = os.sendfile(sock.fileno(), piece.fileno, position, left)
+        except BlockingIOError:
+            await trio.lowlevel.wait_writable(sock)
+            continue
+        if sent == 0:
+            raise EOFError(f"a segment file ends {left} bytes before the end of the piece that was to be sent")
+        position += sent
+        left -= sent

@@ -1,0 +1,98 @@
+"""Timers and queued functions, without a loop and on trio's mock clock."""
+
+import logging
+
+import pytest
+import trio
+import trio.testing
+
+from gateway.scheduler import Scheduler, TrioClock
+from gateway.tests.manual import ManualTime
+
+
+def test_timers_run_in_the_order_of_their_moments() -> None:
+    time, ran = ManualTime(), []
+    time.scheduler.call_at(20, lambda: ran.append("b"))
+    time.scheduler.call_at(10, lambda: ran.append("a"))
+    time.scheduler.call_at(20, lambda: ran.append("c"))
+    time.advance(9)
+    assert ran == []
+    time.advance(11)
+    assert ran == ["a", "b", "c"]
+
+
+def test_a_cancelled_timer_does_not_run() -> None:
+    time, ran = ManualTime(), []
+    timer = time.scheduler.call_at(10, lambda: ran.append("x"))
+    timer.cancel()
+    timer.cancel()
+    time.advance(20)
+    assert ran == []
+
+
+def test_many_cancelled_timers_do_not_pile_up() -> None:
+    time = ManualTime()
+    for _ in range(10_000):
+        time.scheduler.call_at(30_000, lambda: None).cancel()
+    assert len(time.scheduler._timers) < 2_100
+
+
+def test_soon_runs_what_soon_added_too() -> None:
+    time, ran = ManualTime(), []
+    time.scheduler.call_soon(lambda: time.scheduler.call_soon(lambda: ran.append("second")))
+    time.advance()
+    assert ran == ["second"]
+
+
+def test_a_failing_function_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    time, ran = ManualTime(), []
+    time.scheduler.call_soon(lambda: 1 / 0)
+    time.scheduler.call_soon(lambda: ran.append("after"))
+    with caplog.at_level(logging.CRITICAL):
+        time.advance()
+    assert ran == ["after"]
+
+
+def run_with_mock_clock(main: object) -> None:
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_on_trio_an_earlier_timer_overtakes_the_one_slept_for() -> None:
+    async def main() -> None:
+        clock = TrioClock()
+        scheduler, ran = Scheduler(clock), []
+        start_ms = clock.monotonic_ms()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            scheduler.call_after(60_000, lambda: ran.append(("late", clock.monotonic_ms() - start_ms)))
+            await trio.testing.wait_all_tasks_blocked()
+            scheduler.call_after(10, lambda: ran.append(("early", clock.monotonic_ms() - start_ms)))
+            await trio.sleep(61)
+            nursery.cancel_scope.cancel()
+        assert [name for name, _ in ran] == ["early", "late"]
+        assert [round(at_ms) for _, at_ms in ran] == [10, 60_000]
+
+    run_with_mock_clock(main)
+
+
+def test_threads_and_tasks_come_back_to_the_loop() -> None:
+    async def main() -> None:
+        scheduler, results = Scheduler(TrioClock()), []
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            scheduler.in_thread(lambda: 42, results.append)
+            scheduler.in_thread(lambda: [][0], results.append)
+            while len(results) < 2:
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        assert 42 in results
+        assert any(isinstance(result, IndexError) for result in results)
+
+    trio.run(main)
+
+
+def test_spawning_without_a_loop_says_so() -> None:
+    async def nothing() -> None: ...
+
+    with pytest.raises(RuntimeError, match="not running"):
+        ManualTime().scheduler.spawn(nothing, lambda result: None)

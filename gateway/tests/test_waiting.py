@@ -1,0 +1,102 @@
+"""The purgatory: every parked reply is made exactly once, by a change or by its deadline."""
+
+from typing import Any
+
+import pytest
+
+from gateway.tests.manual import ManualTime
+from gateway.waiting import Purgatory, Waiting, WaitList
+
+
+@pytest.fixture
+def time() -> ManualTime:
+    return ManualTime()
+
+
+@pytest.fixture
+def purgatory(time: ManualTime) -> Purgatory:
+    return Purgatory(time.clock, time.scheduler)
+
+
+class Bucket:
+    """Something to wait for: a reply comes once `level` reaches what is wanted."""
+
+    def __init__(self) -> None:
+        self.level = 0
+        self.changed = WaitList()
+        self.attempts = 0
+
+    def wait_for(self, level: int, deadline_ms: float = 500.0) -> Waiting:
+        def attempt(_: WaitList) -> Any:
+            self.attempts += 1
+            return ("full", self.level) if self.level >= level else None
+
+        return Waiting([self.changed], deadline_ms, attempt, lambda: ("late", self.level))
+
+
+def test_a_change_completes_it_once(time: ManualTime, purgatory: Purgatory) -> None:
+    bucket, replies = Bucket(), []
+    purgatory.park(bucket.wait_for(2), replies.append)
+    for _ in range(3):
+        bucket.level += 1
+        purgatory.touch(bucket.changed)
+        time.advance()
+    time.advance(1_000)
+    assert replies == [("full", 2)]
+    assert len(purgatory) == 0
+    assert not bucket.changed.waiters
+
+
+def test_the_changes_of_one_turn_are_one_attempt(time: ManualTime, purgatory: Purgatory) -> None:
+    bucket, replies = Bucket(), []
+    purgatory.park(bucket.wait_for(1_000), replies.append)
+    for _ in range(100):
+        bucket.level += 1
+        purgatory.touch(bucket.changed)
+    time.advance()
+    assert bucket.attempts == 1
+
+
+def test_the_deadline_answers_with_what_there_is(time: ManualTime, purgatory: Purgatory) -> None:
+    bucket, replies = Bucket(), []
+    bucket.level = 1
+    purgatory.park(bucket.wait_for(2, deadline_ms=500.0), replies.append)
+    time.advance(499)
+    assert replies == []
+    time.advance(1)
+    assert replies == [("late", 1)]
+    assert not bucket.changed.waiters
+
+
+def test_what_is_abandoned_is_never_answered(time: ManualTime, purgatory: Purgatory) -> None:
+    bucket, replies = Bucket(), []
+    waiting = bucket.wait_for(1)
+    purgatory.park(waiting, replies.append)
+    bucket.level = 1
+    purgatory.touch(bucket.changed)
+    purgatory.abandon(waiting)
+    time.advance(1_000)
+    assert replies == []
+
+
+def test_a_failure_is_handed_over_and_stops_nobody_else(time: ManualTime, purgatory: Purgatory) -> None:
+    bucket, replies = Bucket(), []
+
+    def broken(_: WaitList) -> Any:
+        raise ValueError("no reply can be made")
+
+    purgatory.park(Waiting([bucket.changed], 500.0, broken, lambda: None), replies.append)
+    purgatory.park(bucket.wait_for(0), replies.append)
+    purgatory.touch(bucket.changed)
+    time.advance()
+    assert isinstance(replies[0], ValueError)
+    assert replies[1] == ("full", 0)
+
+
+def test_shutdown_answers_everything(purgatory: Purgatory) -> None:
+    bucket, replies = Bucket(), []
+    for level in range(5):
+        purgatory.park(bucket.wait_for(level + 1), replies.append)
+    purgatory.expire_all()
+    assert replies == [("late", 0)] * 5
+    assert len(purgatory) == 0
