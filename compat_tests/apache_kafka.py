@@ -1,0 +1,271 @@
+"""Apache Kafka from Maven's jars: a broker to compare with, and its console tools.
+
+    with ApacheKafka() as kafka:                # KRaft, one node, loopback, its own temporary directory
+        kafka.bootstrap                         # '127.0.0.1:40123'
+        run_tool(TOPICS, "--bootstrap-server", kafka.bootstrap, "--create", "--topic", "t")
+
+The jars are those of `make jars` (build/jars/broker). Standard library only: tests and the bench both use it.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+JARS: Final = ROOT / "build" / "jars"
+
+# Main classes for run_tool
+STORAGE: Final = "kafka.tools.StorageTool"
+DUMP_LOG: Final = "kafka.tools.DumpLogSegments"
+TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
+GET_OFFSETS: Final = "org.apache.kafka.tools.GetOffsetShell"
+CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+CONSOLE_PRODUCER: Final = "org.apache.kafka.tools.ConsoleProducer"
+PRODUCER_PERFORMANCE: Final = "org.apache.kafka.tools.ProducerPerformance"
+
+# As Kafka's own start script (kafka-run-class.sh, kafka-server-start.sh) sets them
+SERVER_OPTIONS: Final = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+# A tool lives for a second: start quickly and leave the second core alone
+TOOL_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+LOGGING: Final = """\
+status = error
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+"""
+
+
+class KafkaFailed(Exception):
+    """Kafka or one of its tools did not start, stopped by itself, or ended with an error. The text carries its output."""
+
+
+def missing(jar_set: str = "broker") -> str | None:
+    """What is not here, as a sentence that says how to get it; None when everything is."""
+    if shutil.which("java") is None:
+        return "java is not on the path: install a JDK, version 17 or newer"
+    if not any((JARS / jar_set).glob("*.jar")):
+        return f"no jars in {JARS / jar_set}: run `make jars`"
+    return None
+
+
+def java(
+    main_class: str,
+    *arguments: str,
+    options: tuple[str, ...] = TOOL_OPTIONS,
+    jar_set: str = "broker",
+    log_level: str = "warn",
+    directory: Path | None = None,
+) -> list[str]:
+    """The command line that runs a class of a jar set; `directory` is where its logging configuration is put."""
+    if sentence := missing(jar_set):
+        raise KafkaFailed(sentence)
+    configuration = (directory or JARS) / f"log4j2-{log_level}.properties"
+    text = LOGGING.format(level=log_level)
+    if not configuration.exists() or configuration.read_text() != text:
+        configuration.write_text(text)
+    classes = str(JARS / jar_set / "*")
+    return ["java", *options, f"-Dlog4j2.configurationFile={configuration}", "-cp", classes, main_class, *arguments]
+
+
+def run_tool(
+    main_class: str,
+    *arguments: str,
+    stdin: str | None = None,
+    timeout_s: float = 60,
+    options: tuple[str, ...] = TOOL_OPTIONS,
+) -> str:
+    """Run one of Kafka's tools to its end and return its standard output.
+
+    Raises KafkaFailed with both outputs when it ends with an error or not within `timeout_s`. Give `options=("-Xmx512m",)`
+    where the tool itself is the load (ProducerPerformance).
+    """
+    command = java(main_class, *arguments, options=options)
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired as late:
+        raise KafkaFailed(f"{main_class} was not done after {timeout_s} s\n{late.stdout!r}\n{late.stderr!r}") from late
+    if done.returncode != 0:
+        raise KafkaFailed(f"{main_class} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def start_tool(main_class: str, *arguments: str, options: tuple[str, ...] = TOOL_OPTIONS) -> subprocess.Popen[str]:
+    """Start one of Kafka's tools with its three streams as pipes; the caller reads them and ends it."""
+    pipe = subprocess.PIPE
+    command = java(main_class, *arguments, options=options)
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+class ApacheKafka:
+    """One KRaft node, broker and controller in one process, with Kafka's defaults where one node allows them.
+
+    `settings` override server.properties; `heap` is -Xmx and -Xms. Attributes once started: `bootstrap`, `port`, `pid`,
+    `directory`, `logs` (the data directory), `output` (its log file), `ready_s` (seconds from exec to the first answer
+    to Metadata that names a broker).
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        heap: str = "1g",
+        directory: Path | None = None,
+        timeout_s: float = 60,
+    ) -> None:
+        self.settings = dict(settings or {})
+        self.heap = heap
+        self.timeout_s = timeout_s
+        self.is_own_directory = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        self.logs = self.directory / "logs"
+        self.output = self.directory / "server.log"
+        self.properties = self.directory / "server.properties"
+        self.port = 0
+        self.ready_s = 0.0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for bootstrap.servers."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the JVM."""
+        if self.process is None:
+            raise KafkaFailed("Apache Kafka is not running: call start() first")
+        return self.process.pid
+
+    def start(self) -> None:
+        """Format the directory if it is new, start the broker and wait until it answers Metadata."""
+        if not self.properties.exists():
+            self._format()
+        options = (f"-Xmx{self.heap}", f"-Xms{self.heap}", *SERVER_OPTIONS)
+        command = java("kafka.Kafka", str(self.properties), options=options, log_level="info", directory=self.directory)
+        began = time.monotonic()
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        self._wait_until_ready(began)
+
+    def stop(self, timeout_s: float = 30) -> None:
+        """Shut down in order; after `timeout_s`, kill."""
+        if self.process is None:
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def kill(self) -> None:
+        """End it as a power cut of the process would: SIGKILL. start() brings it back on the same port and data."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def close(self) -> None:
+        """Stop, and remove the directory if it is a temporary one."""
+        self.stop()
+        if self.is_own_directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _format(self) -> None:
+        self.port, controller = _free_ports(2)
+        lines = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "log.dirs": str(self.logs),
+            # One node cannot hold three replicas
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            **self.settings,
+        }
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # An id that begins with a dash would be read as an option
+        run_tool(STORAGE, "format", f"--cluster-id={cluster_id}", "--config", str(self.properties))
+
+    def _wait_until_ready(self, began: float) -> None:
+        deadline = began + self.timeout_s
+        while time.monotonic() < deadline:
+            if self.process is None or self.process.poll() is not None:
+                raise KafkaFailed(f"Apache Kafka stopped while starting\n{self._tail()}")
+            if _names_a_broker(self.port):
+                self.ready_s = time.monotonic() - began
+                return
+            time.sleep(0.02)
+        raise KafkaFailed(f"Apache Kafka does not answer on {self.bootstrap} after {self.timeout_s} s\n{self._tail()}")
+
+    def _tail(self) -> str:
+        lines = self.output.read_text(errors="replace").splitlines()
+        return "\n".join(lines[-40:])
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def _names_a_broker(port: int) -> bool:
+    """Ask for Metadata v1 of no topic: a Kafka that has not yet registered itself answers with no broker."""
+    request = struct.pack(">hhih5si", 3, 1, 1, 5, b"ready", 0)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            with connection.makefile("rb") as stream:
+                answer = stream.read(12)  # size, correlation id, number of brokers
+    except OSError:
+        return False
+    return len(answer) == 12 and answer[8:] != bytes(4)
