@@ -1,0 +1,343 @@
+"""Record batch, magic 2: header, framing, CRC, patching in place, iteration and building.
+
+    byte   0        8        12       16      17     21           23                27
+           base     batch    leader   magic   crc    attributes   last offset       base
+           offset   length   epoch    (2)     (32C)               delta             timestamp
+           i64      i32      i32      i8      u32    i16          i32               i64
+
+    byte   35          43         51         53         57        61
+           max         producer   producer   base       records   records ...
+           timestamp   id         epoch      sequence   count
+           i64         i64        i16        i32        i32
+
+`batch length` counts from byte 12 on, the CRC covers from byte 21 on: the base offset and the leader epoch, which the broker sets, are
+outside. Attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon.
+Source: Apache Kafka, "Message format" in its documentation; KIP-98, KIP-101.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from crc32c import crc32c
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import compression as codecs
+
+HEADER_SIZE = 61
+LOG_OVERHEAD = 12  # base offset and batch length: what batch_length does not count
+CRC_START = 21
+MAGIC = 2
+NO_PRODUCER_ID = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+MAX_SEQUENCE = 0x7FFF_FFFF
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+_new_tuple = tuple.__new__  # BatchHeader._make without its call in Python
+_CRC = struct.Struct(">I")
+_OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Header: TypeAlias = tuple[str, bytes | None]
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes at the head of a batch, in their order. Timestamps are milliseconds, -1 for none."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record that the batch had when it was produced."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def compression(self) -> int:
+        """The codec, 0-4 (`compression.type_names`); 5-7 do not exist."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """All records carry max_timestamp, set by the broker."""
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Written inside of a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Holds a transaction marker, no record of a client."""
+        return bool(self.attributes & CONTROL)
+
+
+class Record(NamedTuple):
+    """One record. For `build`, an offset of -1 means the one after the record before."""
+
+    offset: int = -1
+    timestamp: int = NO_TIMESTAMP
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[Header] = ()
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header of the batch at `position`.
+
+    Raises KafkaError(CORRUPT_MESSAGE): too short, not magic 2, or a length that no batch can have.
+    """
+    try:
+        header = _new_tuple(BatchHeader, HEADER.unpack_from(buffer, position))
+    except struct.error:
+        raise _corrupt(f"{max(0, len(buffer) - position)} bytes are less than a batch header") from None
+    if header.magic != MAGIC:
+        raise _corrupt(f"magic {header.magic} is not a record batch (magic 2)")
+    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
+        raise _corrupt(f"a batch length of {header.batch_length} bytes is less than the header")
+    return header
+
+
+def split(records: Buffer) -> list[tuple[BatchHeader, memoryview]]:
+    """The batches of a client's `records`, each with a view on its bytes: framing, magic, offset range and count are checked.
+
+    Raises KafkaError: CORRUPT_MESSAGE where the bytes are not whole batches, INVALID_RECORD where a header contradicts itself.
+    """
+    view = memoryview(records)
+    end = len(view)
+    position = 0
+    batches = []
+    while position < end:
+        header = read_header(view, position)
+        size = header.batch_length + LOG_OVERHEAD
+        if size > end - position:
+            raise _corrupt(f"a batch of {size} bytes is cut after {end - position}")
+        if header.records_count != header.last_offset_delta + 1 or header.records_count <= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"{header.records_count} records do not fit a last offset delta of {header.last_offset_delta}",
+            )
+        batches.append((header, view if size == end else view[position : position + size]))
+        position += size
+    return batches
+
+
+def check_crc(view: Buffer) -> bool:
+    """Whether the CRC32C of exactly one batch is right."""
+    crc: int = _CRC.unpack_from(view, _CRC_POSITION)[0]
+    return crc == crc32c(memoryview(view)[CRC_START:])
+
+
+def patch(view: memoryview | bytearray, base_offset: int, leader_epoch: int) -> None:
+    """Set what the broker sets in exactly one batch, in place; both fields are outside of the CRC."""
+    _OFFSET_LENGTH_EPOCH.pack_into(view, 0, base_offset, len(view) - LOG_OVERHEAD, leader_epoch)
+
+
+def patch_timestamps(view: memoryview | bytearray, log_append_time_ms: int) -> None:
+    """Turn exactly one batch, in place, into LogAppendTime: its records then all carry this time."""
+    (attributes,) = _ATTRIBUTES.unpack_from(view, _ATTRIBUTES_POSITION)
+    _ATTRIBUTES.pack_into(view, _ATTRIBUTES_POSITION, attributes | LOG_APPEND_TIME)
+    _MAX_TIMESTAMP.pack_into(view, _MAX_TIMESTAMP_POSITION, log_append_time_ms)
+    _seal(view)
+
+
+def recompress(view: Buffer, codec: int, level: int | None = None) -> bytearray:
+    """A copy of exactly one batch with its records in another codec; records are not looked at.
+
+    Raises KafkaError: CORRUPT_MESSAGE where they do not decompress, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    header = read_header(view)
+    plain = codecs.decompress(header.compression, memoryview(view)[HEADER_SIZE : header.size])
+    attributes = header.attributes & ~CODEC_MASK | codec
+    return _assemble(header._replace(attributes=attributes), codecs.compress(codec, plain, level))
+
+
+def iterate(view: Buffer) -> Iterator[Record]:
+    """The records of exactly one batch, decompressed, with their offsets and timestamps. Bytes are copied out of `view`.
+
+    Raises KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE for the batch, INVALID_RECORD for a record in it.
+    """
+    header = read_header(view)
+    body = memoryview(view)[HEADER_SIZE : header.size]
+    data = bytes(codecs.decompress(header.compression, body))
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    position = 0
+    try:
+        for number in range(header.records_count):
+            timestamp_delta, offset_delta, key, value, headers, position = _read_record(data, position)
+            timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+            yield Record(base_offset + offset_delta, timestamp, key, value, headers)
+    except (IndexError, UnicodeDecodeError) as error:
+        raise _invalid(f"record {number + 1} of {header.records_count} cannot be read: {error}") from None
+    if position != len(data):
+        raise _invalid(f"{len(data) - position} bytes follow the last of {header.records_count} records")
+
+
+def build(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    compression: int = codecs.NONE,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    log_append_time_ms: int = NO_TIMESTAMP,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """A batch of these records. `log_append_time_ms` >= 0 makes it one of LogAppendTime."""
+    body = bytearray()
+    base_timestamp = max_timestamp = NO_TIMESTAMP
+    count, delta = 0, -1
+    for offset, timestamp, key, value, headers in records:
+        delta = delta + 1 if offset < 0 else offset - base_offset
+        if not count:
+            base_timestamp = timestamp
+        max_timestamp = max(max_timestamp, timestamp)
+        _write_record(body, timestamp - base_timestamp, delta, key, value, headers)
+        count += 1
+    attributes = compression | is_transactional * TRANSACTIONAL | is_control * CONTROL
+    if log_append_time_ms >= 0:
+        attributes, max_timestamp = attributes | LOG_APPEND_TIME, log_append_time_ms
+    # fmt: off
+    header = BatchHeader(
+        base_offset, 0, leader_epoch, MAGIC, 0, attributes, delta, base_timestamp, max_timestamp,
+        producer_id, producer_epoch, base_sequence, count,
+    )
+    # fmt: on
+    return _assemble(header, codecs.compress(compression, body, level))
+
+
+def _corrupt(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
+
+
+def _assemble(header: BatchHeader, body: bytes) -> bytearray:
+    """The batch of this header, with length and CRC set, and these bytes of records."""
+    batch = bytearray(HEADER.pack(*header._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(body))))
+    batch += body
+    _seal(batch)
+    return batch
+
+
+def _seal(batch: memoryview | bytearray) -> None:
+    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint of up to 64 bits; raises IndexError at the end of the data, as everything here."""
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift > 63:
+            raise IndexError("a varint has more than ten bytes")
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    length, position = _read_varint(data, position)
+    if length < 0:
+        return None, position
+    end = position + length
+    if end > len(data):
+        raise IndexError(f"{length} bytes pass the end of the batch")
+    return data[position:end], end
+
+
+def _read_record(data: bytes, position: int) -> tuple[int, int, bytes | None, bytes | None, list[Header], int]:
+    """Timestamp delta, offset delta, key, value, headers and the position after one record."""
+    length, position = _read_varint(data, position)
+    end = position + length
+    timestamp_delta, position = _read_varint(data, position + 1)  # a byte of attributes, unused, comes first
+    offset_delta, position = _read_varint(data, position)
+    key, position = _read_bytes(data, position)
+    value, position = _read_bytes(data, position)
+    count, position = _read_varint(data, position)
+    headers: list[Header] = []
+    if count:
+        if not 0 < count <= len(data) - position:
+            raise IndexError(f"a count of {count} headers")
+        for _ in range(count):
+            name, position = _read_bytes(data, position)
+            if name is None:
+                raise IndexError("a header without a name")
+            content, position = _read_bytes(data, position)
+            headers.append((name.decode(), content))
+    if position != end or end > len(data):
+        raise IndexError(f"its length is {length}, its fields end {position - end} bytes behind that")
+    return timestamp_delta, offset_delta, key, value, headers, position
+
+
+def _write_varint(out: bytearray, value: int) -> None:
+    value = value << 1 if value >= 0 else (-value << 1) - 1
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _write_bytes(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        out.append(1)  # -1 as a zigzag varint
+    else:
+        _write_varint(out, len(data))
+        out += data
+
+
+def _write_record(
+    out: bytearray, timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
+) -> None:
+    record = bytearray(1)  # attributes, unused
+    _write_varint(record, timestamp_delta)
+    _write_varint(record, offset_delta)
+    _write_bytes(record, key)
+    _write_bytes(record, value)
+    _write_varint(record, len(headers))
+    for name, content in headers:
+        _write_bytes(record, name.encode())
+        _write_bytes(record, content)
+    _write_varint(out, len(record))
+    out += record

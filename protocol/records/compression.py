@@ -1,0 +1,160 @@
+"""The codecs of record batches: gzip, snappy (raw and xerial), lz4 frames, zstd; both directions.
+
+Output is bounded: a few bytes of a client must not become gigabytes here. The native library is imported when the first compressed
+batch is met, not at start-up. Source: Apache Kafka's `CompressionType`; KIP-57 (lz4 framing), KIP-110 (zstd).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from protocol.errors import ErrorCode, KafkaError
+
+type_names = ("none", "gzip", "snappy", "lz4", "zstd")
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
+# What one batch may become. Kafka's own limit on the compressed side, message.max.bytes, is 1 MB by default; a ratio of 100 is
+# far beyond what real records reach.
+MAX_OUTPUT_BYTES = 128 * 1024 * 1024
+_FIRST_GUESS_BYTES = 64 * 1024
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_LENGTH = struct.Struct(">i")
+
+
+def decompress(codec: int, data: bytes | memoryview, limit_bytes: int = MAX_OUTPUT_BYTES) -> bytes | memoryview:
+    """The plain bytes of `data`.
+
+    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for a codec that does not exist, CORRUPT_MESSAGE for what is not a stream of this
+    codec, MESSAGE_TOO_LARGE for more than `limit_bytes` of output.
+    """
+    if codec == NONE:
+        return data
+    unpack = _DECOMPRESSORS.get(codec)
+    if unpack is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {codec}")
+    return unpack(data, limit_bytes)
+
+
+def compress(codec: int, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
+    """`data` as a stream of this codec, in the form that every Kafka client reads.
+
+    `level` is the codec's own (gzip 1-9, lz4 1-17, zstd 1-22; snappy has none); None means the codec's default.
+    Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist.
+    """
+    if codec == NONE:
+        return bytes(data)
+    pack = _COMPRESSORS.get(codec)
+    if pack is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {codec}")
+    return pack(data, level)
+
+
+def _native() -> Any:
+    import cramjam  # noqa: PLC0415  a native library: loaded when the first compressed batch needs it
+
+    return cramjam
+
+
+def _corrupt(name: str, error: object) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch is not valid {name}: {error}")
+
+
+def _too_large(limit_bytes: int) -> KafkaError:
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"the batch decompresses to more than {limit_bytes} bytes")
+
+
+def _growing(name: str) -> Callable[[bytes | memoryview, int], memoryview]:
+    """Decompress into a buffer that grows up to the limit: these formats do not say their output's size beforehand."""
+
+    def unpack(data: bytes | memoryview, limit_bytes: int) -> memoryview:
+        cramjam = _native()
+        codec = getattr(cramjam, name)
+        size = min(limit_bytes, max(_FIRST_GUESS_BYTES, 4 * len(data)))
+        while True:
+            output = bytearray(size)
+            try:
+                return memoryview(output)[: codec.decompress_into(data, output)]
+            except cramjam.DecompressionError as error:
+                # The one message of a full buffer (std::io::ErrorKind::WriteZero); all others mean a damaged stream.
+                if "write whole buffer" not in str(error):
+                    raise _corrupt(name, error) from None
+            if size >= limit_bytes:
+                raise _too_large(limit_bytes)
+            size = min(limit_bytes, 4 * size)
+
+    return unpack
+
+
+def _unpack_snappy(data: bytes | memoryview, limit_bytes: int) -> bytes | bytearray:
+    view = memoryview(data)
+    if view[:8] != _XERIAL_MAGIC:
+        return _unpack_snappy_block(view, limit_bytes)
+    output = bytearray()
+    position = len(_XERIAL_HEADER)
+    if len(view) < position:
+        raise _corrupt("snappy", "the xerial header is cut")
+    while position < len(view):
+        if position + 4 > len(view):
+            raise _corrupt("snappy", "a xerial block's length is cut")
+        (length,) = _LENGTH.unpack_from(view, position)
+        position += 4
+        if length < 0 or position + length > len(view):
+            raise _corrupt("snappy", f"a xerial block of {length} bytes passes the end of the batch")
+        output += _unpack_snappy_block(view[position : position + length], limit_bytes - len(output))
+        position += length
+    return output
+
+
+def _unpack_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
+    cramjam = _native()
+    try:
+        if cramjam.snappy.decompress_raw_len(block) > limit_bytes:
+            raise _too_large(limit_bytes)
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise _corrupt("snappy", error) from None
+
+
+def _pack_snappy(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
+    """Xerial framing, as Kafka's Java producer writes it: its consumer reads raw snappy too, but not every other one does."""
+    snappy = _native().snappy
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for position in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(snappy.compress_raw(view[position : position + _XERIAL_BLOCK_BYTES]))
+        parts += (_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _pack_lz4(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
+    # Kafka's Java reader refuses frames whose blocks depend on each other.
+    compressor = _native().lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(bytes(data))
+    return bytes(compressor.finish())
+
+
+def _pack_gzip(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
+    return bytes(_native().gzip.compress(data, level=level))
+
+
+def _pack_zstd(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
+    return bytes(_native().zstd.compress(data, level=level))
+
+
+_DECOMPRESSORS: dict[int, Callable[[bytes | memoryview, int], Any]] = {
+    GZIP: _growing("gzip"),
+    SNAPPY: _unpack_snappy,
+    LZ4: _growing("lz4"),
+    ZSTD: _growing("zstd"),
+}
+_COMPRESSORS: dict[int, Callable[[bytes | bytearray | memoryview, int | None], bytes]] = {
+    GZIP: _pack_gzip,
+    SNAPPY: _pack_snappy,
+    LZ4: _pack_lz4,
+    ZSTD: _pack_zstd,
+}
