@@ -1,0 +1,290 @@
+"""Kafka's primitives as constructs: what a message is made of, down to the byte.
+
+Numbers are construct's own (`Int32sb`, `Flag` ...). What Kafka adds stands here: lengths in their three spellings, text, bytes and
+arrays on top of them, and tagged fields. The nodes are plain and checked, not fast: they are the reference. `protocol.compiler`
+walks the same nodes and emits the code that the broker runs, and a test holds the two equal, on good bytes and on bad ones.
+
+Every length is read by one of these (KIP-482 for the compact ones; null only where the field is nullable):
+
+    spelling     bytes             null     used by
+    short        int16             -1       string, before flexible versions
+    long         int32             -1       bytes, records, array, before flexible versions
+    compact      unsigned varint   0        all of them in flexible versions, as length + 1
+
+A null struct is announced by one byte: negative is null, and then nothing follows; 1 goes before a struct that is there.
+
+Source: https://kafka.apache.org/protocol (protocol primitive types), KIP-482 (flexible versions and tagged fields).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import construct  # type: ignore[import-untyped]
+from construct import Construct, Flag, Float64b, Int8sb, Int16sb, Int16ub, Int32sb, Int32ub, Int64sb
+from construct.core import FormatField, stream_read, stream_write  # type: ignore[import-untyped]
+
+__all__ = [
+    "MAX_VARINT_SIZE",
+    "UUID",
+    "ZERO_UUID",
+    "Array",
+    "Blob",
+    "Construct",
+    "Flag",
+    "Float64b",
+    "FormatField",
+    "Instance",
+    "Int8sb",
+    "Int16sb",
+    "Int16ub",
+    "Int32sb",
+    "Int32ub",
+    "Int64sb",
+    "Length",
+    "NullableInstance",
+    "Records",
+    "Splice",
+    "Tagged",
+    "Text",
+    "UnsignedVarint",
+    "WireError",
+]
+
+MAX_VARINT_SIZE = 5
+"""Kafka's unsigned varints carry 32 bits: seven a byte, so five bytes."""
+
+UUID = construct.Bytes(16)
+ZERO_UUID = bytes(16)
+"""What Kafka writes where there is no id."""
+
+
+@runtime_checkable
+class Splice(Protocol):
+    """Bytes that go into a message but stay where they are until they are sent: a piece of a segment file."""
+
+    @property
+    def fileno(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    def __len__(self) -> int: ...
+    def read(self, start: int = ..., length: int = ...) -> bytes: ...
+    def release(self) -> None: ...
+
+
+class WireError(construct.ConstructError):  # type: ignore[misc]
+    """The reference met bytes that are not what they claim to be."""
+
+
+class Node(Construct):  # type: ignore[misc]
+    """A construct of ours. construct is untyped: what it passes around is `Any` to us."""
+
+
+class _UnsignedVarint(Node):
+    def _parse(self, stream: Any, context: Any, path: str) -> int:
+        value = 0
+        for shift in range(0, 7 * MAX_VARINT_SIZE, 7):
+            byte: int = stream_read(stream, 1, path)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise WireError(f"an unsigned varint is longer than {MAX_VARINT_SIZE} bytes", path)
+
+    def _build(self, obj: int, stream: Any, context: Any, path: str) -> int:
+        rest = obj
+        while rest >= 0x80:
+            stream_write(stream, bytes((rest & 0x7F | 0x80,)), 1, path)
+            rest >>= 7
+        stream_write(stream, bytes((rest,)), 1, path)
+        return obj
+
+
+UnsignedVarint = _UnsignedVarint()
+
+
+class Length(Node):
+    """A length, in bytes or in elements; `None` for null. `bias` is what null adds: the wire carries length + bias."""
+
+    def __init__(self, number: Construct, bias: int, nullable: bool) -> None:
+        super().__init__()
+        self.number = number
+        self.bias = bias
+        self.nullable = nullable
+
+    @classmethod
+    def short(cls, nullable: bool) -> Length:
+        return cls(Int16sb, 0, nullable)
+
+    @classmethod
+    def long(cls, nullable: bool) -> Length:
+        return cls(Int32sb, 0, nullable)
+
+    @classmethod
+    def compact(cls, nullable: bool) -> Length:
+        return cls(UnsignedVarint, 1, nullable)
+
+    def _parse(self, stream: Any, context: Any, path: str) -> int | None:
+        length: int = self.number._parsereport(stream, context, path) - self.bias
+        if length >= 0:
+            return length
+        if length == -1 and self.nullable:
+            return None
+        raise WireError(f"length {length} of what cannot be null", path)
+
+    def _build(self, obj: int | None, stream: Any, context: Any, path: str) -> int | None:
+        if obj is None and not self.nullable:
+            raise WireError("null is not allowed here", path)
+        self.number._build((-1 if obj is None else obj) + self.bias, stream, context, path)
+        return obj
+
+
+class Blob(Node):
+    """Bytes after their length."""
+
+    def __init__(self, length: Length) -> None:
+        super().__init__()
+        self.length = length
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        length = self.length._parsereport(stream, context, path)
+        return None if length is None else stream_read(stream, length, path)
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        self.length._build(None if obj is None else len(obj), stream, context, path)
+        if obj is not None:
+            stream_write(stream, obj, len(obj), path)
+        return obj
+
+
+class Records(Blob):
+    """A blob of batches. The compiled reader leaves it where it is, as a memoryview; the compiled writer takes a `Splice` for it."""
+
+
+class Text(Blob):
+    """UTF-8 after its length."""
+
+    def _parse(self, stream: Any, context: Any, path: str) -> str | None:
+        data = super()._parse(stream, context, path)
+        try:
+            return None if data is None else str(data, "utf-8")
+        except UnicodeDecodeError as error:
+            raise WireError(f"not UTF-8: {error}", path) from error
+
+    def _build(self, obj: str | None, stream: Any, context: Any, path: str) -> Any:
+        return super()._build(None if obj is None else obj.encode(), stream, context, path)
+
+
+class Array(Node):
+    """Elements after their count."""
+
+    def __init__(self, length: Length, element: Construct) -> None:
+        super().__init__()
+        self.length = length
+        self.element = element
+
+    def _parse(self, stream: Any, context: Any, path: str) -> list[Any] | None:
+        count = self.length._parsereport(stream, context, path)
+        if count is None:
+            return None
+        return [self.element._parsereport(stream, context, path) for _ in range(count)]
+
+    def _build(self, obj: Sequence[Any] | None, stream: Any, context: Any, path: str) -> Any:
+        self.length._build(None if obj is None else len(obj), stream, context, path)
+        for element in obj or ():
+            self.element._build(element, stream, context, path)
+        return obj
+
+
+class Tagged(NamedTuple):
+    """An optional field of a flexible struct: written only where it differs from its default."""
+
+    tag: int
+    name: str
+    node: Construct
+    default: Callable[[], Any]
+
+
+class Instance(Node):
+    """A struct: its fields in order, then, in flexible versions, its tagged fields; as an instance of `cls`.
+
+    `cls` is a `protocol.schema.Struct`. `tagged` is None before flexible versions. Tags that are not declared are kept in
+    `unknown_tags`, and are written again, in order of their numbers.
+    """
+
+    def __init__(self, cls: type[Any], members: Sequence[tuple[str, Construct]], tagged: Sequence[Tagged] | None) -> None:
+        super().__init__()
+        self.cls = cls
+        self.members = tuple(members)
+        self.tagged = None if tagged is None else tuple(tagged)
+        self.fields = construct.Struct(*(name / node for name, node in members))
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        values = self.fields._parsereport(stream, context, path)
+        known = {name: values[name] for name, _ in self.members}
+        unknown = self._parse_tags(known, stream, context, path)
+        instance = self.cls(**known)
+        instance.unknown_tags = unknown or None
+        return instance
+
+    def _parse_tags(self, known: dict[str, Any], stream: Any, context: Any, path: str) -> dict[int, bytes]:
+        if self.tagged is None:
+            return {}
+        declared = {tagged.tag: tagged for tagged in self.tagged}
+        unknown = {}
+        for _ in range(UnsignedVarint._parsereport(stream, context, path)):
+            tag = UnsignedVarint._parsereport(stream, context, path)
+            data = stream_read(stream, UnsignedVarint._parsereport(stream, context, path), path)
+            if tag in declared:
+                known[declared[tag].name] = _parse_whole(declared[tag].node, data, context, path)
+            else:
+                unknown[tag] = data
+        return unknown
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        self.fields._build(construct.Container({name: getattr(obj, name) for name, _ in self.members}), stream, context, path)
+        if self.tagged is not None:
+            self._build_tags(obj, stream, context, path)
+        return obj
+
+    def _build_tags(self, obj: Any, stream: Any, context: Any, path: str) -> None:
+        tags = dict(obj.unknown_tags or {})
+        for tagged in self.tagged or ():
+            value = getattr(obj, tagged.name)
+            if value != tagged.default():
+                data = io.BytesIO()
+                tagged.node._build(value, data, context, path)
+                tags[tagged.tag] = data.getvalue()
+        UnsignedVarint._build(len(tags), stream, context, path)
+        for tag in sorted(tags):
+            UnsignedVarint._build(tag, stream, context, path)
+            UnsignedVarint._build(len(tags[tag]), stream, context, path)
+            stream_write(stream, tags[tag], len(tags[tag]), path)
+
+
+class NullableInstance(Node):
+    """A struct that can be null."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__()
+        self.instance = instance
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        if Int8sb._parsereport(stream, context, path) < 0:
+            return None
+        return self.instance._parsereport(stream, context, path)
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        Int8sb._build(-1 if obj is None else 1, stream, context, path)
+        if obj is not None:
+            self.instance._build(obj, stream, context, path)
+        return obj
+
+
+def _parse_whole(node: Construct, data: bytes, context: Any, path: str) -> Any:
+    stream = io.BytesIO(data)
+    value = node._parsereport(stream, context, path)
+    if stream.tell() != len(data):
+        raise WireError(f"a tagged field is {stream.tell()} bytes long, but was announced with {len(data)}", path)
+    return value
