@@ -328,7 +328,12 @@ def _write_bytes(out: bytearray, data: bytes | None) -> None:
 
 
 def _write_record(
-    out: bytearray, timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
+    out: bytearray,
+    timestamp_delta: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[Header],
 ) -> None:
     record = bytearray(1)  # attributes, unused
     _write_varint(record, timestamp_delta)

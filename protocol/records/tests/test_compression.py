@@ -1,0 +1,103 @@
+"""Codecs: round trips, streams of independent implementations, damage and bombs."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import compression
+from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress
+
+quick = settings(max_examples=40, deadline=None)
+PLAIN = b"Headgate " * 40
+# Written by python-lz4 4, zstandard 0.2x and python-snappy 0.7 from PLAIN.
+FOREIGN = {
+    "lz4 with linked blocks": (LZ4, "BCJNGGhAaAEAAAAAAAA2FAAAAJ9IZWFkZ2F0ZSAJAP9IUGdhdGUgAAAAAA=="),
+    "lz4 with a content checksum": (LZ4, "BCJNGGxAaAEAAAAAAAD+FAAAAJ9IZWFkZ2F0ZSAJAP9IUGdhdGUgAAAAAM86Ink="),
+    "zstd without a content size": (ZSTD, "KLUv/QAAhQAASEhlYWRnYXRlIAEAXFTLEQ=="),
+    "raw snappy": (SNAPPY, "6AIgSGVhZGdhdGUg/gkA/gkA/gkA/gkA/gkAegkA"),
+}
+CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
+
+
+@pytest.mark.parametrize("codec", [NONE, *CODECS])
+@quick
+@given(data=st.binary(max_size=300), repeat=st.integers(1, 500))
+def test_what_was_compressed_comes_back(codec: int, data: bytes, repeat: int) -> None:
+    assert bytes(decompress(codec, compress(codec, data * repeat))) == data * repeat
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_streams_of_other_implementations_are_read(name: str) -> None:
+    codec, stream = FOREIGN[name]
+    assert bytes(decompress(codec, memoryview(base64.b64decode(stream)))) == PLAIN
+
+
+def test_gzip_is_what_the_standard_library_reads() -> None:
+    assert gzip.decompress(compress(GZIP, PLAIN, level=9)) == PLAIN
+
+
+def test_snappy_is_framed_as_xerial_does_it() -> None:
+    stream = compress(SNAPPY, b"x" * 40_000)
+    assert stream[:16] == b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    (first_length,) = struct.unpack_from(">i", stream, 16)
+    assert len(decompress(SNAPPY, stream[20 : 20 + first_length])) == 32 * 1024
+
+
+def test_lz4_blocks_are_independent() -> None:
+    flags = compress(LZ4, PLAIN)[4]
+    assert flags >> 6 == 1
+    assert flags & 0x20
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_is_refused_at_the_limit(codec: int) -> None:
+    stream = compress(codec, bytes(1_000_000))
+    with pytest.raises(KafkaError) as caught:
+        decompress(codec, stream, limit_bytes=999_999)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert len(decompress(codec, stream, limit_bytes=1_000_000)) == 1_000_000
+
+
+def test_a_snappy_block_that_promises_too_much_is_refused_before_memory_is_taken() -> None:
+    with pytest.raises(KafkaError) as caught:
+        decompress(SNAPPY, b"\xff\xff\xff\xff\x0f" + b"abc")
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@quick
+@given(data=st.binary(max_size=100))
+def test_any_bytes_decompress_or_are_refused(codec: int, data: bytes) -> None:
+    for stream in (data, compress(codec, PLAIN)[: len(data)] + data):
+        try:
+            decompress(codec, stream, limit_bytes=1_000_000)
+        except KafkaError as error:
+            assert error.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+@pytest.mark.parametrize("tail", [b"", b"\x00\x00", b"\x00\x00\x00\x09abc", b"\xff\xff\xff\xff"])
+def test_cut_xerial_frames_are_refused(tail: bytes) -> None:
+    stream = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)[: 8 if tail else 4] + tail
+    with pytest.raises(KafkaError) as caught:
+        decompress(SNAPPY, stream)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_codecs_that_do_not_exist(codec: int) -> None:
+    for call in (compress, decompress):
+        with pytest.raises(KafkaError) as caught:
+            call(codec, b"")
+        assert caught.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_names_are_those_of_the_topic_config() -> None:
+    assert compression.type_names[ZSTD] == "zstd"
+    assert compression.type_names.index("snappy") == SNAPPY
