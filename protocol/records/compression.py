@@ -55,7 +55,8 @@ def compress(codec: int, data: bytes | bytearray | memoryview, level: int | None
 
 
 def _native() -> Any:
-    import cramjam  # noqa: PLC0415  a native library: loaded when the first compressed batch needs it
+    """The codecs, loaded when the first compressed batch needs them."""
+    import cramjam
 
     return cramjam
 
@@ -90,7 +91,7 @@ def _growing(name: str) -> Callable[[bytes | memoryview, int], memoryview]:
     return unpack
 
 
-def _unpack_snappy(data: bytes | memoryview, limit_bytes: int) -> bytes | bytearray:
+def _unpack_snappy(data: bytes | memoryview, limit_bytes: int) -> bytes:
     view = memoryview(data)
     if view[:8] != _XERIAL_MAGIC:
         return _unpack_snappy_block(view, limit_bytes)
@@ -107,7 +108,7 @@ def _unpack_snappy(data: bytes | memoryview, limit_bytes: int) -> bytes | bytear
             raise _corrupt("snappy", f"a xerial block of {length} bytes passes the end of the batch")
         output += _unpack_snappy_block(view[position : position + length], limit_bytes - len(output))
         position += length
-    return output
+    return bytes(output)
 
 
 def _unpack_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
@@ -146,7 +147,7 @@ def _pack_zstd(data: bytes | bytearray | memoryview, level: int | None) -> bytes
     return bytes(_native().zstd.compress(data, level=level))
 
 
-_DECOMPRESSORS: dict[int, Callable[[bytes | memoryview, int], Any]] = {
+_DECOMPRESSORS: dict[int, Callable[[bytes | memoryview, int], bytes | memoryview]] = {
     GZIP: _growing("gzip"),
     SNAPPY: _unpack_snappy,
     LZ4: _growing("lz4"),

@@ -14,7 +14,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records import compression
 from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress
 
-quick = settings(max_examples=40, deadline=None)
+quick = settings(max_examples=25, deadline=None)
 PLAIN = b"Headgate " * 40
 # Written by python-lz4 4, zstandard 0.2x and python-snappy 0.7 from PLAIN.
 FOREIGN = {
