@@ -1,0 +1,96 @@
+"""`make bench`: Headgate beside Apache Kafka, in ratios.
+
+Rows are chosen by name (`ROWS="produce-16k fetch-1m" make bench`, or as arguments; `all` for every one). Also from the
+environment: QUICK=1, REPEAT=n, SECONDS=s for one repetition, ONLY=headgate|kafka, BASE=file of an earlier run, JARS=directory.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tools.bench.brokers import HEADGATE, KAFKA, HeadgateLauncher, KafkaLauncher, Launcher
+from tools.bench.client import BenchError
+from tools.bench.report import Journal, Progress, fallen, read_ratios, table
+from tools.bench.rows import ALL_ROWS, DEFAULT_ROWS
+from tools.bench.run import QUICK, Bench, Settings
+
+BUILD = Path("build/bench")
+
+
+def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("rows", nargs="*", default=environment.get("ROWS", "").split(), help=" ".join(ALL_ROWS))
+    parser.add_argument("--quick", action="store_true", default=environment.get("QUICK", "") not in ("", "0"))
+    parser.add_argument("--repeat", type=int, default=environment.get("REPEAT"))
+    parser.add_argument("--seconds", type=float, default=environment.get("SECONDS"))
+    parser.add_argument("--only", choices=(HEADGATE, KAFKA), default=environment.get("ONLY"))
+    parser.add_argument("--base", type=Path, default=environment.get("BASE"))
+    parser.add_argument("--jars", type=Path, default=environment.get("JARS", "build/jars/broker"))
+    return parser.parse_args(argv)
+
+
+def chosen_rows(names: list[str]) -> tuple[str, ...]:
+    """In the table's order, whatever the order of the names; the default rows for none."""
+    if not names:
+        return DEFAULT_ROWS
+    if names == ["all"]:
+        return ALL_ROWS
+    for name in names:
+        if name not in ALL_ROWS:
+            raise BenchError(f"no row {name}; there are: {' '.join(ALL_ROWS)}")
+    return tuple(name for name in ALL_ROWS if name in names)
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    settings = replace(QUICK if options.quick else Settings(()), rows=chosen_rows(options.rows))
+    if options.repeat is not None:
+        settings = replace(settings, repetitions=max(1, options.repeat))
+    if options.seconds is not None:
+        settings = replace(settings, seconds=options.seconds)
+    return settings
+
+
+def launchers_of(options: argparse.Namespace) -> list[Launcher]:
+    launchers: list[Launcher] = []
+    if options.only != KAFKA:
+        launchers.append(HeadgateLauncher())
+    if options.only != HEADGATE:
+        launchers.append(KafkaLauncher(options.jars))
+    return launchers
+
+
+def run(options: argparse.Namespace) -> int:
+    settings, launchers = settings_of(options), launchers_of(options)
+    base = read_ratios(options.base) if options.base else {}
+    BUILD.mkdir(parents=True, exist_ok=True)
+    journal = Journal(BUILD / time.strftime("%Y%m%d-%H%M%S.json"))
+    progress = Progress(settings.steps(len(launchers)))
+    try:
+        Bench(settings, launchers, BUILD.resolve(), journal, progress).run()
+    finally:
+        progress.end()
+        print(table(journal.lines))
+        print(f"\nsamples and figures: {journal.path}")
+    sentences = fallen(journal.lines, base)
+    for sentence in sentences:
+        print(f"fell by more than a tenth: {sentence}")
+    return 1 if sentences else 0
+
+
+def main() -> int:
+    try:
+        return run(arguments(sys.argv[1:], os.environ))
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("bench: stopped; the figures above are of what had ended", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

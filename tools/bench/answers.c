@@ -1,0 +1,239 @@
+/* Reads Kafka answers far enough to find every error code, and for Fetch the next offset.
+   Layouts: message definitions of Apache Kafka 4.1, ProduceResponse 3-13, FetchResponse 4-18, MetadataResponse 1-13. */
+#include "load.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct cursor {
+    const uint8_t *at, *end;
+    const char *name;
+    bool flexible;
+};
+
+static const uint8_t *take(struct cursor *cursor, uint64_t length) {
+    if ((uint64_t)(cursor->end - cursor->at) < length)
+        die("%s answer ends too early: %" PRIu64 " bytes wanted, %td left", cursor->name, length,
+            cursor->end - cursor->at);
+    const uint8_t *start = cursor->at;
+    cursor->at += length;
+    return start;
+}
+
+static uint64_t big_endian(const uint8_t *bytes, int count) {
+    uint64_t value = 0;
+    for (int i = 0; i < count; i++) value = value << 8 | bytes[i];
+    return value;
+}
+
+static int16_t take_int16(struct cursor *c) { return (int16_t)big_endian(take(c, 2), 2); }
+static int32_t take_int32(struct cursor *c) { return (int32_t)big_endian(take(c, 4), 4); }
+static int64_t take_int64(struct cursor *c) { return (int64_t)big_endian(take(c, 8), 8); }
+
+static uint64_t take_varint(struct cursor *cursor) {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 35; shift += 7) {
+        uint8_t byte = *take(cursor, 1);
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80)) return value;
+    }
+    die("%s answer: a varint longer than five bytes", cursor->name);
+}
+
+/* Length of an array, string or bytes field: -1 is null. */
+static int64_t take_length(struct cursor *cursor, int fixed_width) {
+    if (cursor->flexible) return (int64_t)take_varint(cursor) - 1;
+    return fixed_width == 2 ? take_int16(cursor) : take_int32(cursor);
+}
+
+static void skip_string(struct cursor *cursor) {
+    int64_t length = take_length(cursor, 2);
+    if (length > 0) take(cursor, (uint64_t)length);
+}
+
+static int64_t take_count(struct cursor *cursor) { return take_length(cursor, 4); }
+
+static void skip_tags(struct cursor *cursor) {
+    if (!cursor->flexible) return;
+    for (uint64_t left = take_varint(cursor); left > 0; left--) {
+        take_varint(cursor);
+        take(cursor, take_varint(cursor));
+    }
+}
+
+static void check_error(const struct cursor *cursor, const char *where, int16_t code) {
+    if (code != 0) die("%s answer: error code %d in %s", cursor->name, code, where);
+}
+
+static void check_throttle(struct cursor *cursor) {
+    int32_t milliseconds = take_int32(cursor);
+    if (milliseconds != 0) die("%s answer: throttled for %d ms; the figure would mean nothing", cursor->name, milliseconds);
+}
+
+static void check_end(const struct cursor *cursor) {
+    if (cursor->at != cursor->end) die("%s answer: %td bytes too many", cursor->name, cursor->end - cursor->at);
+}
+
+static uint64_t check_produce(struct cursor *c, int version) {
+    int64_t topics = take_count(c);
+    if (topics != 1) die("Produce answer: %" PRId64 " topics, 1 was sent", topics);
+    if (version >= 13) take(c, 16);
+    else skip_string(c);
+    int64_t partitions = take_count(c);
+    if (partitions != 1) die("Produce answer: %" PRId64 " partitions, 1 was sent", partitions);
+    take_int32(c);
+    check_error(c, "partition", take_int16(c));
+    int64_t base_offset = take_int64(c);
+    if (base_offset < 0) die("Produce answer: base offset %" PRId64, base_offset);
+    take_int64(c); /* log append time */
+    if (version >= 5) take_int64(c);
+    if (version >= 8) {
+        int64_t errors = take_count(c);
+        if (errors > 0) die("Produce answer: %" PRId64 " record errors", errors);
+        skip_string(c);
+    }
+    skip_tags(c);
+    skip_tags(c);
+    check_throttle(c);
+    skip_tags(c);
+    return 0;
+}
+
+/* One stored batch: 61 bytes of header; base offset at 0, length of the rest at 8, magic at 16, last offset delta at 23.
+   Everything from the magic on is the producer's, unchanged by the broker. */
+static void check_batch(const struct checker *checker, struct consumer *consumer, const uint8_t *batch, size_t length) {
+    if (length < 61 || batch[16] != 2) die("Fetch answer: a batch of %zu bytes, magic %d", length, batch[16]);
+    int64_t base = (int64_t)big_endian(batch, 8), last = base + (int32_t)big_endian(batch + 23, 4);
+    if (consumer->next_offset < base || consumer->next_offset > last)
+        die("Fetch answer: offset %" PRId64 " wanted, the batch has %" PRId64 " to %" PRId64, consumer->next_offset, base, last);
+    if (checker->batch && (length != checker->batch_length || memcmp(batch + 16, checker->batch + 16, length - 16) != 0))
+        die("Fetch answer: the batch at offset %" PRId64 " is not the one that was produced", base);
+    consumer->next_offset = last + 1;
+}
+
+/* Returns the bytes of complete batches: the last one of an answer may be cut. */
+static uint64_t walk_batches(const struct checker *checker, struct consumer *consumer, const uint8_t *records, size_t length) {
+    size_t at = 0;
+    while (length - at >= 17) {
+        size_t batch = 12 + (size_t)big_endian(records + at + 8, 4);
+        if (batch > length - at) break;
+        check_batch(checker, consumer, records + at, batch);
+        at += batch;
+    }
+    return at;
+}
+
+static uint64_t check_fetch_partition(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
+    int version = checker->settings->version;
+    take_int32(c);
+    check_error(c, "partition", take_int16(c));
+    consumer->high_watermark = take_int64(c);
+    take_int64(c); /* last stable offset */
+    if (version >= 5) take_int64(c);
+    int64_t aborted = take_count(c);
+    if (aborted > 0) die("Fetch answer: %" PRId64 " aborted transactions", aborted);
+    if (version >= 11) take_int32(c);
+    int64_t length = take_length(c, 4);
+    uint64_t whole = 0;
+    if (length > 0) {
+        const uint8_t *records = take(c, (uint64_t)length);
+        whole = walk_batches(checker, consumer, records, (size_t)length);
+        if (whole == 0) die("Fetch answer: %" PRId64 " bytes without one whole batch", length);
+    }
+    skip_tags(c);
+    return whole;
+}
+
+static void check_session(struct consumer *consumer, int32_t session_id) {
+    if (consumer->session_epoch < 0) return;
+    if (session_id == 0) die("Fetch answer: the broker keeps no session");
+    if (consumer->session_id != 0 && consumer->session_id != session_id)
+        die("Fetch answer: session %d became %d", consumer->session_id, session_id);
+    consumer->session_id = session_id;
+    consumer->session_epoch = consumer->session_epoch == INT32_MAX ? 1 : consumer->session_epoch + 1;
+}
+
+static uint64_t check_fetch(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
+    int version = checker->settings->version;
+    uint64_t whole = 0;
+    check_throttle(c);
+    if (version >= 7) {
+        check_error(c, "answer", take_int16(c));
+        check_session(consumer, take_int32(c));
+    }
+    for (int64_t topics = take_count(c); topics > 0; topics--) {
+        if (version >= 13) take(c, 16);
+        else skip_string(c);
+        for (int64_t partitions = take_count(c); partitions > 0; partitions--)
+            whole += check_fetch_partition(checker, consumer, c);
+        skip_tags(c);
+    }
+    skip_tags(c);
+    if (checker->settings->wrap) {
+        if (whole == 0) die("Fetch answer: nothing at offset %" PRId64 ", high watermark %" PRId64, consumer->next_offset, consumer->high_watermark);
+        if (consumer->next_offset >= consumer->high_watermark) consumer->next_offset = 0;
+    }
+    return whole;
+}
+
+static void skip_int32_array(struct cursor *c) {
+    int64_t count = take_count(c);
+    if (count > 0) take(c, 4 * (uint64_t)count);
+}
+
+static void check_metadata_partition(struct cursor *c, int version) {
+    check_error(c, "partition", take_int16(c));
+    take(c, version >= 7 ? 12 : 8); /* index, leader, leader epoch */
+    skip_int32_array(c);
+    skip_int32_array(c);
+    if (version >= 5) skip_int32_array(c);
+    skip_tags(c);
+}
+
+static void check_metadata_topic(struct cursor *c, int version) {
+    check_error(c, "topic", take_int16(c));
+    skip_string(c);
+    if (version >= 10) take(c, 16);
+    take(c, 1);
+    int64_t partitions = take_count(c);
+    if (partitions < 1) die("Metadata answer: a topic without partitions");
+    for (; partitions > 0; partitions--) check_metadata_partition(c, version);
+    if (version >= 8) take_int32(c);
+    skip_tags(c);
+}
+
+static uint64_t check_metadata(struct cursor *c, int version) {
+    if (version >= 3) check_throttle(c);
+    int64_t brokers = take_count(c);
+    if (brokers < 1) die("Metadata answer: no broker");
+    for (; brokers > 0; brokers--) {
+        take_int32(c);
+        skip_string(c);
+        take_int32(c);
+        skip_string(c);
+        skip_tags(c);
+    }
+    if (version >= 2) skip_string(c);
+    take_int32(c);
+    int64_t topics = take_count(c);
+    if (topics < 1) die("Metadata answer: no topic");
+    for (; topics > 0; topics--) check_metadata_topic(c, version);
+    if (version >= 8 && version <= 10) take_int32(c);
+    if (version >= 13) check_error(c, "answer", take_int16(c));
+    skip_tags(c);
+    return 0;
+}
+
+uint64_t check_answer(const struct checker *checker, struct consumer *consumer, const uint8_t *body, size_t length) {
+    int api = checker->settings->api, version = checker->settings->version;
+    struct cursor cursor = {.at = body, .end = body + length};
+    cursor.name = api == API_PRODUCE ? "Produce" : api == API_FETCH ? "Fetch" : "Metadata";
+    cursor.flexible = version >= (api == API_FETCH ? 12 : 9);
+    skip_tags(&cursor); /* of the response header, version 1 */
+    uint64_t bytes = api == API_PRODUCE ? check_produce(&cursor, version)
+                     : api == API_FETCH ? check_fetch(checker, consumer, &cursor)
+                                        : check_metadata(&cursor, version);
+    check_end(&cursor);
+    return bytes;
+}

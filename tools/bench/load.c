@@ -1,0 +1,316 @@
+/* Load generator of the bench: one thread, one epoll, any number of connections. It pumps requests that Python built, patches
+   what changes from one to the next, checks every answer and prints one line of JSON.
+
+       load api=0 version=7 port=9092 templates=FILE connections=1 in_flight=5 seconds=4
+
+   A template file holds, one after another, five little-endian fields and the frame (see `struct template`, and
+   tools/bench/templates.py, which writes it). Connection n uses template n modulo their number. Anything unexpected ends the run
+   with one line on stderr and exit code 1: a figure with an error in it is no figure. */
+#define _GNU_SOURCE
+#include "load.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define OUT_BUFFER 65536      /* several small requests leave in one send, as real pipelining clients do */
+#define IN_BUFFER 65536       /* grows to the largest answer */
+#define LARGEST_ANSWER (256u << 20)
+#define SILENCE_MS 15000      /* no answer at all for so long is a failure */
+#define CORRELATION_POSITION 8
+
+struct connection {
+    int socket, number;
+    const struct template *template;
+    uint8_t *out; /* `slots` copies of the frame */
+    size_t slots, out_length, out_sent;
+    uint8_t *in;
+    size_t in_size, in_used;
+    uint64_t sent, answered; /* requests; the correlation id is the low half of `sent` */
+    uint64_t *sent_at_ns;    /* by request modulo in_flight */
+    struct consumer consumer;
+    bool wants_write;
+};
+
+static struct settings settings;
+static struct checker checker;
+static struct histogram latencies;
+static struct connection *connections;
+static uint64_t staged_requests, answered_requests, record_bytes, bytes_sent, bytes_received, answered_bytes;
+static int poller;
+static bool stopping;
+
+void die(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("load: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    exit(1);
+}
+
+static void *allocate(size_t size) {
+    void *memory = calloc(1, size);
+    if (!memory) die("out of memory: %zu bytes", size);
+    return memory;
+}
+
+static uint64_t now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void put_big_endian(uint8_t *at, uint64_t value, int count) {
+    for (int i = count - 1; i >= 0; i--, value >>= 8) at[i] = (uint8_t)value;
+}
+
+static uint32_t get_uint32(const uint8_t *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* ---- set-up ---- */
+
+static void parse_setting(const char *argument) {
+    const char *value = strchr(argument, '=');
+    size_t length = value ? (size_t)(value - argument) : 0;
+    if (!length) die("not name=value: %s", argument);
+    value++;
+#define IS(name) (length == sizeof name - 1 && memcmp(argument, name, length) == 0)
+    if (IS("api")) settings.api = atoi(value);
+    else if (IS("version")) settings.version = atoi(value);
+    else if (IS("port")) settings.port = atoi(value);
+    else if (IS("connections")) settings.connections = atoi(value);
+    else if (IS("in_flight")) settings.in_flight = atoi(value);
+    else if (IS("seconds")) settings.seconds = atof(value);
+    else if (IS("requests")) settings.requests = strtoull(value, NULL, 10);
+    else if (IS("byte_limit")) settings.byte_limit = strtoull(value, NULL, 10);
+    else if (IS("wrap")) settings.wrap = atoi(value) != 0;
+    else if (IS("expected")) settings.expected = value;
+    else if (IS("templates")) settings.templates = value;
+    else die("no such setting: %s", argument);
+#undef IS
+}
+
+static uint8_t *read_file(const char *path, size_t *length) {
+    FILE *file = fopen(path, "rb");
+    if (!file || fseek(file, 0, SEEK_END) != 0) die("%s: %s", path, strerror(errno));
+    *length = (size_t)ftell(file);
+    rewind(file);
+    uint8_t *content = allocate(*length + 1);
+    if (fread(content, 1, *length, file) != *length) die("%s: short read", path);
+    fclose(file);
+    return content;
+}
+
+static struct template *read_templates(const char *path, size_t *count) {
+    size_t length, at = 0;
+    uint8_t *content = read_file(path, &length);
+    struct template *templates = NULL;
+    for (*count = 0; at < length; ++*count) {
+        templates = realloc(templates, (*count + 1) * sizeof *templates);
+        if (!templates || length - at < 24) die("%s: cut in template %zu", path, *count);
+        struct template *new = &templates[*count];
+        memcpy(&new->length, content + at, 4);
+        memcpy(&new->offset_position, content + at + 4, 4);
+        memcpy(&new->session_position, content + at + 8, 4);
+        memcpy(&new->load_bytes, content + at + 12, 4);
+        memcpy(&new->first_offset, content + at + 16, 8);
+        new->frame = content + at + 24;
+        at += 24 + (size_t)new->length;
+        if (at > length || new->length < 14 || get_uint32(new->frame) != new->length - 4)
+            die("%s: template %zu is not one whole frame", path, *count);
+    }
+    if (!*count) die("%s: no template", path);
+    return templates;
+}
+
+static void check_settings(void) {
+    if (settings.api != API_PRODUCE && settings.api != API_FETCH && settings.api != API_METADATA)
+        die("api=%d: only 0 (Produce), 1 (Fetch), 3 (Metadata)", settings.api);
+    if (settings.connections < 1 || settings.in_flight < 1 || !settings.port || !settings.templates)
+        die("port, templates, connections and in_flight are needed");
+    if (settings.api == API_FETCH && settings.in_flight != 1)
+        die("a consumer asks for the next offset only when it has the last answer: in_flight must be 1");
+    if (settings.seconds <= 0 && !settings.requests && !settings.byte_limit)
+        die("one of seconds, requests, byte_limit is needed");
+}
+
+static int connect_to_broker(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)settings.port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+    if (descriptor < 0 || connect(descriptor, (struct sockaddr *)&address, sizeof address) != 0)
+        die("connect to 127.0.0.1:%d: %s", settings.port, strerror(errno));
+    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    fcntl(descriptor, F_SETFL, O_NONBLOCK);
+    return descriptor;
+}
+
+static void open_connection(struct connection *c, int number, const struct template *template) {
+    *c = (struct connection){.socket = connect_to_broker(), .number = number, .template = template};
+    c->slots = OUT_BUFFER / template->length;
+    if (c->slots < 1) c->slots = 1;
+    if (c->slots > (size_t)settings.in_flight) c->slots = (size_t)settings.in_flight;
+    c->out = allocate(c->slots * template->length);
+    for (size_t i = 0; i < c->slots; i++) memcpy(c->out + i * template->length, template->frame, template->length);
+    c->in_size = IN_BUFFER;
+    c->in = allocate(c->in_size);
+    c->sent_at_ns = allocate((size_t)settings.in_flight * sizeof *c->sent_at_ns);
+    c->consumer.next_offset = template->first_offset;
+    c->consumer.session_epoch = template->session_position ? 0 : -1;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+    if (epoll_ctl(poller, EPOLL_CTL_ADD, c->socket, &event) != 0) die("epoll_ctl: %s", strerror(errno));
+}
+
+/* ---- sending ---- */
+
+static bool may_send(const struct connection *c) {
+    return !stopping && c->sent - c->answered < (uint64_t)settings.in_flight &&
+           (!settings.requests || c->sent < settings.requests);
+}
+
+static void stage_requests(struct connection *c, uint64_t now) {
+    const struct template *template = c->template;
+    c->out_sent = c->out_length = 0;
+    for (size_t slot = 0; slot < c->slots && may_send(c); slot++) {
+        uint8_t *frame = c->out + slot * template->length;
+        put_big_endian(frame + CORRELATION_POSITION, (uint32_t)c->sent, 4);
+        if (template->offset_position)
+            put_big_endian(frame + template->offset_position, (uint64_t)c->consumer.next_offset, 8);
+        if (template->session_position) {
+            put_big_endian(frame + template->session_position, (uint32_t)c->consumer.session_id, 4);
+            put_big_endian(frame + template->session_position + 4, (uint32_t)c->consumer.session_epoch, 4);
+        }
+        c->sent_at_ns[c->sent++ % (uint64_t)settings.in_flight] = now;
+        c->out_length += template->length;
+        staged_requests++;
+    }
+}
+
+static void watch_write(struct connection *c, bool wanted) {
+    if (c->wants_write == wanted) return;
+    c->wants_write = wanted;
+    struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0), .data.ptr = c};
+    if (epoll_ctl(poller, EPOLL_CTL_MOD, c->socket, &event) != 0) die("epoll_ctl: %s", strerror(errno));
+}
+
+static void send_requests(struct connection *c, uint64_t now) {
+    for (;;) {
+        if (c->out_sent == c->out_length) stage_requests(c, now);
+        if (c->out_sent == c->out_length) break;
+        ssize_t count = send(c->socket, c->out + c->out_sent, c->out_length - c->out_sent, MSG_NOSIGNAL);
+        if (count < 0 && (errno == EAGAIN || errno == EINTR)) break;
+        if (count < 0) die("connection %d: send: %s", c->number, strerror(errno));
+        c->out_sent += (size_t)count;
+        bytes_sent += (uint64_t)count;
+    }
+    watch_write(c, c->out_sent != c->out_length);
+}
+
+/* ---- receiving ---- */
+
+static void take_answer(struct connection *c, const uint8_t *frame, size_t length, uint64_t now) {
+    if (c->answered == c->sent) die("connection %d: an answer that nobody asked for", c->number);
+    uint32_t correlation_id = get_uint32(frame);
+    if (correlation_id != (uint32_t)c->answered)
+        die("connection %d: correlation id %u, %u was next", c->number, correlation_id, (uint32_t)c->answered);
+    uint64_t fetched = check_answer(&checker, &c->consumer, frame + 4, length - 4);
+    histogram_add(&latencies, now - c->sent_at_ns[c->answered++ % (uint64_t)settings.in_flight]);
+    answered_requests++;
+    record_bytes += fetched + c->template->load_bytes;
+    answered_bytes += length + 4 + c->template->length;
+}
+
+static void grow(struct connection *c, size_t needed) {
+    if (needed <= c->in_size) return;
+    c->in = realloc(c->in, needed);
+    if (!c->in) die("out of memory: %zu bytes", needed);
+    c->in_size = needed;
+}
+
+static void take_answers(struct connection *c, uint64_t now) {
+    size_t at = 0;
+    while (c->in_used - at >= 4) {
+        uint32_t length = get_uint32(c->in + at);
+        if (length < 4 || length > LARGEST_ANSWER) die("connection %d: an answer of %u bytes", c->number, length);
+        if (c->in_used - at < 4 + (size_t)length) break;
+        take_answer(c, c->in + at + 4, length, now);
+        at += 4 + (size_t)length;
+    }
+    c->in_used -= at;
+    if (at && c->in_used) memmove(c->in, c->in + at, c->in_used);
+    if (c->in_used >= 4) grow(c, 4 + (size_t)get_uint32(c->in));
+}
+
+static void receive(struct connection *c) {
+    ssize_t count = recv(c->socket, c->in + c->in_used, c->in_size - c->in_used, 0);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count < 0) die("connection %d: recv: %s", c->number, strerror(errno));
+    if (count == 0) die("connection %d: closed by the broker with %" PRIu64 " requests open", c->number, c->sent - c->answered);
+    c->in_used += (size_t)count;
+    bytes_received += (uint64_t)count;
+    take_answers(c, now_ns());
+}
+
+/* ---- the run ---- */
+
+static uint64_t open_requests(void) { return staged_requests - answered_requests; }
+
+static void turn(uint64_t deadline) {
+    struct epoll_event events[64];
+    int count = epoll_wait(poller, events, 64, SILENCE_MS);
+    if (count < 0 && errno != EINTR) die("epoll_wait: %s", strerror(errno));
+    if (count == 0) die("no answer for %d s with %" PRIu64 " requests open", SILENCE_MS / 1000, open_requests());
+    uint64_t now = now_ns();
+    stopping = now >= deadline || (settings.byte_limit && answered_bytes >= settings.byte_limit);
+    for (int i = 0; i < count; i++) {
+        struct connection *c = events[i].data.ptr;
+        if (events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP)) receive(c);
+        send_requests(c, now_ns());
+    }
+}
+
+static void print_result(double seconds) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    double cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                 (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+    printf("{\"requests\": %" PRIu64 ", \"record_bytes\": %" PRIu64 ", \"bytes_sent\": %" PRIu64
+           ", \"bytes_received\": %" PRIu64 ", \"seconds\": %.6f, \"p50_us\": %.2f, \"p99_us\": %.2f, \"max_us\": %.2f"
+           ", \"generator_cpu_seconds\": %.6f}\n",
+           answered_requests, record_bytes, bytes_sent, bytes_received, seconds, histogram_quantile_us(&latencies, 0.5),
+           histogram_quantile_us(&latencies, 0.99), (double)latencies.maximum_ns / 1000, cpu);
+}
+
+int main(int count, char **arguments) {
+    for (int i = 1; i < count; i++) parse_setting(arguments[i]);
+    check_settings();
+    checker.settings = &settings;
+    if (settings.expected) checker.batch = read_file(settings.expected, &checker.batch_length);
+    size_t template_count;
+    struct template *templates = read_templates(settings.templates, &template_count);
+    poller = epoll_create1(EPOLL_CLOEXEC);
+    connections = allocate((size_t)settings.connections * sizeof *connections);
+    for (int i = 0; i < settings.connections; i++)
+        open_connection(&connections[i], i, &templates[(size_t)i % template_count]);
+    uint64_t start = now_ns();
+    uint64_t deadline = settings.seconds > 0 ? start + (uint64_t)(settings.seconds * 1e9) : UINT64_MAX;
+    for (int i = 0; i < settings.connections; i++) send_requests(&connections[i], now_ns());
+    while (open_requests() > 0) turn(deadline);
+    print_result((double)(now_ns() - start) / 1e9);
+    return 0;
+}

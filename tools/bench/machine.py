@@ -1,0 +1,59 @@
+"""What the kernel says of processes and of the machine. The parsers are pure; `proc(5)` defines the files."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class MachineTime(NamedTuple):
+    """CPU seconds of all cores since boot."""
+
+    busy: float
+    total: float
+
+    def since(self, earlier: "MachineTime") -> "MachineTime":
+        return MachineTime(self.busy - earlier.busy, self.total - earlier.total)
+
+
+def parse_process_stat(text: str, ticks_per_second: int) -> float:
+    """utime + stime of all threads, dead ones included, in seconds. The command's name may hold spaces and parentheses."""
+    after_name = text[text.rindex(")") + 2 :].split()
+    return (int(after_name[11]) + int(after_name[12])) / ticks_per_second
+
+
+def parse_machine_stat(text: str, ticks_per_second: int) -> MachineTime:
+    """user nice system idle iowait irq softirq steal; guest time is in user already."""
+    user, nice, system, idle, io_wait, irq, soft_irq, steal = map(int, text.split()[1:9])
+    busy = user + nice + system + irq + soft_irq + steal
+    return MachineTime(busy / ticks_per_second, (busy + idle + io_wait) / ticks_per_second)
+
+
+def parse_size(text: str, name: str) -> int:
+    """Bytes of a `Name:   123 kB` line of /proc/<pid>/status or /proc/meminfo."""
+    for line in text.splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    raise ValueError(f"no line {name}")
+
+
+def process_cpu_seconds(pid: int) -> float:
+    return parse_process_stat(Path(f"/proc/{pid}/stat").read_text(), _TICKS_PER_SECOND)
+
+
+def machine_time() -> MachineTime:
+    return parse_machine_stat(Path("/proc/stat").read_text(), _TICKS_PER_SECOND)
+
+
+def resident_bytes(pid: int) -> int:
+    return parse_size(Path(f"/proc/{pid}/status").read_text(), "VmRSS")
+
+
+def available_bytes() -> int:
+    return parse_size(Path("/proc/meminfo").read_text(), "MemAvailable")
+
+
+def others_share(machine: MachineTime, own_seconds: float) -> float:
+    """The part of the machine's CPU time that was used by none of the processes that a figure is about, 0 to 1."""
+    return max(0.0, machine.busy - own_seconds) / machine.total if machine.total > 0 else 0.0

@@ -1,0 +1,150 @@
+"""What a run leaves behind: a table for a person, JSON lines for a later run to be compared with."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, TextIO
+
+from tools.bench.brokers import HEADGATE, KAFKA
+from tools.bench.figures import Comparison, Figure, Sample, compare, has_fallen
+
+_MORE, _LESS = "more", "less"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One figure of one row: medians, and the ratio where both brokers ran. `others_share` is the largest of the row's."""
+
+    row: str
+    figure: Figure
+    medians: Mapping[str, float]
+    comparison: Comparison | None
+    others_share: float
+
+    @classmethod
+    def of(cls, row: str, figure: Figure, values: Mapping[str, list[float]], others_share: float) -> "Line":
+        both = compare(values[HEADGATE], values[KAFKA]) if len(values) == 2 else None
+        return cls(row, figure, {name: median(series) for name, series in values.items()}, both, others_share)
+
+    def as_json(self) -> dict[str, Any]:
+        better = _MORE if self.figure.more_is_better else _LESS
+        known: dict[str, Any] = {"kind": "figure", "row": self.row, "figure": self.figure.name, "better": better}
+        known |= {"mark": self.figure.mark, **self.medians, "others_share": round(self.others_share, 4)}
+        if self.comparison:
+            known |= {"ratio": self.comparison.ratio, "lowest": self.comparison.lowest, "highest": self.comparison.highest}
+        return known
+
+    def cells(self) -> list[str]:
+        ratio = spread = ""
+        if self.comparison:
+            ratio, spread = f"{self.comparison.ratio:.3f}", f"{self.comparison.lowest:.3f}-{self.comparison.highest:.3f}"
+        figures = [_number(self.medians.get(name)) for name in (HEADGATE, KAFKA)]
+        return [self.row, self.figure.name, *figures, ratio, spread, self.figure.mark_text(), f"{self.others_share:.0%}"]
+
+
+_HEADINGS = ["row", "figure", "Headgate", "Kafka", "ratio", "spread", "mark", "others"]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def table(lines: Iterable[Line]) -> str:
+    """Aligned columns; a row's name stands once."""
+    rows = [_HEADINGS]
+    last_name = None
+    for line in lines:
+        name, *rest = line.cells()
+        rows.append(["" if name == last_name else name, *rest])
+        last_name = name
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+@dataclass(slots=True)
+class Journal:
+    """The JSON lines of one run: first what ran, then every repetition as it ends, then the figures."""
+
+    path: Path
+    lines: list[Line] = field(default_factory=list)
+
+    def open_with(self, **facts: object) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._write({"kind": "run", **facts})
+
+    def row(self, name: str, version: int, connections: int) -> None:
+        """`version` is the one that is really used, also where the newest was asked for."""
+        self._write({"kind": "row", "row": name, "version": version, "connections": connections})
+
+    def repetition(self, row: str, broker: str, number: int, sample: Sample) -> None:
+        self._write({"kind": "repetition", "row": row, "broker": broker, "number": number, **asdict(sample)})
+
+    def figure(self, line: Line) -> None:
+        self.lines.append(line)
+        self._write(line.as_json())
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def read_ratios(path: Path) -> dict[tuple[str, str], float]:
+    """(row, figure) to ratio, of an earlier run's file."""
+    entries = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    return {(e["row"], e["figure"]): e["ratio"] for e in entries if e["kind"] == "figure" and "ratio" in e}
+
+
+def fallen(lines: Iterable[Line], base: Mapping[tuple[str, str], float]) -> list[str]:
+    """A sentence for each figure whose ratio to Kafka is worse than in the base by more than a tenth. Ratios, not figures:
+    the base may come from another machine or another hour."""
+    sentences = []
+    for line in lines:
+        before = base.get((line.row, line.figure.name))
+        if before is None or line.comparison is None:
+            continue
+        now = line.comparison.ratio
+        if has_fallen(now, before, more_is_better=line.figure.more_is_better):
+            sentences.append(f"{line.row}: {line.figure.name} is {now:.3f} of Kafka's, was {before:.3f}")
+    return sentences
+
+
+class Progress:
+    """One line per measurement with the time left, on stderr: overwritten on a terminal, JSON otherwise."""
+
+    def __init__(self, steps: int, stream: TextIO = sys.stderr) -> None:
+        self.steps = steps
+        self.done = 0
+        self.started = time.monotonic()
+        self.stream = stream
+        self.is_terminal = stream.isatty()
+
+    def step(self, what: str) -> None:
+        """`what` has ended."""
+        self.done += 1
+        elapsed = time.monotonic() - self.started
+        left = elapsed / self.done * max(0, self.steps - self.done)
+        if self.is_terminal:
+            filled = 24 * min(self.done, self.steps) // max(1, self.steps)
+            bar = "#" * filled + "." * (24 - filled)
+            self.stream.write(f"\r\x1b[K[{bar}] {self.done}/{self.steps}, {left:.0f} s left; {what}")
+        else:
+            entry = {"done": self.done, "of": self.steps, "seconds_left": round(left), "what": what}
+            self.stream.write(json.dumps(entry) + "\n")
+        self.stream.flush()
+
+    def end(self) -> None:
+        if self.is_terminal:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()

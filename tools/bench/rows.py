@@ -1,0 +1,228 @@
+"""The rows of the table: each arranges what it needs on a broker and says how it is loaded. Definitions: docs/performance.md."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tools.bench import wire
+from tools.bench.figures import (
+    Figure,
+    Sample,
+    cpu_microseconds_per_request,
+    cpu_seconds_per_gigabyte,
+    megabytes_per_second,
+    requests_per_second,
+)
+from tools.bench.generator import Load
+from tools.bench.machine import available_bytes
+from tools.bench.target import Target, Topic
+from tools.bench.templates import Template, template, write_templates
+
+NEWEST = -1
+_NEWEST_BUILT = {wire.PRODUCE: 13, wire.FETCH: 18, wire.METADATA: 13}
+
+KIBIBYTE, MEBIBYTE = 1024, 1024 * 1024
+
+Run = Callable[[float], Sample]
+"""Measure for about so many seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchShape:
+    """A batch of `records` equal values without keys."""
+
+    records: int
+    value_bytes: int
+
+    def build(self) -> bytes:
+        return wire.batch([bytes(i % 251 for i in range(self.value_bytes))] * self.records)
+
+
+BATCH_16K = BatchShape(15, KIBIBYTE)
+BATCH_1M = BatchShape(900, KIBIBYTE)
+BATCH_4K = BatchShape(140, 20)
+BATCH_TINY = BatchShape(1, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Row(ABC):
+    """`version` of the API under load, or NEWEST: the highest that every broker of the run serves."""
+
+    name: str
+    figures: tuple[Figure, ...]
+    connections: int
+    version: int
+    partitions: int = 1
+
+    api = wire.METADATA
+
+    @abstractmethod
+    def opened(self, target: Target) -> AbstractContextManager[Run]:
+        """Everything is ready to be measured inside of it."""
+
+    def at_version_of(self, served: list[dict[int, tuple[int, int]]]) -> "Row":
+        """The row with NEWEST replaced by what all of them serve."""
+        if self.version != NEWEST:
+            return self
+        return replace(self, version=min(_NEWEST_BUILT[self.api], *(versions[self.api][1] for versions in served)))
+
+
+def write_disk_budget() -> int:
+    """Bytes that one repetition may write before the kernel would begin to slow its writer down: it does so when a sixth of
+    the available memory is dirty."""
+    return min(2_000_000_000, int(available_bytes() * 0.08))
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRow(Row):
+    batch: BatchShape = BATCH_16K
+    in_flight: int = 1
+
+    api = wire.PRODUCE
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        def run(seconds: float) -> Sample:
+            with target.topic(self.partitions) as topic:
+                return target.sample(self.load(target, topic, seconds))
+
+        yield run
+
+    def load(self, target: Target, topic: Topic, seconds: float) -> Load:
+        path = target.scratch_file(f"{self.name}.templates")
+        write_templates(path, produce_templates(topic, self.batch.build(), self.version))
+        limit = write_disk_budget()
+        return Load(wire.PRODUCE, self.version, path, self.connections, self.in_flight, seconds, byte_limit=limit)
+
+
+def produce_templates(topic: Topic, batch: bytes, version: int) -> list[Template]:
+    return [
+        template(wire.produce(version, topic.name, partition, batch, topic.topic_id), load_bytes=len(batch))
+        for partition in range(topic.partitions)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRow(Row):
+    """Consumers read the same resident data in circles; the first connections begin at the start of their partition, the next
+    ones in the middle, so that two consumers of a partition are never in step."""
+
+    batch: BatchShape = BATCH_16K
+    max_bytes: int = MEBIBYTE
+    resident_bytes: int = 256 * MEBIBYTE
+
+    api = wire.FETCH
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        with target.topic(self.partitions) as topic:
+            batch = self.batch.build()
+            batches = self.resident_bytes // len(batch) // self.partitions
+            fill(target, topic, batch, batches)
+            path = target.scratch_file(f"{self.name}.templates")
+            write_templates(path, self.templates(topic, batches * self.batch.records))
+            load = Load(wire.FETCH, self.version, path, self.connections, wrap=True)
+            verify(target, load, batch)
+            yield lambda seconds: target.sample(replace(load, seconds=seconds))
+
+    def templates(self, topic: Topic, end_offset: int) -> list[Template]:
+        wish = wire.FetchWish(self.max_bytes, in_session=self.version >= 13)
+        rounds = -(-self.connections // self.partitions)
+        return [
+            template(
+                wire.fetch(self.version, topic.name, number % self.partitions, wish, topic.topic_id),
+                first_offset=end_offset * (number // self.partitions) // rounds,
+            )
+            for number in range(self.connections)
+        ]
+
+
+FILL_VERSION = 7
+
+
+def fill(target: Target, topic: Topic, batch: bytes, batches_per_partition: int) -> None:
+    path = target.scratch_file("fill.templates")
+    write_templates(path, produce_templates(topic, batch, FILL_VERSION))
+    load = Load(wire.PRODUCE, FILL_VERSION, path, topic.partitions, in_flight=5, requests=batches_per_partition)
+    target.run(load)
+
+
+def verify(target: Target, load: Load, batch: bytes) -> None:
+    """Read for a moment and compare every batch with the one that was produced: a fast answer must also be the right one."""
+    path = target.scratch_file("expected.batch")
+    path.write_bytes(batch)
+    target.run(replace(load, seconds=0.3, expected=path))
+
+
+@dataclass(frozen=True, slots=True)
+class LongPollRow(Row):
+    """Consumers at the end of an empty topic; a request is one expiry."""
+
+    max_wait_ms: int = 500
+
+    api = wire.FETCH
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        with target.topic(self.partitions) as topic:
+            path = target.scratch_file(f"{self.name}.templates")
+            wish = wire.FetchWish(MEBIBYTE, self.max_wait_ms)
+            writer = wire.fetch(self.version, topic.name, 0, wish, topic.topic_id)
+            write_templates(path, [template(writer)])
+            load = Load(wire.FETCH, self.version, path, self.connections)
+            yield lambda seconds: target.sample(replace(load, seconds=seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRow(Row):
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        with target.topic(self.partitions) as topic:
+            path = target.scratch_file(f"{self.name}.templates")
+            write_templates(path, [template(wire.metadata(self.version, [topic.name]))])
+            load = Load(wire.METADATA, self.version, path, self.connections)
+            yield lambda seconds: target.sample(replace(load, seconds=seconds))
+
+
+def _per_gigabyte(cpu_mark: float | None, rate_mark: float | None = None) -> tuple[Figure, ...]:
+    rate = Figure("MB/s", megabytes_per_second, more_is_better=True, mark=rate_mark)
+    return Figure("CPU s/GB", cpu_seconds_per_gigabyte, mark=cpu_mark), rate, *_LATENCIES
+
+
+def _per_request(cpu_mark: float | None, rate_mark: float | None = None) -> tuple[Figure, ...]:
+    rate = Figure("requests/s", requests_per_second, more_is_better=True, mark=rate_mark)
+    return Figure("CPU us/request", cpu_microseconds_per_request, mark=cpu_mark), rate, *_LATENCIES
+
+
+_LATENCIES = (Figure("p50 us", lambda sample: sample.p50_us), Figure("p99 us", lambda sample: sample.p99_us))
+_LONG_POLL = (Figure("CPU us/expiry", cpu_microseconds_per_request, mark=0.5),)
+
+_PLAIN: list[Row] = [
+    ProduceRow("produce-16k", _per_gigabyte(0.5, 2), 1, version=7, batch=BATCH_16K, in_flight=5),
+    ProduceRow("produce-1m", _per_gigabyte(0.55), 1, version=7, batch=BATCH_1M, in_flight=5),
+    ProduceRow("produce-tiny", _per_request(0.75), 64, version=7, partitions=4, batch=BATCH_TINY),
+    ProduceRow(
+        "produce-tiny-pipelined", _per_request(None, 2.5), 4, version=7, partitions=4, batch=BATCH_TINY, in_flight=100
+    ),
+    FetchRow("fetch-1m", _per_gigabyte(1.0), 8, version=11, partitions=4, max_bytes=MEBIBYTE),
+    FetchRow("fetch-64k", _per_gigabyte(0.8), 1, version=11, max_bytes=64 * KIBIBYTE),
+    FetchRow(
+        "fetch-4k", _per_gigabyte(0.8), 8, version=11, partitions=4, batch=BATCH_4K, max_bytes=4 * KIBIBYTE,
+        resident_bytes=64 * MEBIBYTE,
+    ),
+]  # fmt: skip
+
+ROWS: dict[str, Row] = {
+    row.name: row
+    for row in (
+        *_PLAIN,
+        *(replace(row, name=f"{row.name}-newest", version=NEWEST) for row in _PLAIN),
+        MetadataRow("metadata", _per_request(0.6), 64, version=1),
+        LongPollRow("long-poll", _LONG_POLL, 500, version=11),
+    )
+}
+START, MEMORY = "start", "memory"
+DEFAULT_ROWS = (START, "produce-16k", "produce-tiny", "fetch-1m", MEMORY)
+ALL_ROWS = (START, *ROWS, MEMORY)

@@ -1,0 +1,145 @@
+"""One run of the bench: both brokers side by side, every row in turns, A B A B."""
+
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.bench.brokers import Broker, Launcher
+from tools.bench.figures import Figure, Sample
+from tools.bench.generator import compile_program
+from tools.bench.machine import MachineTime, machine_time, others_share, process_cpu_seconds
+from tools.bench.report import Journal, Line, Progress
+from tools.bench.rows import MEMORY, ROWS, START, Row, Run
+from tools.bench.target import Target, resident_megabytes
+
+_SETTLE_SECONDS = 3.0  # after start, before idle memory is read
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How long and how often. `warm_up_seconds` of the row's own load run on each broker before the row's first repetition."""
+
+    rows: Sequence[str]
+    repetitions: int = 5
+    seconds: float = 4.0
+    warm_up_seconds: float = 6.0
+
+    def steps(self, brokers: int) -> int:
+        loads = sum(name in ROWS for name in self.rows)
+        return brokers * (loads * (self.repetitions + 1) + (START in self.rows) * self.repetitions)
+
+
+QUICK = Settings((), repetitions=3, seconds=1.5, warm_up_seconds=3.0)
+
+_START_FIGURE = Figure("seconds to Metadata", lambda sample: sample.seconds, mark=1 / 8)
+
+
+@dataclass(slots=True)
+class Bench:
+    """`launchers` are measured in their order, each repetition anew."""
+
+    settings: Settings
+    launchers: Sequence[Launcher]
+    build: Path
+    journal: Journal
+    progress: Progress
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def run(self) -> None:
+        self.journal.open_with(**_facts(self.settings))
+        with self._stack:
+            directory = Path(tempfile.mkdtemp(prefix="data-", dir=self.build))
+            self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            if START in self.settings.rows:
+                self._measure_start(directory / "start")
+            self._measure_loads(directory)
+
+    def _measure_start(self, directory: Path) -> None:
+        """Each start has a fresh directory and is alone: nothing else of the bench runs yet."""
+        values: dict[str, list[float]] = {launcher.name: [] for launcher in self.launchers}
+        shares = []
+        for number in range(self.settings.repetitions):
+            for launcher in self.launchers:
+                before, own = machine_time(), _own_cpu_seconds()
+                broker = launcher.start(directory)
+                shares.append(_share_since(before, own - process_cpu_seconds(broker.process.pid)))
+                values[launcher.name].append(broker.start_seconds)
+                broker.stop()
+                self.progress.step(f"{START} {number + 1} {launcher.name} {broker.start_seconds:.3f} s")
+        self.journal.figure(Line.of(START, _START_FIGURE, values, max(shares)))
+
+    def _measure_loads(self, directory: Path) -> None:
+        brokers = [self._started(launcher, directory) for launcher in self.launchers]
+        generator = compile_program("load", self.build)
+        scratch = directory / "scratch"
+        scratch.mkdir()
+        targets = [Target(broker, generator, scratch, broker.client.versions()) for broker in brokers]
+        if MEMORY in self.settings.rows:
+            time.sleep(_SETTLE_SECONDS)
+            self._measure_memory("idle", brokers)
+        for name in self.settings.rows:
+            if name in ROWS:
+                self._measure_row(ROWS[name].at_version_of([target.versions for target in targets]), targets)
+        if MEMORY in self.settings.rows:
+            self._measure_memory("after load", brokers)
+
+    def _started(self, launcher: Launcher, directory: Path) -> Broker:
+        broker = launcher.start(directory / launcher.name)
+        self._stack.callback(broker.stop)
+        return broker
+
+    def _measure_memory(self, when: str, brokers: Sequence[Broker]) -> None:
+        values = {broker.name: [resident_megabytes(broker)] for broker in brokers}
+        self.journal.figure(Line.of(MEMORY, Figure(f"resident MB, {when}", lambda _: 0.0), values, 0.0))
+
+    def _measure_row(self, row: Row, targets: Sequence[Target]) -> None:
+        self.journal.row(row.name, row.version, row.connections)
+        samples: dict[str, list[Sample]] = {target.name: [] for target in targets}
+        with ExitStack() as opened:
+            runs = {target.name: opened.enter_context(row.opened(target)) for target in targets}
+            for name, run in runs.items():
+                self._step(row, name, "warm-up", run, self.settings.warm_up_seconds)
+            for number in range(self.settings.repetitions):
+                for name, run in runs.items():
+                    sample = self._step(row, name, str(number + 1), run, self.settings.seconds)
+                    samples[name].append(sample)
+                    self.journal.repetition(row.name, name, number, sample)
+        share = max(sample.others_share for series in samples.values() for sample in series)
+        for figure in row.figures:
+            values = {name: [figure.of(sample) for sample in series] for name, series in samples.items()}
+            self.journal.figure(Line.of(row.name, figure, values, share))
+
+    def _step(self, row: Row, broker: str, number: str, run: Run, seconds: float) -> Sample:
+        sample = run(seconds)
+        main, rate = row.figures[0], row.figures[min(1, len(row.figures) - 1)]
+        shown = f"{main.of(sample):.4g} {main.name}, {rate.of(sample):.4g} {rate.name}"
+        self.progress.step(f"{row.name} {number} {broker} {shown}, others {sample.others_share:.0%}")
+        return sample
+
+
+def _own_cpu_seconds() -> float:
+    """This process and its ended children."""
+    return sum(os.times()[:4])
+
+
+def _share_since(before: MachineTime, own_before: float) -> float:
+    return others_share(machine_time().since(before), _own_cpu_seconds() - own_before)
+
+
+def _facts(settings: Settings) -> dict[str, object]:
+    return {
+        "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "rows": list(settings.rows),
+        "repetitions": settings.repetitions,
+        "seconds": settings.seconds,
+        "warm_up_seconds": settings.warm_up_seconds,
+    }

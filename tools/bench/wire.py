@@ -1,0 +1,253 @@
+"""Request frames, written by hand from Kafka's message definitions and not by `protocol`, so that the bench measures a broker
+with bytes that the broker's own code had no part in. A frame remembers where the fields are that a load generator patches.
+
+Kafka is big-endian; from a message's first flexible version on, lengths are varints plus one and every struct ends in tags.
+"""
+
+import struct
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import crc32c
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
+FLEXIBLE_SINCE = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9, API_VERSIONS: 3, CREATE_TOPICS: 5, DELETE_TOPICS: 4}
+CLIENT_ID = "bench"
+
+T = TypeVar("T")
+
+
+def varint(value: int) -> bytes:
+    """Unsigned LEB128."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def zigzag(value: int) -> bytes:
+    """Signed LEB128, as in records; at most 64 bits."""
+    return varint((value << 1) ^ (value >> 63))
+
+
+@dataclass(slots=True)
+class RequestWriter:
+    """Writes one request; `marks` maps names to positions in the finished frame."""
+
+    key: int
+    version: int
+    out: bytearray = field(default_factory=bytearray)
+    marks: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.out += bytes(4) + struct.pack(">hhi", self.key, self.version, 0)
+        self.out += struct.pack(">h", len(CLIENT_ID)) + CLIENT_ID.encode()
+        self.tags()
+
+    @property
+    def flexible(self) -> bool:
+        return self.version >= FLEXIBLE_SINCE[self.key]
+
+    def mark(self, name: str) -> None:
+        self.marks[name] = len(self.out)
+
+    def int8(self, value: int) -> None:
+        self.out += struct.pack(">b", value)
+
+    def int16(self, value: int) -> None:
+        self.out += struct.pack(">h", value)
+
+    def int32(self, value: int) -> None:
+        self.out += struct.pack(">i", value)
+
+    def int64(self, value: int) -> None:
+        self.out += struct.pack(">q", value)
+
+    def raw(self, value: bytes) -> None:
+        self.out += value
+
+    def length(self, value: int, code: str) -> None:
+        """A length before its elements; -1 is null. `code` is the struct code of the form that is not flexible."""
+        self.out += varint(value + 1) if self.flexible else struct.pack(">" + code, value)
+
+    def string(self, value: str | None) -> None:
+        encoded = (value or "").encode()
+        self.length(-1 if value is None else len(encoded), "h")
+        self.out += encoded
+
+    def blob(self, value: bytes) -> None:
+        self.length(len(value), "i")
+        self.out += value
+
+    def array(self, values: Iterable[T] | None, write: Callable[[T], None]) -> None:
+        elements = None if values is None else list(values)
+        self.length(-1 if elements is None else len(elements), "i")
+        for element in elements or ():
+            write(element)
+
+    def tags(self) -> None:
+        """No tagged fields: one zero byte where the version is flexible."""
+        if self.flexible:
+            self.out.append(0)
+
+    def frame(self) -> bytes:
+        struct.pack_into(">i", self.out, 0, len(self.out) - 4)
+        return bytes(self.out)
+
+
+def record(value: bytes, offset_delta: int) -> bytes:
+    """A record of format v2 without key and headers, at the batch's base timestamp."""
+    body = b"\x00" + zigzag(0) + zigzag(offset_delta) + zigzag(-1) + zigzag(len(value)) + value + zigzag(0)
+    return zigzag(len(body)) + body
+
+
+def batch(values: list[bytes], timestamp_ms: int | None = None) -> bytes:
+    """An uncompressed record batch v2 of a producer without idempotence, CRC valid. The time is now unless given: Kafka's
+    retention would delete a batch from 1970 in the middle of a run."""
+    now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+    records = b"".join(record(value, delta) for delta, value in enumerate(values))
+    count = len(values)
+    # attributes, last offset delta, base and max timestamp, producer id and epoch, base sequence, count
+    checked = struct.pack(">hiqqqhii", 0, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
+    # base offset, length of the rest, partition leader epoch, magic, CRC
+    return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c.crc32c(checked)) + checked
+
+
+def api_versions(version: int = 0) -> RequestWriter:
+    """Versions 0 to 2: no fields."""
+    return RequestWriter(API_VERSIONS, version)
+
+
+def metadata(version: int, topics: list[str] | None) -> RequestWriter:
+    """Versions 1 to 13; no topics: all. Never creates one."""
+    writer = RequestWriter(METADATA, version)
+
+    def write_topic(name: str) -> None:
+        if version >= 10:
+            writer.raw(bytes(16))
+        writer.string(name)
+        writer.tags()
+
+    writer.array(topics, write_topic)
+    if version >= 4:
+        writer.int8(0)
+    if 8 <= version <= 10:
+        writer.int8(0)
+    if version >= 8:
+        writer.int8(0)
+    writer.tags()
+    return writer
+
+
+def create_topic(name: str, partitions: int, timeout_ms: int = 30_000) -> RequestWriter:
+    """CreateTopics v4, replication factor 1, the broker's default configuration."""
+    writer = RequestWriter(CREATE_TOPICS, 4)
+
+    def write_topic(topic: str) -> None:
+        writer.string(topic)
+        writer.int32(partitions)
+        writer.int16(1)
+        writer.int32(0)  # no manual assignments
+        writer.int32(0)  # no configs
+
+    writer.array([name], write_topic)
+    writer.int32(timeout_ms)
+    writer.int8(0)
+    return writer
+
+
+def list_latest_offsets(topic: str, partitions: int) -> RequestWriter:
+    """ListOffsets v1, the end of every partition."""
+    writer = RequestWriter(LIST_OFFSETS, 1)
+    writer.int32(-1)  # replica id
+    writer.int32(1)
+    writer.string(topic)
+    writer.int32(partitions)
+    for partition in range(partitions):
+        writer.int32(partition)
+        writer.int64(-1)
+    return writer
+
+
+def delete_topic(name: str, timeout_ms: int = 30_000) -> RequestWriter:
+    """DeleteTopics v3."""
+    writer = RequestWriter(DELETE_TOPICS, 3)
+    writer.array([name], writer.string)
+    writer.int32(timeout_ms)
+    return writer
+
+
+def produce(version: int, topic: str, partition: int, records: bytes, topic_id: bytes = bytes(16)) -> RequestWriter:
+    """Produce 3 to 13, acks=1, one partition."""
+    writer = RequestWriter(PRODUCE, version)
+    writer.string(None)  # transactional id
+    writer.int16(1)
+    writer.int32(30_000)
+    writer.length(1, "i")
+    if version >= 13:
+        writer.raw(topic_id)
+    else:
+        writer.string(topic)
+    writer.length(1, "i")
+    writer.int32(partition)
+    writer.blob(records)
+    for _ in ("partition", "topic", "request"):
+        writer.tags()
+    return writer
+
+
+@dataclass(frozen=True, slots=True)
+class FetchWish:
+    """What a consumer asks for in every fetch."""
+
+    max_bytes: int
+    max_wait_ms: int = 500
+    in_session: bool = False
+
+
+def fetch(version: int, topic: str, partition: int, wish: FetchWish, topic_id: bytes = bytes(16)) -> RequestWriter:
+    """Fetch 4 to 18, one partition. Marks: `fetch_offset` (int64), `session` (int32 id, int32 epoch; only in a session)."""
+    writer = RequestWriter(FETCH, version)
+    if version <= 14:
+        writer.int32(-1)  # replica id
+    writer.int32(wish.max_wait_ms)
+    writer.int32(1)
+    writer.int32(wish.max_bytes)
+    writer.int8(0)
+    if version >= 7:
+        if wish.in_session:
+            writer.mark("session")
+        writer.int32(0)
+        writer.int32(0 if wish.in_session else -1)
+    writer.length(1, "i")
+    if version >= 13:
+        writer.raw(topic_id)
+    else:
+        writer.string(topic)
+    writer.length(1, "i")
+    _write_fetch_partition(writer, partition, wish.max_bytes)
+    writer.tags()  # of the topic
+    if version >= 7:
+        writer.length(0, "i")  # forgotten topics
+    if version >= 11:
+        writer.string("")  # rack
+    writer.tags()
+    return writer
+
+
+def _write_fetch_partition(writer: RequestWriter, partition: int, max_bytes: int) -> None:
+    writer.int32(partition)
+    if writer.version >= 9:
+        writer.int32(-1)  # current leader epoch
+    writer.mark("fetch_offset")
+    writer.int64(0)
+    if writer.version >= 12:
+        writer.int32(-1)  # last fetched epoch
+    if writer.version >= 5:
+        writer.int64(-1)  # log start offset
+    writer.int32(max_bytes)
+    writer.tags()
