@@ -78,7 +78,7 @@ string = Annotated[str, _TEXT]
 nullable_string = Annotated[str | None, _TEXT]
 blob = Annotated[bytes, _BYTES]
 nullable_blob = Annotated[bytes | None, _BYTES]
-records = Annotated[bytes | bytearray | memoryview | Splice | None, _RECORDS]
+record_data = Annotated[bytes | bytearray | memoryview | Splice | None, _RECORDS]
 array = Annotated[list[T], _ARRAY]
 nullable_array = Annotated[list[T] | None, _ARRAY]
 

@@ -1,0 +1,89 @@
+"""CreateTopics: new topics, each with an outcome of its own.
+
+v1 validate_only, error messages   v2 throttle   v4 defaults for partitions and replicas (KIP-464)   v5 flexible, configs in the
+response (KIP-525)   v6 quota errors (KIP-599)   v7 topic ids (KIP-516)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    nullable_array,
+    nullable_string,
+    string,
+    uuid,
+    v,
+)
+
+
+class CreatableReplicaAssignment(Struct):
+    """The brokers that shall hold a partition, the preferred leader first."""
+
+    partition_index: int32 = v("0+")
+    broker_ids: array[int32] = v("0+")
+
+
+class CreatableTopicConfig(Struct):
+    """A config of the topic by Kafka's name; null means the default."""
+
+    name: string = v("0+")
+    value: nullable_string = v("0+")
+
+
+class CreatableTopic(Struct):
+    """A topic to be. Counts are -1 for the broker's default, and when `assignments` say it all."""
+
+    name: string = v("0+")
+    num_partitions: int32 = v("0+")
+    replication_factor: int16 = v("0+")
+    assignments: array[CreatableReplicaAssignment] = v("0+")
+    configs: array[CreatableTopicConfig] = v("0+")
+
+
+class CreateTopicsRequest(Message, key=19, versions="0-7", flexible="5+"):
+    """Create topics, or with `validate_only` say whether they could be."""
+
+    topics: array[CreatableTopic] = v("0+")
+    timeout_ms: int32 = v("0+", default=60_000)
+    validate_only: boolean = v("1+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "CreateTopicsResponse":
+        """The error at every topic: this API has no other place for it."""
+        return CreateTopicsResponse(
+            topics=[CreatableTopicResult(name=topic.name, error_code=error, error_message=message) for topic in self.topics]
+        )
+
+
+class CreatableTopicConfigs(Struct):
+    """A config that the new topic has; `config_source` as in DescribeConfigs."""
+
+    name: string = v("5+")
+    value: nullable_string = v("5+")
+    read_only: boolean = v("5+")
+    config_source: int8 = v("5+", default=-1)
+    is_sensitive: boolean = v("5+")
+
+
+class CreatableTopicResult(Struct):
+    """What became of a topic. `configs` is null, with `topic_config_error_code`, if the client may not see them."""
+
+    name: string = v("0+")
+    topic_id: uuid = v("7+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("1+")
+    topic_config_error_code: int16 = v("5+", tag=0)
+    num_partitions: int32 = v("5+", default=-1)
+    replication_factor: int16 = v("5+", default=-1)
+    configs: nullable_array[CreatableTopicConfigs] = v("5+")
+
+
+class CreateTopicsResponse(Message, key=19, response=True, versions="0-7", flexible="5+"):
+    """A row for every topic of the request."""
+
+    throttle_time_ms: int32 = v("2+")
+    topics: array[CreatableTopicResult] = v("0+")

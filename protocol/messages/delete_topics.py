@@ -1,0 +1,48 @@
+"""DeleteTopics: remove topics, each with an outcome of its own.
+
+v1 throttle   v4 flexible   v5 error messages, quota errors (KIP-599)   v6 by topic id (KIP-516)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
+
+
+class DeleteTopicState(Struct):
+    """A topic by name, or, with a null name, by id."""
+
+    name: nullable_string = v("6+", default=None)
+    topic_id: uuid = v("6+")
+
+
+class DeleteTopicsRequest(Message, key=20, versions="0-6", flexible="4+"):
+    """Delete `topics`, which older versions call `topic_names`."""
+
+    topics: array[DeleteTopicState] = v("6+")
+    topic_names: array[string] = v("0-5")
+    timeout_ms: int32 = v("0+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DeleteTopicsResponse":
+        """The error at every topic: this API has no other place for it."""
+        wanted = self.topics if version >= 6 else [DeleteTopicState(name=name) for name in self.topic_names]
+        return DeleteTopicsResponse(
+            responses=[
+                DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error, error_message=message)
+                for topic in wanted
+            ]
+        )
+
+
+class DeletableTopicResult(Struct):
+    """What became of a topic. `name` is null where an unknown id was given."""
+
+    name: nullable_string = v("0+", nullable="6+")
+    topic_id: uuid = v("6+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("5+", default=None)
+
+
+class DeleteTopicsResponse(Message, key=20, response=True, versions="0-6", flexible="4+"):
+    """A row for every topic of the request."""
+
+    throttle_time_ms: int32 = v("1+")
+    responses: array[DeletableTopicResult] = v("0+")

@@ -1,0 +1,54 @@
+"""FindCoordinator: the broker that coordinates a group, a transactional id or a share partition.
+
+v0 groups only   v1 key types, throttle (KIP-98)   v3 flexible   v4 many keys (KIP-699)   v5 TRANSACTION_ABORTABLE (KIP-890)
+v6 share groups (KIP-932)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
+
+GROUP = 0
+TRANSACTION = 1
+SHARE = 2
+
+
+class FindCoordinatorRequest(Message, key=10, versions="0-6", flexible="3+"):
+    """Ask by `key`, from v4 by `coordinator_keys`; `key_type` is one of the constants of this module."""
+
+    key: string = v("0-3")
+    key_type: int8 = v("1+")
+    coordinator_keys: array[string] = v("4+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "FindCoordinatorResponse":
+        """The error at the top, or from v4 at every key."""
+        if version < 4:
+            return FindCoordinatorResponse(error_code=error, error_message=message, node_id=-1, port=-1)
+        return FindCoordinatorResponse(
+            coordinators=[
+                Coordinator(key=key, node_id=-1, port=-1, error_code=error, error_message=message)
+                for key in self.coordinator_keys
+            ]
+        )
+
+
+class Coordinator(Struct):
+    """The coordinator of one key; node and port are -1 with an error."""
+
+    key: string = v("4+")
+    node_id: int32 = v("4+")
+    host: string = v("4+")
+    port: int32 = v("4+")
+    error_code: int16 = v("4+")
+    error_message: nullable_string = v("4+")
+
+
+class FindCoordinatorResponse(Message, key=10, response=True, versions="0-6", flexible="3+"):
+    """One coordinator, or from v4 a row for every key of the request."""
+
+    throttle_time_ms: int32 = v("1+")
+    error_code: int16 = v("0-3")
+    error_message: nullable_string = v("1-3")
+    node_id: int32 = v("0-3")
+    host: string = v("0-3")
+    port: int32 = v("0-3")
+    coordinators: array[Coordinator] = v("4+")

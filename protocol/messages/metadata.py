@@ -1,0 +1,92 @@
+"""Metadata: brokers, topics, partitions and their leaders.
+
+v1 null means all topics (v0: an empty list), controller, racks   v2 cluster id   v3 throttle   v4 auto-creation flag
+v5 offline replicas   v7 leader epochs (KIP-320)   v8 authorized operations (KIP-430)   v9 flexible   v10 topic ids (KIP-516)
+v11 no more cluster operations (KIP-700)   v12 topics by id   v13 top-level error (KIP-1102)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    nullable_array,
+    nullable_string,
+    string,
+    uuid,
+    v,
+)
+
+OPERATIONS_UNKNOWN = -0x8000_0000
+"""What stands in a bit field of authorized operations that nobody asked for."""
+
+
+class MetadataRequestTopic(Struct):
+    """A topic by name, or, with a null name, by id."""
+
+    topic_id: uuid = v("10+")
+    name: nullable_string = v("0+", nullable="10+")
+
+
+class MetadataRequest(Message, key=3, versions="0-13", flexible="9+"):
+    """Ask about topics. None: all of them; an empty list: none, but all in v0."""
+
+    topics: nullable_array[MetadataRequestTopic] = v("0+", nullable="1+")
+    allow_auto_topic_creation: boolean = v("4+", default=True)
+    include_cluster_authorized_operations: boolean = v("8-10")
+    include_topic_authorized_operations: boolean = v("8+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "MetadataResponse":
+        """The error at every topic that was named; before v13 there is no other place for it."""
+        topics = [
+            MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in self.topics or ()
+        ]
+        return MetadataResponse(topics=topics, error_code=error)
+
+
+class MetadataResponseBroker(Struct):
+    """A broker that is alive, at the address of the listener that was asked."""
+
+    node_id: int32 = v("0+")
+    host: string = v("0+")
+    port: int32 = v("0+")
+    rack: nullable_string = v("1+", default=None)
+
+
+class MetadataResponsePartition(Struct):
+    """Who leads a partition (-1: nobody) and who holds it."""
+
+    error_code: int16 = v("0+")
+    partition_index: int32 = v("0+")
+    leader_id: int32 = v("0+")
+    leader_epoch: int32 = v("7+", default=-1)
+    replica_nodes: array[int32] = v("0+")
+    isr_nodes: array[int32] = v("0+")
+    offline_replicas: array[int32] = v("5+")
+
+
+class MetadataResponseTopic(Struct):
+    """A topic, or the error it has. `name` is null only where a topic was asked by an id that nobody knows."""
+
+    error_code: int16 = v("0+")
+    name: nullable_string = v("0+", nullable="12+")
+    topic_id: uuid = v("10+")
+    is_internal: boolean = v("1+")
+    partitions: array[MetadataResponsePartition] = v("0+")
+    topic_authorized_operations: int32 = v("8+", default=OPERATIONS_UNKNOWN)
+
+
+class MetadataResponse(Message, key=3, response=True, versions="0-13", flexible="9+"):
+    """The cluster as this broker sees it."""
+
+    throttle_time_ms: int32 = v("3+")
+    brokers: array[MetadataResponseBroker] = v("0+")
+    cluster_id: nullable_string = v("2+", default=None)
+    controller_id: int32 = v("1+", default=-1)
+    topics: array[MetadataResponseTopic] = v("0+")
+    cluster_authorized_operations: int32 = v("8-10", default=OPERATIONS_UNKNOWN)
+    error_code: int16 = v("13+")

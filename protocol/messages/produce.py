@@ -1,0 +1,109 @@
+"""Produce: append batches to partitions.
+
+v0-v1 message sets of magic 0   v2 of magic 1, append time in the response   v3 batches of magic 2, transactions (KIP-98)
+v5 log start offset   v7 zstd (KIP-110)   v8 errors of records (KIP-467)   v9 flexible   v10 leader hints (KIP-951)
+v11-v12 transactions known by the coordinator (KIP-890)   v13 topic ids (KIP-516)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import (
+    Message,
+    Struct,
+    array,
+    int16,
+    int32,
+    int64,
+    nullable_string,
+    record_data,
+    string,
+    uuid,
+    v,
+)
+
+
+class PartitionProduceData(Struct):
+    """The batches for one partition. `records` is a view of the received frame: it lives as long as the frame does."""
+
+    index: int32 = v("0+")
+    records: record_data = v("0+")
+
+
+class TopicProduceData(Struct):
+    """A topic, by name, or from v13 by id."""
+
+    name: string = v("0-12")
+    topic_id: uuid = v("13+")
+    partition_data: array[PartitionProduceData] = v("0+")
+
+
+class ProduceRequest(Message, key=0, versions="0-13", flexible="9+"):
+    """Append. `acks`: -1 all in-sync replicas, 1 the leader, 0 no reply at all."""
+
+    transactional_id: nullable_string = v("3+", default=None)
+    acks: int16 = v("0+")
+    timeout_ms: int32 = v("0+")
+    topic_data: array[TopicProduceData] = v("0+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ProduceResponse":
+        """The error at every partition: this API has no other place for it."""
+        return ProduceResponse(responses=[_refuse(topic, error, message) for topic in self.topic_data])
+
+
+class BatchIndexAndErrorMessage(Struct):
+    """A record that made its batch be refused, by its place in the batch."""
+
+    batch_index: int32 = v("8+")
+    batch_index_error_message: nullable_string = v("8+", default=None)
+
+
+class LeaderIdAndEpoch(Struct):
+    """Whom to send to instead, with NOT_LEADER_OR_FOLLOWER; -1 where unknown."""
+
+    leader_id: int32 = v("10+", default=-1)
+    leader_epoch: int32 = v("10+", default=-1)
+
+
+class PartitionProduceResponse(Struct):
+    """Where the batch went. `log_append_time_ms` is -1 with CreateTime; `base_offset` is -1 with an error."""
+
+    index: int32 = v("0+")
+    error_code: int16 = v("0+")
+    base_offset: int64 = v("0+")
+    log_append_time_ms: int64 = v("2+", default=-1)
+    log_start_offset: int64 = v("5+", default=-1)
+    record_errors: array[BatchIndexAndErrorMessage] = v("8+")
+    error_message: nullable_string = v("8+", default=None)
+    current_leader: LeaderIdAndEpoch = v("10+", tag=0)
+
+
+class TopicProduceResponse(Struct):
+    """The partitions of a topic, named as the request named it."""
+
+    name: string = v("0-12")
+    topic_id: uuid = v("13+")
+    partition_responses: array[PartitionProduceResponse] = v("0+")
+
+
+class NodeEndpoint(Struct):
+    """The address of a broker that `current_leader` names."""
+
+    node_id: int32 = v("10+")
+    host: string = v("10+")
+    port: int32 = v("10+")
+    rack: nullable_string = v("10+", default=None)
+
+
+class ProduceResponse(Message, key=0, response=True, versions="0-13", flexible="9+"):
+    """A row for every partition of the request."""
+
+    responses: array[TopicProduceResponse] = v("0+")
+    throttle_time_ms: int32 = v("1+")
+    node_endpoints: array[NodeEndpoint] = v("10+", tag=0)
+
+
+def _refuse(topic: TopicProduceData, error: ErrorCode, message: str | None) -> TopicProduceResponse:
+    rows = [
+        PartitionProduceResponse(index=partition.index, error_code=error, base_offset=-1, error_message=message)
+        for partition in topic.partition_data
+    ]
+    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
