@@ -1,0 +1,56 @@
+"""Fixtures: one broker for the session, new topics, one driver a family."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat_tests.broker import Broker, running
+from compat_tests.families import FAMILIES, Family
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker that tests share; one that ends it starts it again."""
+    with running(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(broker: Broker) -> Callable[..., str]:
+    """A new topic with each call: `topic(partitions=3, **{"segment.bytes": "1048576"})`."""
+
+    def create(partitions: int = 1, **configs: str) -> str:
+        return new_topic(broker.bootstrap, partitions, configs)
+
+    return create
+
+
+def new_topic(bootstrap: str, partitions: int, configs: dict[str, str] | None = None) -> str:
+    name = f"compat-{next(NUMBERS)}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=configs or {})
+    for created in admin.create_topics([wanted], operation_timeout=20).values():
+        created.result(20)
+    return name
+
+
+@pytest.fixture(scope="session")
+def drivers() -> Iterator[dict[str, Family]]:
+    made = {kind.name: kind() for kind in FAMILIES}
+    yield made
+    for driver in made.values():
+        driver.close()
+
+
+@pytest.fixture(params=[kind.name for kind in FAMILIES])
+def family(request: pytest.FixtureRequest, drivers: dict[str, Family]) -> Family:
+    """Each family in turn; one that is not on this machine ends its tests by name."""
+    driver = drivers[request.param]
+    driver.check()
+    return driver

@@ -1,0 +1,13 @@
+"""One driver a client family, all with the same verbs; see `family.py`."""
+
+from __future__ import annotations
+
+from compat_tests.families.aiokafka_client import Aiokafka
+from compat_tests.families.confluent import Confluent
+from compat_tests.families.console import Console
+from compat_tests.families.family import Family
+from compat_tests.families.java_client import JavaClient
+from compat_tests.families.kafka_python import KafkaPython
+from compat_tests.families.kcat import Kcat
+
+FAMILIES: tuple[type[Family], ...] = (Confluent, KafkaPython, Aiokafka, JavaClient, Console, Kcat)

@@ -1,0 +1,97 @@
+"""aiokafka, on an event loop of its own in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Mapping
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from compat_tests.families.family import CONSUME_LIMIT_S, Family, FromOffset, FromStart, FromTime, Gathered, Start, Tail
+from compat_tests.records import Received, Sent
+
+CHUNK = 200
+
+
+class Aiokafka(Family):
+    name = "aiokafka"
+
+    def check(self) -> None:
+        """Imported above: these tests require it."""
+
+    def produce(self, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
+        asyncio.run(produce(bootstrap, topic, records, None if codec == "none" else codec))
+
+    def consume(self, bootstrap: str, topic: str, start: Start, limits: Mapping[int, int]) -> list[Received]:
+        return asyncio.run(consume(bootstrap, topic, start, limits))
+
+    def tail(self, bootstrap: str, topic: str) -> Tail:
+        return Tail(lambda tail: asyncio.run(follow(bootstrap, topic, tail)))
+
+
+async def produce(bootstrap: str, topic: str, records: Iterable[Sent], codec: str | None) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5, enable_idempotence=True)
+    await producer.start()
+    try:
+        pending: list[asyncio.Future[object]] = []
+        source = iter(records)
+        # The source may take its time (a broker restarts meanwhile): it must not hold up the client's loop
+        while chunk := await asyncio.to_thread(lambda: list(itertools.islice(source, CHUNK))):
+            for one in chunk:
+                # None is refused as headers, though an empty list is not
+                pending.append(
+                    await producer.send(topic, one.value, one.key, one.partition, one.timestamp_ms, list(one.headers))
+                )
+        await asyncio.gather(*pending)
+    finally:
+        await producer.stop()
+
+
+async def consume(bootstrap: str, topic: str, start: Start, limits: Mapping[int, int]) -> list[Received]:
+    gathered = Gathered(limits)
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="none")
+    await consumer.start()
+    try:
+        partitions = [TopicPartition(topic, partition) for partition in limits]
+        consumer.assign(partitions)
+        await asyncio.wait_for(seek(consumer, partitions, start), CONSUME_LIMIT_S)
+        while gathered.is_waiting():
+            for messages in (await consumer.getmany(timeout_ms=200, max_records=2000)).values():
+                for one in messages:
+                    gathered.add(Received(one.partition, one.offset, one.timestamp, one.key, one.value, tuple(one.headers)))
+    finally:
+        await consumer.stop()
+    return gathered.records
+
+
+async def seek(consumer: AIOKafkaConsumer, partitions: list[TopicPartition], start: Start) -> None:
+    match start:
+        case FromStart():
+            await consumer.seek_to_beginning(*partitions)
+        case FromOffset(offsets):
+            for one in partitions:
+                consumer.seek(one, offsets[one.partition])
+        case FromTime(timestamp_ms):
+            for one, found in (await consumer.offsets_for_times(dict.fromkeys(partitions, timestamp_ms))).items():
+                if found is None:
+                    await consumer.seek_to_end(one)
+                else:
+                    consumer.seek(one, found.offset)
+
+
+async def follow(bootstrap: str, topic: str, tail: Tail) -> None:
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+    await consumer.start()
+    try:
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        await consumer.seek_to_end(partition)
+        await consumer.position(partition)
+        await consumer.getmany(timeout_ms=200)
+        tail.is_parked.set()
+        while not tail.is_closing.is_set():
+            for message in (await consumer.getmany(timeout_ms=200)).get(partition, ()):
+                tail.arrived(message.value)
+    finally:
+        await consumer.stop()

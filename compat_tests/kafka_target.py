@@ -1,0 +1,43 @@
+"""Apache Kafka 4.1 in the place of the broker under test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from compat_tests import toolchain
+from compat_tests.apache_kafka import ApacheKafka
+from compat_tests.broker import Broker
+
+
+class KafkaBroker(Broker):
+    """The verbs of `Broker` over `ApacheKafka`."""
+
+    # What costs Kafka seconds on every start and says nothing about these tests
+    SETTINGS = {"group.initial.rebalance.delay.ms": "0", "controlled.shutdown.enable": "false"}
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        toolchain.jars("broker")
+        self.kafka = ApacheKafka({**self.SETTINGS, **(settings or {})}, directory=directory)
+        super().__init__(directory, self.kafka.logs, self.kafka.output)
+
+    @property
+    def bootstrap(self) -> str:
+        return self.kafka.bootstrap
+
+    @property
+    def pid(self) -> int:
+        return self.kafka.pid
+
+    def start(self) -> float:
+        self.kafka.start()
+        return self.kafka.ready_s
+
+    def stop(self) -> None:
+        self.kafka.stop()
+
+    def kill(self) -> None:
+        self.kafka.kill()
+
+    def is_running(self) -> bool:
+        return self.kafka.process is not None

@@ -1,0 +1,123 @@
+"""A partition's files as Apache Kafka lays them out, read independently of the product.
+
+Sources: Kafka's documentation, "Message format" (record batch, magic 2), and `OffsetIndex`/`TimeIndex` of its storage
+module: 8-byte entries (relative offset, position) and 12-byte entries (timestamp, relative offset).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import crc32c
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+HEADER = struct.Struct(">qiibIhiqqqhii")
+CRC_FROM = 21
+
+
+class Batch(NamedTuple):
+    """The header of a stored batch, and where it lies."""
+
+    segment: int
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    attributes: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def codec(self) -> str:
+        return CODECS[self.attributes & 7]
+
+
+def batches(directory: Path) -> list[Batch]:
+    """All batches of a partition, segment by segment; every checksum is checked and offsets must increase."""
+    found = [batch for log in sorted(directory.glob("*.log")) for batch in segment_batches(log)]
+    for one, other in zip(found, found[1:], strict=False):
+        assert one.last_offset < other.base_offset, f"offsets go back in {directory} at {other}"
+    return found
+
+
+def segment_batches(log: Path) -> Iterator[Batch]:
+    data = memoryview(log.read_bytes())
+    position = 0
+    while position < len(data):
+        batch = read_batch(data, position, int(log.stem))
+        yield batch
+        position += batch.size
+
+
+def read_batch(data: memoryview, position: int, segment: int) -> Batch:
+    base, length, _, magic, crc, attributes, delta, _, latest, producer, epoch, sequence, count = HEADER.unpack_from(
+        data, position
+    )
+    size = length + 12
+    assert magic == 2, f"magic {magic} at {position} of segment {segment}"
+    assert position + size <= len(data), f"the batch at {position} of segment {segment} is cut"
+    assert crc32c.crc32c(data[position + CRC_FROM : position + size]) == crc, (
+        f"checksum at {position} of segment {segment}"
+    )
+    assert count == delta + 1, f"{count} records over {delta + 1} offsets at {position} of segment {segment}"
+    return Batch(segment, position, size, base, base + delta, attributes, latest, producer, epoch, sequence, count)
+
+
+def offset_index(path: Path) -> list[tuple[int, int]]:
+    """(offset, position) of each entry; unused room at the end, which is zeros, is left out."""
+    base = int(path.stem)
+    return [(base + relative, position) for relative, position in entries(path, ">ii") if relative or position]
+
+
+def time_index(path: Path) -> list[tuple[int, int]]:
+    """(timestamp, offset) of each entry."""
+    base = int(path.stem)
+    return [(timestamp, base + relative) for timestamp, relative in entries(path, ">qi") if timestamp or relative]
+
+
+def entries(path: Path, layout: str) -> Iterator[tuple[int, int]]:
+    data = path.read_bytes()
+    whole = len(data) - len(data) % struct.calcsize(layout)
+    yield from struct.iter_unpack(layout, data[:whole])
+
+
+def assert_indexes_true(directory: Path) -> int:
+    """Every index entry points at what it names; the number of entries checked."""
+    found = batches(directory)
+    checked = 0
+    for path in sorted(directory.glob("*.index")):
+        held = [batch for batch in found if batch.segment == int(path.stem)]
+        checked += check_offset_index(path, held) + check_time_index(path.with_suffix(".timeindex"), held)
+    return checked
+
+
+def check_offset_index(path: Path, held: list[Batch]) -> int:
+    """An entry's batch begins at its position and the entry's offset is in it, or in the batches appended with it."""
+    found = offset_index(path)
+    starts = {batch.position: batch for batch in held}
+    last = held[-1].last_offset if held else -1
+    for offset, position in found:
+        assert position in starts, f"{path}: no batch begins at {position}"
+        assert starts[position].base_offset <= offset <= last, f"{path}: offset {offset} is not at {position}"
+    assert found == sorted(set(found)), f"{path}: entries are not increasing"
+    return len(found)
+
+
+def check_time_index(path: Path, held: list[Batch]) -> int:
+    """Nothing before an entry's offset is later than the entry's timestamp, and something at it or before is that late."""
+    found = time_index(path)
+    for timestamp, offset in found:
+        before = [batch.max_timestamp for batch in held if batch.base_offset <= offset]
+        assert before and max(before) >= timestamp, f"{path}: {timestamp} is later than all up to offset {offset}"
+        whole = [batch.max_timestamp for batch in held if batch.last_offset <= offset]
+        assert not whole or max(whole) <= timestamp, (
+            f"{path}: something up to offset {offset} is later than {timestamp}"
+        )
+    assert found == sorted(found), f"{path}: entries are not increasing"
+    return len(found)

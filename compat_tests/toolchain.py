@@ -1,0 +1,60 @@
+"""What these tests need from the machine, found or named.
+
+A missing tool skips its tests by name on a person's machine and fails them where `CI=true`: a green run in CI means that
+every client was really there.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+from typing import NoReturn
+
+import pytest
+
+from compat_tests import apache_kafka
+
+COMPILED = apache_kafka.ROOT / "build" / "compat"
+
+
+def missing(sentence: str) -> NoReturn:
+    """End the running test: as a failure where CI=true, as a skip by name elsewhere."""
+    if os.environ.get("CI", "").lower() in {"true", "1"}:
+        pytest.fail(sentence, pytrace=False)
+    pytest.skip(sentence)
+
+
+def program(name: str, remedy: str) -> str:
+    """The path of a program, or the end of the test."""
+    return shutil.which(name) or missing(f"{name} is not on the path: {remedy}")
+
+
+def module(name: str, remedy: str) -> None:
+    """End the test unless the Python module can be imported."""
+    if importlib.util.find_spec(name) is None:
+        missing(f"the Python module {name} is not installed: {remedy}")
+
+
+def jars(jar_set: str) -> str:
+    """The class path of a jar set (broker, clients, spark), or the end of the test where it or Java is not here."""
+    if sentence := apache_kafka.missing(jar_set):
+        missing(sentence)
+    return str(apache_kafka.JARS / jar_set / "*")
+
+
+@functools.cache
+def compiled_java(jar_set: str) -> str:
+    """Compile compat_tests/java/<jar set>/src against the set, again only when a source is newer; the class path to run it."""
+    classes, compiler = jars(jar_set), program("javac", "install a JDK, version 17 or newer")
+    sources = sorted((apache_kafka.ROOT / "compat_tests" / "java" / jar_set / "src").glob("*.java"))
+    target = COMPILED / jar_set
+    stamp = target / "compiled"
+    if not stamp.exists() or stamp.stat().st_mtime < max(source.stat().st_mtime for source in sources):
+        target.mkdir(parents=True, exist_ok=True)
+        command = [compiler, "-Xlint:all", "-Werror", "-proc:none", "--release", "17", "-cp", classes, "-d", str(target)]
+        subprocess.run([*command, *map(str, sources)], check=True, timeout=120)
+        stamp.touch()
+    return os.pathsep.join((str(target), classes))

@@ -1,0 +1,53 @@
+"""As much of Kafka's protocol as raw sockets need here: frames, request headers, correlation.
+
+Independent of the product; from the protocol guide on kafka.apache.org.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+API_VERSIONS, METADATA, PRODUCE, FETCH = 18, 3, 0, 1
+
+
+def connect(bootstrap: str, timeout_s: float = 5.0) -> socket.socket:
+    host, _, port = bootstrap.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout_s)
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def string(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+def request_header(key: int, version: int, correlation_id: int = 1, client_id: str = "raw") -> bytes:
+    """Request header v1: what every version that is not flexible carries, and the beginning of v2."""
+    return struct.pack(">hhi", key, version, correlation_id) + string(client_id)
+
+
+def receive_exactly(stream: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = stream.recv(size - len(data))
+        if not piece:
+            raise ConnectionError(f"the peer closed after {len(data)} of {size} bytes")
+        data += piece
+    return data
+
+
+def receive_frame(stream: socket.socket) -> bytes:
+    (size,) = struct.unpack(">i", receive_exactly(stream, 4))
+    return receive_exactly(stream, size)
+
+
+def ask(stream: socket.socket, key: int, version: int, body: bytes) -> bytes:
+    """Send one request and return the response after its correlation id, which must be the request's."""
+    stream.sendall(frame(request_header(key, version) + body))
+    answer = receive_frame(stream)
+    assert struct.unpack(">i", answer[:4]) == (1,), "the answer is to another request"
+    return answer[4:]
+
