@@ -1,0 +1,185 @@
+"""One connection, sans-IO: order, bounds, and what happens at its end."""
+
+import logging
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.connection import MAX_OUTGOING_BYTES, MAX_PENDING_BYTES, Connection
+from gateway.context import Client, CloseConnection
+from gateway.dispatch import Parked
+from gateway.memory import MemoryBudget
+
+
+class ScriptedDispatcher:
+    """Echoes frames. `park` parks a request, `none` answers nothing, `bad` closes, `big` answers with more than is let out at once."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.parked: list[Callable[[Any], None]] = []
+        self.abandoned = 0
+
+    def dispatch(self, frame: memoryview, client: Client, done: Callable[[Any], None]) -> Any:
+        self.seen.append(bytes(frame))
+        match bytes(frame):
+            case b"park":
+                self.parked.append(done)
+                return Parked(self._abandon)
+            case b"none":
+                return []
+            case b"bad":
+                raise CloseConnection("it is bad")
+            case b"big":
+                return [bytes(MAX_OUTGOING_BYTES)]
+        return [bytes(frame)]
+
+    def _abandon(self) -> None:
+        self.abandoned += 1
+
+
+class Piece:
+    """Stands for a piece of a file."""
+
+    released = False
+
+    def __len__(self) -> int:
+        return 10
+
+    def release(self) -> None:
+        self.released = True
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+@pytest.fixture
+def dispatcher() -> ScriptedDispatcher:
+    return ScriptedDispatcher()
+
+
+def connect(dispatcher: ScriptedDispatcher, max_frame_bytes: int = 1_000, memory: MemoryBudget | None = None) -> Connection:
+    client = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
+    return Connection(client, dispatcher, max_frame_bytes, memory or MemoryBudget(1_000_000))  # type: ignore[arg-type]
+
+
+def feed(connection: Connection, data: bytes, now_ms: float = 0.0) -> None:
+    connection.receive(memoryview(bytearray(data)), now_ms)
+
+
+def sent(connection: Connection) -> list[Any]:
+    return [connection.take() for _ in range(len(connection.outgoing))]
+
+
+def test_requests_are_answered_in_order(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher)
+    feed(connection, framed(b"one", b"none", b"two"))
+    assert sent(connection) == [b"one", b"two"]
+
+
+def test_a_byte_at_a_time_gives_the_same(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher)
+    for byte in framed(b"one", b"two", b"", b"three"):
+        feed(connection, bytes([byte]))
+    assert sent(connection) == [b"one", b"two", b"", b"three"]
+
+
+def test_nothing_overtakes_a_parked_request(dispatcher: ScriptedDispatcher) -> None:
+    connection, woken = connect(dispatcher), []
+    connection.wake = lambda: woken.append(True)
+    feed(connection, framed(b"park", b"after"))
+    feed(connection, framed(b"later"))
+    assert connection.parked
+    assert not connection.outgoing
+    dispatcher.parked[0]([b"ready"])
+    assert woken == [True]
+    connection.proceed()
+    assert sent(connection) == [b"ready", b"after", b"later"]
+
+
+def test_reading_stops_while_much_is_pending(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher, max_frame_bytes=MAX_PENDING_BYTES)
+    feed(connection, framed(b"park"))
+    assert connection.wants_data, "a parked client's hang-up must be noticed"
+    feed(connection, framed(bytes(MAX_PENDING_BYTES), b"x"))
+    assert not connection.wants_data
+    dispatcher.parked[0]([b"ready"])
+    connection.proceed()
+    assert connection.wants_data
+
+
+def test_output_is_bounded_before_more_is_answered(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher)
+    feed(connection, framed(b"big", b"big", b"one"))
+    assert len(sent(connection)) == 1
+    connection.proceed()
+    assert len(sent(connection)) == 1
+    connection.proceed()
+    assert sent(connection) == [b"one"]
+
+
+def test_a_request_that_ends_the_connection_leaves_what_was_answered(
+    dispatcher: ScriptedDispatcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = connect(dispatcher)
+    with caplog.at_level(logging.WARNING):
+        feed(connection, framed(b"one", b"bad", b"two"))
+    assert sent(connection) == [b"one"]
+    assert connection.closing
+    assert not connection.wants_data
+    assert dispatcher.seen == [b"one", b"bad"]
+    assert [record.getMessage() for record in caplog.records] == ["closing the connection of 127.0.0.1:40000: it is bad"]
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 31), 1_001, (1 << 31) - 1])
+def test_an_absurd_length_closes_at_once(dispatcher: ScriptedDispatcher, caplog: pytest.LogCaptureFixture, size: int) -> None:
+    connection = connect(dispatcher)
+    with caplog.at_level(logging.CRITICAL):
+        feed(connection, struct.pack(">i", size))
+    assert connection.closing
+
+
+def test_an_incomplete_frame_is_reserved_whole_and_given_back(dispatcher: ScriptedDispatcher) -> None:
+    memory = MemoryBudget(10_000)
+    connection = connect(dispatcher, memory=memory)
+    data = framed(bytes(800))
+    feed(connection, data[:100], now_ms=5.0)
+    assert memory.used_bytes == 800
+    assert connection.incomplete_since_ms == 5.0
+    feed(connection, data[100:], now_ms=6.0)
+    assert memory.used_bytes == 0
+    assert connection.incomplete_since_ms is None
+
+
+def test_without_room_the_socket_is_left_alone_until_there_is(dispatcher: ScriptedDispatcher) -> None:
+    memory, woken = MemoryBudget(100), []
+    memory.reserve(100, lambda size: None)
+    connection = connect(dispatcher, memory=memory)
+    connection.wake = lambda: woken.append(True)
+    feed(connection, framed(bytes(800))[:50])
+    assert not connection.wants_data
+    memory.release(100)
+    assert woken == [True]
+    assert connection.wants_data
+
+
+def test_the_end_gives_everything_back(dispatcher: ScriptedDispatcher) -> None:
+    memory, piece = MemoryBudget(1_000), Piece()
+    connection = connect(dispatcher, memory=memory)
+    feed(connection, framed(b"park") + framed(bytes(800))[:50])
+    connection.outgoing.append(piece)  # type: ignore[arg-type]
+    connection.finish()
+    assert dispatcher.abandoned == 1
+    assert memory.used_bytes == 0
+    assert piece.released
+
+
+def test_a_reply_that_could_not_be_made_closes(dispatcher: ScriptedDispatcher, caplog: pytest.LogCaptureFixture) -> None:
+    connection = connect(dispatcher)
+    feed(connection, framed(b"park", b"after"))
+    with caplog.at_level(logging.CRITICAL):
+        dispatcher.parked[0](ValueError("no"))
+    assert connection.closing
+    assert not connection.outgoing
