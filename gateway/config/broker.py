@@ -1,0 +1,191 @@
+"""The configuration of one broker: typed, checked, immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gateway.config import catalogue, listeners
+from gateway.config.definition import LONG_MAX, Effect, Value
+from gateway.config.listeners import Listener, ListenerProblem
+from gateway.config.loading import Answer, ConfigError, Loaded, Setting, load
+from gateway.config.settings import Settings
+
+if TYPE_CHECKING:
+    from storage.log import LogConfig
+
+
+class BrokerConfig(Settings):
+    """Kafka's broker settings: `config.num_partitions`, or `config["num.partitions"]`.
+
+    Made by `load`, and not changed afterwards. Beside the settings: `log_directories`, and `answers`, which say of
+    every line that was given what became of it.
+    """
+
+    log_directories: tuple[str, ...]
+    answers: tuple[Answer, ...]
+
+    def __init__(self, values: Mapping[str, Any], given: Mapping[str, Setting], answers: tuple[Answer, ...]) -> None:
+        self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
+        self.answers = answers
+        self.log_directories = values["log.dirs"]
+        self._given = given
+        self._plain_log_config: LogConfig | None = None
+
+    @classmethod
+    def load(
+        cls, properties_text: str = "", overrides: Mapping[str, str] | None = None, source: str = "server.properties"
+    ) -> BrokerConfig:
+        """Read the text of a `server.properties`; overrides win. Raises ConfigError with all problems."""
+        loaded = load(properties_text, overrides or {}, source)
+        for check in _CHECKS:
+            check(loaded)
+        if loaded.problems:
+            raise ConfigError(loaded.problems)
+        return cls(loaded.values, loaded.given, tuple(loaded.answers))
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of a setting by Kafka's name; of one without effect, the text that was given, or None."""
+        if name in catalogue.BROKER:
+            return getattr(self, name.replace(".", "_"))
+        definition = catalogue.find(name)
+        if definition is None:
+            raise KeyError(f"unknown setting {name!r}: {catalogue.nearest_broker_setting(name)}")
+        given = self._given.get(name)
+        return None if given is None else definition.parse(given.text)
+
+    def __repr__(self) -> str:
+        shown = (f"{answer.name}={answer.value}" for answer in self.answers)
+        return f"BrokerConfig({', '.join(shown)})"
+
+    def given(self) -> Mapping[str, str]:
+        """The texts that were given, by name: secrets as they are, so not to be shown unchecked."""
+        return {name: setting.text for name, setting in self._given.items()}
+
+    def notes(self) -> list[Answer]:
+        """The answers that a person should see: what was given and has no effect."""
+        return [answer for answer in self.answers if answer.effect is not Effect.FULL or answer.reason]
+
+    def advertised_address(self, listener: str, local_host: str, local_port: int) -> tuple[str, int]:
+        """What a client of `listener` is told to connect to: as configured, or else the address that it connected to.
+
+        An advertised port of 0 stands for the port that the client connected to.
+        """
+        for endpoint in self.advertised_listeners:
+            if endpoint.name == listener:
+                return endpoint.host, endpoint.port or local_port
+        return local_host, local_port
+
+    def topic_value(self, name: str, overrides: Mapping[str, str]) -> Value:
+        """What a topic setting comes to. `overrides` are the topic's own configs, as checked when they were set."""
+        from gateway.config import topics
+
+        return topics.resolve(self, name, overrides)
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The settings of one log, from the checked configs of its topic."""
+        from gateway.config import topics
+
+        if overrides:
+            return topics.log_config(self, overrides)
+        if self._plain_log_config is None:
+            self._plain_log_config = topics.log_config(self, {})
+        return self._plain_log_config
+
+
+def _check_identity(loaded: Loaded) -> None:
+    node_id, broker_id = loaded.values["node.id"], loaded.values["broker.id"]
+    if node_id is not None and broker_id not in (-1, node_id):
+        loaded.problem("broker.id", f"node.id is {node_id}; they mean the same, so remove one")
+    if node_id is None:
+        loaded.values["node.id"] = broker_id if broker_id != -1 else 0
+    roles = loaded.given.get("process.roles")
+    if roles is not None and "broker" not in roles.text:
+        loaded.problem(
+            "process.roles",
+            "this program is a broker, and there is no controller to run; add broker, or remove the line",
+        )
+
+
+def _check_directories(loaded: Loaded) -> None:
+    directories = loaded.values["log.dirs"] or (loaded.values["log.dir"],)
+    loaded.values["log.dirs"] = directories
+    if len(directories) > 1:
+        loaded.problem("log.dirs", f"{len(directories)} directories are given; one is supported for now, so name one")
+    if not directories[0]:
+        loaded.problem(
+            "log.dirs" if "log.dirs" in loaded.given else "log.dir",
+            "an empty name is no directory; name one, or remove the line",
+        )
+
+
+def _check_listeners(loaded: Loaded) -> None:
+    protocols = _parsed(loaded, "listener.security.protocol.map", listeners.parse_protocol_map)
+    opened = _without_controller(loaded, "listeners", _parsed(loaded, "listeners", listeners.parse))
+    advertised = _without_controller(
+        loaded, "advertised.listeners", _parsed(loaded, "advertised.listeners", listeners.parse)
+    )
+    if loaded.problems:
+        return
+    _attempt(loaded, "listeners", lambda: listeners.check_listeners(opened, protocols))
+    _attempt(loaded, "advertised.listeners", lambda: listeners.check_advertised(advertised, opened))
+
+
+def _parsed(loaded: Loaded, name: str, parse: Callable[[str], Any]) -> Any:
+    text = loaded.values[name] or ""
+    loaded.values[name] = ()
+    _attempt(loaded, name, lambda: loaded.values.__setitem__(name, parse(text)))
+    return loaded.values[name]
+
+
+def _attempt(loaded: Loaded, name: str, check: Callable[[], None]) -> None:
+    try:
+        check()
+    except ListenerProblem as error:
+        loaded.problem(name, str(error))
+
+
+def _without_controller(loaded: Loaded, name: str, endpoints: tuple[Listener, ...]) -> tuple[Listener, ...]:
+    """Leave out what a KRaft controller would listen on (`controller.listener.names`), and say so."""
+    setting = loaded.given.get("controller.listener.names")
+    controller = {part.strip().upper() for part in setting.text.split(",")} if setting else set()
+    kept = tuple(endpoint for endpoint in endpoints if endpoint.name not in controller)
+    for endpoint in endpoints:
+        if endpoint not in kept:
+            reason = f"there is no KRaft quorum: {endpoint.name} is left out of {name}"
+            loaded.answers.append(Answer(loaded.given[name].where, name, "", Effect.NONE, reason))
+    loaded.values[name] = kept
+    return kept
+
+
+# Pairs of settings of which the first may not exceed the second.
+_ORDERED = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+)
+
+
+def _check_order(loaded: Loaded) -> None:
+    for lesser, greater in _ORDERED:
+        low, high = loaded.values[lesser], loaded.values[greater]
+        if low > high:
+            loaded.problem(
+                lesser if lesser in loaded.given else greater, f"{lesser}={low} must not exceed {greater}={high}"
+            )
+
+
+def _lift_limits(loaded: Loaded) -> None:
+    if loaded.values["queued.max.request.bytes"] == -1:
+        loaded.values["queued.max.request.bytes"] = LONG_MAX
+
+
+_CHECKS: tuple[Callable[[Loaded], None], ...] = (
+    _check_identity,
+    _check_directories,
+    _check_listeners,
+    _check_order,
+    _lift_limits,
+)

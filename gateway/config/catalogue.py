@@ -1,0 +1,125 @@
+"""Finding a setting by its name, and the nearest name to one that does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+
+from gateway.config import broker_table, foreign_table, topic_table
+from gateway.config.definition import Definition, Effect, Type
+
+
+class Update(IntEnum):
+    """Where Kafka lets a setting be changed while brokers run."""
+
+    READ_ONLY = 0
+    PER_BROKER = 1
+    CLUSTER_WIDE = 2
+
+
+def _pending_reason(name: str) -> str:
+    """Why a setting of the broker's table has no effect yet; empty where it has."""
+    beginning = name
+    while beginning:
+        reason = broker_table.PENDING.get(beginning)
+        if reason is not None:
+            return reason
+        beginning = beginning[: beginning.rstrip(".").rfind(".") + 1]
+    return ""
+
+
+def _broker(row: broker_table.Row) -> Definition:
+    reason = _pending_reason(row[0])
+    return Definition(*row, effect=Effect.PENDING if reason else Effect.FULL, reason=reason)
+
+
+def _foreign() -> Iterable[Definition]:
+    for reason, beginning, names in foreign_table.GROUPS:
+        for marked in names.split():
+            type_ = Type.PASSWORD if marked.endswith("*") else Type.STRING
+            yield Definition(beginning + marked.rstrip("*"), type_, None, "", "", Effect.NONE, reason)
+    for name, (harmless, reason) in foreign_table.REFUSED.items():
+        yield Definition(name, Type.STRING, None, "", "", Effect.REFUSED, reason, harmless)
+
+
+def _topic(name: str, allowed: str, synonyms: tuple[str, ...], documentation: str) -> Definition:
+    broker = BROKER[synonyms[0]]
+    default = next(text for text in map(_default_in_unit, synonyms) if text is not None)
+    return Definition(name, broker.type, default, allowed, documentation, broker.effect, broker.reason)
+
+
+def _default_in_unit(synonym: str) -> str | None:
+    default = BROKER[synonym].default
+    factor = unit_factor(synonym)
+    return default if default is None or factor == 1 else str(int(default) * factor)
+
+
+def unit_factor(name: str) -> int:
+    """What turns a value of this broker setting into the unit of its topic setting: milliseconds, if of time."""
+    return {"hours": 3_600_000, "minutes": 60_000}.get(name.rpartition(".")[2], 1)
+
+
+BROKER: Mapping[str, Definition] = {row[0]: _broker(row) for row in broker_table.ROWS}
+TOPIC: Mapping[str, Definition] = {row[0]: _topic(*row) for row in topic_table.ROWS}
+BROKER_SYNONYMS: Mapping[str, tuple[str, ...]] = {row[0]: row[2] for row in topic_table.ROWS}
+
+_known: dict[str, Definition] = {}
+
+
+def known() -> Mapping[str, Definition]:
+    """Every setting that a broker's file may have, those without effect included; by name."""
+    if not _known:
+        _known.update((definition.name, definition) for definition in _foreign())
+        _known.update(BROKER)
+    return _known
+
+
+def find(name: str) -> Definition | None:
+    """The broker setting of that name; None for a name that Kafka does not have.
+
+    Settings of plugins are taken for secrets, as nothing is known of them.
+    """
+    definition = BROKER.get(name) or known().get(name)
+    if definition is not None:
+        return definition
+    for beginning, reason in foreign_table.PREFIXES.items():
+        if name.startswith(beginning) and _listener_setting_exists(name):
+            return Definition(name, Type.PASSWORD, None, "", "", Effect.NONE, reason)
+    return None
+
+
+def _listener_setting_exists(name: str) -> bool:
+    """Of `listener.name.<listener>[.<mechanism>].<setting>`, the setting must be one."""
+    if not name.startswith("listener.name."):
+        return True
+    parts = name.split(".")[3:]
+    return any(".".join(parts[start:]) in known() for start in range(min(2, len(parts))))
+
+
+def update_mode(name: str) -> Update:
+    """Whether Kafka changes that broker setting at run time, and for whom."""
+    if name in broker_table.PER_BROKER:
+        return Update.PER_BROKER
+    return Update.CLUSTER_WIDE if name in broker_table.CLUSTER_WIDE else Update.READ_ONLY
+
+
+def nearest_broker_setting(name: str) -> str:
+    """What to do about an unknown name, as a sentence's end."""
+    if name in BROKER_SYNONYMS:
+        return f"it is a setting of topics; for all topics of a broker, set {BROKER_SYNONYMS[name][0]}"
+    return _nearest(name, known(), "Apache Kafka's brokers have no such setting; remove it")
+
+
+def nearest_topic_setting(name: str) -> str:
+    """What to do about an unknown name, as a sentence's end."""
+    for topic_name, synonyms in BROKER_SYNONYMS.items():
+        if name in synonyms:
+            return f"it is a setting of brokers; for one topic, set {topic_name}"
+    return _nearest(name, TOPIC, "topics have no such setting")
+
+
+def _nearest(name: str, names: Iterable[str], otherwise: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower().replace("_", "."), names, n=1, cutoff=0.7)
+    return f"the nearest name is {near[0]}" if near else otherwise

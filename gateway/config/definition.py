@@ -1,0 +1,174 @@
+"""What a setting is: its name, type, default, allowed values and meaning; and how its text becomes a value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+INT_MAX = 0x7FFF_FFFF
+LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
+
+
+class Type(IntEnum):
+    """Types of settings, numbered as DescribeConfigs sends them (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Effect(IntEnum):
+    """What setting it does here."""
+
+    FULL = 0
+    PENDING = 1  # read and checked; what it governs is not there yet
+    NONE = 2  # accepted for the sake of a Kafka server.properties
+    REFUSED = 3  # to ignore it would do harm: any value but a harmless one is an error
+
+
+class Secret:
+    """A password: its text is in `.text` only, never in a representation, a log line or a description."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+Value = bool | int | float | str | tuple[str, ...] | Secret | None
+
+
+class Definition(NamedTuple):
+    """One setting. `default` is text as in a file.
+
+    `allowed` is a range (`1..`, `-1 or 1..`), a choice (`a|b`), or empty for anything.
+    """
+
+    name: str
+    type: Type
+    default: str | None
+    allowed: str
+    documentation: str
+    effect: Effect = Effect.FULL
+    reason: str = ""
+    harmless: tuple[str, ...] = ()
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value must not be shown."""
+        return self.type is Type.PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The value that `text` stands for. Raises ValueError with a description of what is allowed."""
+        try:
+            value: Value = _PARSERS[self.type](text.strip())
+        except (ValueError, KeyError):
+            raise ValueError(self.describe_allowed()) from None
+        if not self._allows(value):
+            raise ValueError(self.describe_allowed())
+        return value
+
+    def default_value(self) -> Value:
+        """The default as a value; None where there is none."""
+        return None if self.default is None else self.parse(self.default)
+
+    def _allows(self, value: Value) -> bool:
+        if isinstance(value, tuple):
+            choices = self.allowed.split("|")
+            return not self.allowed or (
+                bool(value) and len(set(value)) == len(value) and all(item in choices for item in value)
+            )
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            low, high = _BOUNDS[self.type]
+            return low <= value <= high and (
+                not self.allowed or any(_within(part, value) for part in self.allowed.split(" or "))
+            )
+        return not self.allowed or value in self.allowed.split("|")
+
+    def describe_allowed(self) -> str:
+        """What may be set, in words, as the end of the sentence 'allowed is ...'."""
+        if self.type is Type.BOOLEAN:
+            return "true or false"
+        if self.type is Type.LIST:
+            return f"a list of: {self.allowed.replace('|', ', ')}" if self.allowed else "a list, separated by commas"
+        if self.type in _BOUNDS:
+            kind = "a number" if self.type is Type.DOUBLE else "a whole number"
+            return f"{kind} {_describe_range(self.allowed or '..', self.type)}"
+        return f"one of: {self.allowed.replace('|', ', ')}" if self.allowed else "text"
+
+
+_BOUNDS: dict[Type, tuple[float, float]] = {
+    Type.SHORT: (-0x8000, 0x7FFF),
+    Type.INT: (-INT_MAX - 1, INT_MAX),
+    Type.LONG: (-LONG_MAX - 1, LONG_MAX),
+    Type.DOUBLE: (float("-inf"), float("inf")),
+}
+
+
+def _whole_number(text: str) -> int:
+    if not text.lstrip("+-").isascii() or "_" in text:  # int() takes more than Java does
+        raise ValueError(text)
+    return int(text)
+
+
+def _decimal(text: str) -> float:
+    value = float(text)
+    if math.isnan(value) or "_" in text:
+        raise ValueError(text)
+    return value
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """The items between commas; none for an empty text."""
+    return tuple(item.strip() for item in text.split(",")) if text.strip() else ()
+
+
+_PARSERS: dict[Type, Callable[[str], Any]] = {
+    Type.BOOLEAN: lambda text: {"true": True, "false": False}[text.lower()],
+    Type.STRING: str,
+    Type.INT: _whole_number,
+    Type.SHORT: _whole_number,
+    Type.LONG: _whole_number,
+    Type.DOUBLE: _decimal,
+    Type.LIST: split_list,
+    Type.CLASS: str,
+    Type.PASSWORD: Secret,
+}
+
+
+def _within(part: str, value: float) -> bool:
+    low, dots, high = part.partition("..")
+    if not dots:
+        return value == float(low)
+    return (not low or value >= float(low)) and (not high or value <= float(high))
+
+
+def _describe_range(allowed: str, type_: Type) -> str:
+    return " or ".join(_describe_part(part, type_) for part in allowed.split(" or "))
+
+
+def _describe_part(part: str, type_: Type) -> str:
+    low, dots, high = part.partition("..")
+    if not dots:
+        return low
+    bottom, top = _BOUNDS[type_]
+    if type_ is Type.DOUBLE:
+        return f"from {low} to {high}" if high else f"from {low} up" if low else "of any size"
+    return f"from {low or int(bottom)} to {high or int(top)}"

@@ -1,0 +1,131 @@
+"""What DescribeConfigs tells of a broker or a topic: values and where they come from (KIP-226, KIP-569)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from gateway.config import catalogue, topics
+from gateway.config.broker import BrokerConfig
+from gateway.config.definition import Definition, Effect, Type
+
+
+class Source(IntEnum):
+    """Where a value comes from, as DescribeConfigs numbers it."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class Synonym(NamedTuple):
+    """A setting that gives the value, or would if those before it were not there."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class ConfigEntry(NamedTuple):
+    """One described setting. `value` is None where there is none, and always for a secret."""
+
+    name: str
+    value: str | None
+    source: Source
+    type: Type
+    is_sensitive: bool
+    read_only: bool
+    documentation: str
+    synonyms: tuple[Synonym, ...]
+
+    @property
+    def is_default(self) -> bool:
+        """What versions before 1 of DescribeConfigs tell instead of the source."""
+        return self.source is Source.DEFAULT_CONFIG
+
+
+def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The settings of a broker, in the order of the table; `names` limits them, and unknown ones are left out.
+
+    Settings without effect are told only where they were given, or asked for by name.
+    """
+    if names is None:
+        wanted = [*catalogue.BROKER.values(), *_foreign_given(config)]
+    else:
+        wanted = [definition for definition in map(catalogue.find, names) if definition is not None]
+    return [_broker_entry(config, definition) for definition in wanted]
+
+
+def _foreign_given(config: BrokerConfig) -> list[Definition]:
+    given = (catalogue.find(name) for name in config.given() if name not in catalogue.BROKER)
+    return [definition for definition in given if definition is not None]
+
+
+def _broker_entry(config: BrokerConfig, definition: Definition) -> ConfigEntry:
+    synonyms = _broker_synonyms(config, definition)
+    first = synonyms[0] if synonyms else Synonym(definition.name, None, Source.DEFAULT_CONFIG)
+    value = None if definition.is_sensitive else first.value
+    # Nothing can be changed at run time yet, whatever `catalogue.update_mode` says that Kafka can change.
+    return ConfigEntry(
+        definition.name,
+        value,
+        first.source,
+        definition.type,
+        definition.is_sensitive,
+        True,
+        _documentation(definition),
+        synonyms,
+    )
+
+
+def _broker_synonyms(config: BrokerConfig, definition: Definition) -> tuple[Synonym, ...]:
+    found = []
+    given = config.given().get(definition.name)
+    if given is not None:
+        found.append(Synonym(definition.name, None if definition.is_sensitive else given, Source.STATIC_BROKER_CONFIG))
+    default = str(config.node_id) if definition.name == "node.id" else definition.default
+    if default is not None:
+        found.append(Synonym(definition.name, default, Source.DEFAULT_CONFIG))
+    return tuple(found)
+
+
+def describe_topic(
+    config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """The settings of a topic whose own configs are `overrides`."""
+    wanted = [definition for name, definition in catalogue.TOPIC.items() if names is None or name in names]
+    return [_topic_entry(config, overrides, definition) for definition in wanted]
+
+
+def _topic_entry(config: BrokerConfig, overrides: Mapping[str, str], definition: Definition) -> ConfigEntry:
+    name = definition.name
+    synonyms: list[Synonym] = []
+    own = topics.own_name(name, overrides)
+    if own is not None:
+        synonyms.append(Synonym(own, overrides[own], Source.DYNAMIC_TOPIC_CONFIG))
+    for synonym in catalogue.BROKER_SYNONYMS[name]:
+        synonyms += _broker_synonyms(config, catalogue.BROKER[synonym])
+    given = next(
+        (synonym.source for synonym in synonyms if synonym.source is not Source.DEFAULT_CONFIG), Source.DEFAULT_CONFIG
+    )
+    value = text_of(config.topic_value(name, overrides))
+    return ConfigEntry(name, value, given, definition.type, False, False, _documentation(definition), tuple(synonyms))
+
+
+def text_of(value: object) -> str | None:
+    """A value as Kafka writes it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _documentation(definition: Definition) -> str:
+    if definition.effect is Effect.FULL:
+        return definition.documentation
+    wording = "no effect yet" if definition.effect is Effect.PENDING else "no effect here"
+    return f"{definition.documentation} Accepted, {wording}, because {definition.reason}.".strip()

@@ -1,0 +1,97 @@
+"""Listeners: `NAME://host:port`, what protocol each speaks, and what clients are told to connect to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+# As Apache Kafka reads an endpoint; an IPv6 address stands in brackets.
+_ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%A-Za-z]+)\]|([0-9A-Za-z._%-]*)):([0-9]+)")
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+ANY_ADDRESS = frozenset(("0.0.0.0", "::", "0:0:0:0:0:0:0:0"))  # noqa: S104 - to refuse it
+
+
+class Listener(NamedTuple):
+    """Where to listen. An empty host means every interface; port 0 a free one."""
+
+    name: str
+    host: str
+    port: int
+
+
+class ListenerProblem(ValueError):
+    """An address that cannot be used; the text says why, and what to do."""
+
+
+def parse(text: str) -> tuple[Listener, ...]:
+    """The endpoints of a list. Names are in upper case, as in Kafka. Raises ListenerProblem."""
+    endpoints = tuple(_parse_one(part.strip()) for part in text.split(",") if part.strip())
+    names = [endpoint.name for endpoint in endpoints]
+    for name in names:
+        if names.count(name) > 1:
+            raise ListenerProblem(f"the name {name} stands there twice; give each listener its own name")
+    return endpoints
+
+
+def _parse_one(text: str) -> Listener:
+    match = _ENDPOINT.fullmatch(text)
+    if match is None:
+        raise ListenerProblem(
+            f"{text!r} is not NAME://host:port, as in PLAINTEXT://127.0.0.1:9092 or PLAINTEXT://[::1]:9092"
+        )
+    name, address, host, port = match.groups()
+    if int(port) > 65535:
+        raise ListenerProblem(f"{text!r}: ports end at 65535")
+    return Listener(name.upper(), address if address is not None else host, int(port))
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """`NAME:PROTOCOL,...` -> {name: protocol}. Raises ListenerProblem."""
+    protocols: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = part.rpartition(":")
+        if not colon or not name:
+            raise ListenerProblem(f"{part!r} is not NAME:PROTOCOL, as in INTERNAL:PLAINTEXT")
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+def check_listeners(listeners: tuple[Listener, ...], protocols: Mapping[str, str]) -> None:
+    """Raises ListenerProblem where one has no protocol, or one that is not served, or the address of another."""
+    if not listeners:
+        raise ListenerProblem("there is no listener; set one, as in PLAINTEXT://127.0.0.1:9092")
+    taken: dict[tuple[str, int], str] = {}
+    for listener in listeners:
+        _check_protocol(listener.name, protocols)
+        other = taken.setdefault((listener.host, listener.port), listener.name)
+        if other != listener.name and listener.port:
+            raise ListenerProblem(f"{other} and {listener.name} have the same address; give each its own port")
+
+
+def _check_protocol(name: str, protocols: Mapping[str, str]) -> None:
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise ListenerProblem(
+            f"listener.security.protocol.map does not say what {name} speaks; add {name}:PLAINTEXT to it"
+        )
+    if protocol not in _PROTOCOLS:
+        raise ListenerProblem(
+            f"{name} is to speak {protocol}, which is no security protocol; Kafka's are {', '.join(_PROTOCOLS)}"
+        )
+    if protocol != "PLAINTEXT":
+        raise ListenerProblem(f"{name} is to speak {protocol}, which is not there yet; only PLAINTEXT is served")
+
+
+def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
+    """Raises ListenerProblem where clients could not use an address."""
+    names = [listener.name for listener in listeners]
+    for endpoint in advertised:
+        if endpoint.name not in names:
+            raise ListenerProblem(f"{endpoint.name} is not among listeners, which has {', '.join(names)}")
+        if endpoint.host in ANY_ADDRESS or not endpoint.host:
+            shown = endpoint.host or "an empty host"
+            raise ListenerProblem(
+                f"clients cannot connect to {shown}, which means every address of this machine; name one that they can"
+                " reach, or remove advertised.listeners: then each client is told the address that it connected to"
+            )

@@ -1,0 +1,119 @@
+"""From a `server.properties` and overrides to values: every line is answered, all problems are told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from gateway.config import catalogue, properties
+from gateway.config.definition import Definition, Effect
+
+
+class Setting(NamedTuple):
+    """A text that was given for a name, and where."""
+
+    name: str
+    text: str
+    where: str
+
+
+class Answer(NamedTuple):
+    """What became of one setting that was given. `value` is fit to be shown."""
+
+    where: str
+    name: str
+    value: str
+    effect: Effect
+    reason: str
+
+    def __str__(self) -> str:
+        if self.effect is Effect.FULL:
+            return f"{self.where}: {self.name}={self.value}{f' ({self.reason})' if self.reason else ''}"
+        wording = "no effect yet" if self.effect is Effect.PENDING else "no effect here"
+        return f"{self.where}: {self.name}: accepted, {wording}, because {self.reason}"
+
+
+class ConfigError(Exception):
+    """A configuration that a broker cannot start with; one sentence for each problem."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class Loaded:
+    """What was given, by name; the values of the broker's table; answers and problems in the order of the lines."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, Setting] = {}
+        self.values: dict[str, Any] = {}
+        self.answers: list[Answer] = []
+        self.problems: list[str] = []
+
+    def problem(self, name: str, text: str) -> None:
+        """Note what is wrong with a setting, given or not."""
+        setting = self.given.get(name)
+        self.problems.append(f"{setting.where}: {name}={setting.text}: {text}" if setting else f"{name}: {text}")
+
+
+def load(text: str, overrides: Mapping[str, str], source: str) -> Loaded:
+    """Read settings one by one; what is said of one setting alone is checked here."""
+    loaded = Loaded()
+    for setting in _settings(text, overrides, source, loaded):
+        before = loaded.given.get(setting.name)
+        loaded.given[setting.name] = setting
+        _take(setting, loaded)
+        if before is not None and "override" not in setting.where:
+            loaded.answers.append(
+                Answer(
+                    before.where,
+                    setting.name,
+                    "",
+                    Effect.NONE,
+                    f"{setting.where} sets it again, and the last one counts",
+                )
+            )
+    for definition in catalogue.BROKER.values():
+        if definition.name not in loaded.values:
+            loaded.values[definition.name] = definition.default_value()
+    return loaded
+
+
+def _settings(text: str, overrides: Mapping[str, str], source: str, loaded: Loaded) -> Iterable[Setting]:
+    try:
+        for entry in properties.parse(text):
+            yield Setting(entry.name, entry.value, f"{source} line {entry.line}")
+    except properties.MalformedProperties as error:
+        loaded.problems.append(f"{source} {error}")
+    for name, value in overrides.items():
+        yield Setting(name, value, "override")
+
+
+def _take(setting: Setting, loaded: Loaded) -> None:
+    definition = catalogue.find(setting.name)
+    if definition is None:  # the value is not shown: it may be a secret under a misspelt name
+        loaded.problems.append(
+            f"{setting.where}: unknown setting {setting.name!r}: {catalogue.nearest_broker_setting(setting.name)}"
+        )
+        return
+    shown = "[hidden]" if definition.is_sensitive else setting.text
+    if definition.effect is Effect.REFUSED:
+        _refuse_unless_harmless(setting, definition, loaded)
+        return
+    try:
+        value = definition.parse(setting.text)
+    except ValueError as error:
+        loaded.problems.append(f"{setting.where}: {setting.name}={shown}: allowed is {error}")
+        return
+    if definition.name in catalogue.BROKER:
+        loaded.values[definition.name] = value
+    loaded.answers.append(Answer(setting.where, setting.name, shown, definition.effect, definition.reason))
+
+
+def _refuse_unless_harmless(setting: Setting, definition: Definition, loaded: Loaded) -> None:
+    if setting.text.strip() in definition.harmless:
+        loaded.answers.append(
+            Answer(setting.where, setting.name, setting.text, Effect.NONE, "it is what happens anyway")
+        )
+    else:
+        loaded.problems.append(f"{setting.where}: {setting.name}={setting.text}: {definition.reason}")

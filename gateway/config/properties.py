@@ -1,0 +1,102 @@
+"""Java's `.properties` text, read as `java.util.Properties.load` reads it.
+
+A key ends at the first unescaped `=`, `:` or blank; a line that ends in an odd number of backslashes goes on in the
+next one, whose leading blanks do not count; `#` and `!` begin a comment only where a line begins. Source: the Java API
+documentation of `Properties.load(Reader)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_BLANKS = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+class Property(NamedTuple):
+    """One setting, and the line on which it begins (from 1)."""
+
+    name: str
+    value: str
+    line: int
+
+
+class MalformedProperties(ValueError):
+    """An escape that is none; the text names the line."""
+
+
+def parse(text: str) -> list[Property]:
+    """Every setting in its order, repeated names included. Raises MalformedProperties."""
+    return [_property(content, line) for content, line in _logical_lines(text)]
+
+
+def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
+    parts: list[str] = []
+    begun = 0
+    for number, natural in enumerate(_LINE_END.split(text), start=1):
+        stripped = natural.lstrip(_BLANKS)
+        if not parts:
+            begun = number
+            if not stripped or stripped[0] in "#!":
+                continue
+        continues = _ends_in_odd_backslashes(stripped)
+        parts.append(stripped[:-1] if continues else stripped)
+        if not continues:
+            yield "".join(parts), begun
+            parts = []
+    if parts:
+        yield "".join(parts), begun
+
+
+def _ends_in_odd_backslashes(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _property(content: str, line: int) -> Property:
+    end = _key_end(content)
+    rest = content[end:].lstrip(_BLANKS)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANKS)
+    return Property(_unescape(content[:end], line), _unescape(rest, line), line)
+
+
+def _key_end(content: str) -> int:
+    position = 0
+    while position < len(content):
+        character = content[position]
+        if character == "\\":
+            position += 1
+        elif character in "=:" or character in _BLANKS:
+            break
+        position += 1
+    return min(position, len(content))
+
+
+def _unescape(text: str, line: int) -> str:
+    if "\\" not in text:
+        return text
+    result: list[str] = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character == "\\" and position < len(text):
+            character, position = _escape(text, position, line)
+        result.append(character)
+    joined = "".join(result)
+    return _SURROGATES.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), joined)
+
+
+def _escape(text: str, position: int, line: int) -> tuple[str, int]:
+    """The character that an escape stands for, and where the text goes on; `position` is behind the backslash."""
+    character = text[position]
+    if character != "u":
+        return _ESCAPES.get(character, character), position + 1
+    digits = text[position + 1 : position + 5]
+    if len(digits) < 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
+        raise MalformedProperties(f"line {line}: \\u must be followed by four hexadecimal digits, not {digits!r}")
+    return chr(int(digits, 16)), position + 5

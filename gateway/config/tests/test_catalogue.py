@@ -1,0 +1,109 @@
+"""The tables: complete, consistent, and found by name."""
+
+from typing import get_type_hints
+
+import pytest
+
+from gateway.config import broker_table, catalogue, foreign_table, topic_table
+from gateway.config.catalogue import Update
+from gateway.config.definition import Effect, Type
+from gateway.config.settings import Settings
+
+
+def test_every_default_is_allowed() -> None:
+    for definition in [*catalogue.BROKER.values(), *catalogue.TOPIC.values()]:
+        if definition.default is not None:
+            definition.parse(definition.default)
+
+
+def test_every_setting_has_a_meaning_and_stands_once() -> None:
+    names = [row[0] for row in broker_table.ROWS]
+    assert len(set(names)) == len(names)
+    assert all(row[4].endswith(".") for row in broker_table.ROWS)
+    foreign = [start + name.rstrip("*") for _, start, rest in foreign_table.GROUPS for name in rest.split()]
+    assert len(set(foreign)) == len(foreign)
+    assert not set(foreign) & set(names)
+    assert not set(foreign_table.REFUSED) & {*names, *foreign}
+
+
+def test_kafka_has_432_settings_from_2_8_to_4_4_and_all_are_known() -> None:
+    ours = [name for name in catalogue.known() if name.startswith("headgate.")]
+    assert len(catalogue.known()) - len(ours) == 432
+
+
+def test_attributes_are_declared_with_the_types_of_the_table() -> None:
+    declared = get_type_hints(Settings)
+    assert list(declared) == [name.replace(".", "_") for name in catalogue.BROKER]
+    plain = {Type.BOOLEAN: bool, Type.STRING: str, Type.DOUBLE: float, Type.LIST: tuple[str, ...]}
+    parsed = {"listeners", "advertised.listeners", "listener.security.protocol.map", "node.id"}
+    for name, definition in catalogue.BROKER.items():
+        if name not in parsed:
+            expected = plain.get(definition.type, int)
+            assert declared[name.replace(".", "_")] == (
+                expected if definition.default is not None else expected | None
+            ), name
+
+
+def test_topic_settings_have_the_defaults_of_their_synonyms_in_their_own_unit() -> None:
+    assert catalogue.TOPIC["retention.ms"].default == "604800000"
+    assert catalogue.TOPIC["segment.ms"].default == "604800000"
+    assert catalogue.TOPIC["segment.jitter.ms"].default == "0"
+    assert catalogue.TOPIC["flush.ms"].default == "9223372036854775807"
+    assert catalogue.TOPIC["max.message.bytes"].default == "1048588"
+    assert not set(topic_table.FOREIGN) & set(catalogue.TOPIC)
+
+
+@pytest.mark.parametrize(
+    "name, effect",
+    [
+        ("num.partitions", Effect.FULL),
+        ("replica.high.watermark.checkpoint.interval.ms", Effect.FULL),
+        ("group.max.size", Effect.PENDING),
+        ("replica.fetch.max.bytes", Effect.PENDING),
+        ("num.io.threads", Effect.NONE),
+        ("ssl.keystore.password", Effect.NONE),
+        ("rsm.config.bucket", Effect.NONE),
+        ("listener.name.internal.ssl.keystore.location", Effect.NONE),
+        ("listener.name.internal.scram-sha-256.sasl.jaas.config", Effect.NONE),
+        ("authorizer.class.name", Effect.REFUSED),
+    ],
+)
+def test_effects(name: str, effect: Effect) -> None:
+    definition = catalogue.find(name)
+    assert definition is not None
+    assert definition.effect is effect
+    assert bool(definition.reason) is (effect is not Effect.FULL)
+
+
+@pytest.mark.parametrize(
+    "name", ["num.partition", "listener.name.internal.ssl.keystore.locaton", "listener.name.internal", "ssl.", ""]
+)
+def test_unknown_names(name: str) -> None:
+    assert catalogue.find(name) is None
+
+
+def test_secrets_are_known_as_such() -> None:
+    secret = {name for name, definition in catalogue.known().items() if definition.is_sensitive}
+    assert {
+        "ssl.keystore.password",
+        "sasl.jaas.config",
+        "zookeeper.ssl.truststore.password",
+        "delegation.token.secret.key",
+    } <= secret
+    assert not [name for name in catalogue.known() if name.endswith("password") and name not in secret]
+
+
+def test_the_nearest_name() -> None:
+    assert catalogue.nearest_broker_setting("num.partiton") == "the nearest name is num.partitions"
+    assert catalogue.nearest_broker_setting("log_dirs") == "the nearest name is log.dirs"
+    assert "for all topics of a broker, set log.retention.ms" in catalogue.nearest_broker_setting("retention.ms")
+    assert "have no such setting" in catalogue.nearest_broker_setting("bootstrap.servers.of.mine")
+    assert catalogue.nearest_topic_setting("retention.mss") == "the nearest name is retention.ms"
+    assert "for one topic, set max.message.bytes" in catalogue.nearest_topic_setting("message.max.bytes")
+
+
+def test_update_modes_are_kafkas() -> None:
+    assert catalogue.update_mode("message.max.bytes") is Update.CLUSTER_WIDE
+    assert catalogue.update_mode("listeners") is Update.PER_BROKER
+    assert catalogue.update_mode("num.partitions") is Update.READ_ONLY
+    assert {*broker_table.PER_BROKER, *broker_table.CLUSTER_WIDE} <= set(catalogue.BROKER)

@@ -1,0 +1,87 @@
+"""Listeners and what is advertised."""
+
+import pytest
+
+from gateway.config.listeners import (
+    Listener,
+    ListenerProblem,
+    check_advertised,
+    check_listeners,
+    parse,
+    parse_protocol_map,
+)
+
+PLAIN = {"PLAINTEXT": "PLAINTEXT", "INTERNAL": "PLAINTEXT", "SSL": "SSL", "ODD": "TELNET"}
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("PLAINTEXT://:9092", [Listener("PLAINTEXT", "", 9092)]),
+        ("PLAINTEXT://0.0.0.0:0", [Listener("PLAINTEXT", "0.0.0.0", 0)]),
+        ("plaintext://[::1]:9092", [Listener("PLAINTEXT", "::1", 9092)]),
+        ("PLAINTEXT://[fe80::1%eth0]:9092", [Listener("PLAINTEXT", "fe80::1%eth0", 9092)]),
+        (
+            "INTERNAL://kafka-1.example:9093 , PLAINTEXT://localhost:9092",
+            [Listener("INTERNAL", "kafka-1.example", 9093), Listener("PLAINTEXT", "localhost", 9092)],
+        ),
+        ("", []),
+    ],
+)
+def test_endpoints(text: str, expected: list[Listener]) -> None:
+    assert list(parse(text)) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["localhost:9092", "PLAINTEXT://localhost", "PLAINTEXT://::1:9092", "PLAINTEXT://:port", "PLAINTEXT:9092"]
+)
+def test_what_is_no_endpoint_is_shown_one(text: str) -> None:
+    with pytest.raises(ListenerProblem, match=r"PLAINTEXT://127\.0\.0\.1:9092"):
+        parse(text)
+
+
+def test_ports_and_names() -> None:
+    with pytest.raises(ListenerProblem, match="ports end at 65535"):
+        parse("PLAINTEXT://:65536")
+    with pytest.raises(ListenerProblem, match="PLAINTEXT stands there twice"):
+        parse("PLAINTEXT://:1,plaintext://:2")
+
+
+def test_protocols() -> None:
+    assert parse_protocol_map("internal:plaintext, EXTERNAL:SSL,") == {"INTERNAL": "PLAINTEXT", "EXTERNAL": "SSL"}
+    with pytest.raises(ListenerProblem, match="'INTERNAL' is not NAME:PROTOCOL"):
+        parse_protocol_map("INTERNAL")
+
+
+@pytest.mark.parametrize(
+    "text, sentence",
+    [
+        ("", "there is no listener"),
+        ("OTHER://:9092", "add OTHER:PLAINTEXT to it"),
+        ("SSL://:9092", "SSL is to speak SSL, which is not there yet"),
+        ("ODD://:9092", "TELNET, which is no security protocol"),
+        ("PLAINTEXT://:9092,INTERNAL://:9092", "PLAINTEXT and INTERNAL have the same address"),
+    ],
+)
+def test_listeners_that_cannot_be(text: str, sentence: str) -> None:
+    with pytest.raises(ListenerProblem, match=sentence):
+        check_listeners(parse(text), PLAIN)
+
+
+def test_listeners_that_can_be() -> None:
+    check_listeners(parse("PLAINTEXT://0.0.0.0:0,INTERNAL://0.0.0.0:0"), PLAIN)
+    check_listeners(parse("PLAINTEXT://127.0.0.1:9092,INTERNAL://[::1]:9092"), PLAIN)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[0:0:0:0:0:0:0:0]", ""])
+def test_every_address_cannot_be_advertised(host: str) -> None:
+    with pytest.raises(
+        ListenerProblem, match="which means every address of this machine; name one that they can reach"
+    ):
+        check_advertised(parse(f"PLAINTEXT://{host}:9092"), parse("PLAINTEXT://0.0.0.0:9092"))
+
+
+def test_advertised_names_are_those_of_listeners() -> None:
+    check_advertised(parse("PLAINTEXT://kafka.example:9092"), parse("PLAINTEXT://:9092,INTERNAL://:9093"))
+    with pytest.raises(ListenerProblem, match="OTHER is not among listeners, which has PLAINTEXT"):
+        check_advertised(parse("OTHER://kafka.example:9092"), parse("PLAINTEXT://:9092"))
