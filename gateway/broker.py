@@ -43,7 +43,7 @@ async def _serve(config: BrokerConfig) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
-            print(ready_line(config, broker.endpoints), flush=True)
+            print(ready_line(config, broker.endpoints), flush=True)  # noqa: T201  all that stdout is for
             gc.collect()
             gc.freeze()  # what was made until now stays: the collector need not walk it again
             async for number in signals:
@@ -56,7 +56,12 @@ class Broker:
     """One node with an embedded store."""
 
     def __init__(
-        self, config: BrokerConfig, *, clock: Clock | None = None, files: Files | None = None, random: Random | None = None
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        files: Files | None = None,
+        random: Random | None = None,
     ) -> None:
         self.config = config
         self.clock = clock or SystemClock()
@@ -104,7 +109,7 @@ class Broker:
         listeners: Sequence[tuple[str, trio.abc.Listener[trio.abc.Stream]]] | None = None,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve on `listeners`, or on those of the configuration, until `stop` or cancellation; closes the store at the end."""
+        """Serve on `listeners`, else on those of the configuration, until `stop` or cancellation; then close the store."""
         try:
             if listeners is None:
                 listeners = await self._listen()

@@ -1,11 +1,12 @@
 """One client's connection, sans-IO: bytes in -> requests -> replies out, strictly in order.
 
-A driver (`streams.py`) owns the socket. It gives what it received to `receive`, sends what stands in `outgoing`, and asks `wants_data`
-before it reads again. The connection never calls back into a driver except through `wake`, when something changed from elsewhere: a
-parked reply is ready, or there is room again in the memory budget.
+A driver (`streams.py`) owns the socket. It gives what it received to `receive`, sends what stands in `outgoing`, and
+asks `wants_data` before it reads again. The connection never calls back into a driver except through `wake`, when
+something changed from elsewhere: a parked reply is ready, or there is room again in the memory budget.
 
-One request is worked on at a time, as in Apache Kafka: while one is parked, or while replies wait to be sent, later requests stay
-unread or in `_pending`. So what a client can make us hold is one receive, one frame within the budget, and a bounded piece of output.
+One request is worked on at a time, as in Apache Kafka: while one is parked, or while replies wait to be sent, later
+requests stay unread or in `_pending`. So what a client can make us hold is one receive, one frame within the budget,
+and a bounded piece of output.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Connection:
         return chunk
 
     def close(self, reason: str | None = None) -> None:
-        """Answer nothing more; the driver sends what is queued and hangs up. `reason`, if given, is logged as a fault of the client."""
+        """Answer nothing more; the driver sends what is queued and hangs up. A `reason` is the client's fault, and logged."""
         if self.closing:
             return
         self.closing = True
@@ -134,7 +135,7 @@ class Connection:
             self._outgoing_bytes += len(chunk)
 
     def _hold_incomplete(self, now_ms: float) -> None:
-        """Account for the frame of which a part is here: its whole size is reserved, or reading stops until it can be."""
+        """Reserve the whole size of the frame of which a part is here; reading stops until it can be."""
         size = self._frames.incomplete_size
         if size == 0:
             self._release_memory()

@@ -1,8 +1,8 @@
 """One request: header -> read -> handler -> write.
 
-Errors take one of three ways. What a client can be told goes into the message's own error response. Bytes that are no request, and
-requests that are not served, close the connection with one log line (`MalformedRequest`, `CloseConnection`). Anything else is a fault
-of ours: logged with its traceback, and answered UNKNOWN_SERVER_ERROR.
+Errors take one of three ways. What a client can be told goes into the message's own error response. Bytes that are no
+request, and requests that are not served, close the connection with one log line (`MalformedRequest`,
+`CloseConnection`). Anything else is a fault of ours: logged with its traceback, and answered UNKNOWN_SERVER_ERROR.
 """
 
 import logging
@@ -66,7 +66,9 @@ class Dispatcher:
             outcome = _error_response(request, header, client, error)
         return self._settle(outcome, request, header, client, done)
 
-    def _settle(self, outcome: Any, request: Message, header: RequestHeader, client: Client, done: Done) -> Reply | Parked:
+    def _settle(
+        self, outcome: Any, request: Message, header: RequestHeader, client: Client, done: Done
+    ) -> Reply | Parked:
         if isinstance(outcome, Message):
             return encode(outcome, header)
         if outcome is None:
@@ -96,9 +98,8 @@ class Dispatcher:
         if registration is None:
             raise CloseConnection(f"API key {header.api_key} version {header.api_version} is not served")
         name = registration.request.__name__.removesuffix("Request")
-        raise CloseConnection(
-            f"{name} version {header.api_version} is not served; versions {registration.served_min} to {registration.served_max} are"
-        )
+        served = f"{registration.served_min} to {registration.served_max}"
+        raise CloseConnection(f"{name} version {header.api_version} is not served; versions {served} are")
 
 
 def encode(response: Message, header: RequestHeader) -> Reply:

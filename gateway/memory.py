@@ -8,8 +8,9 @@ Granted = Callable[[int], None]
 class MemoryBudget:
     """Grants whole frames, first come first served.
 
-    As Apache Kafka's memory pool does for `queued.max.request.bytes`, a frame is granted while anything is left, whatever its size: so the
-    budget may be exceeded by one frame, and a frame larger than the budget is not stuck for ever.
+    As Apache Kafka's memory pool does for `queued.max.request.bytes`, a frame is granted while anything is left,
+    whatever its size: so the budget may be exceeded by one frame, and a frame larger than the budget is not stuck for
+    ever.
     """
 
     def __init__(self, limit_bytes: int) -> None:

@@ -1,8 +1,8 @@
 """The seam to trio: how the synchronous core asks for something to happen later, or elsewhere.
 
-The core never awaits. It hands a function to this scheduler: to run at a moment (`call_at`), after the present turn (`call_soon`), in a
-worker thread (`in_thread`), or as a task of its own (`spawn`). All functions given to it run on the loop's thread, one after another.
-A function that raises is logged and does not stop the others.
+The core never awaits. It hands a function to this scheduler: to run at a moment (`call_at`), after the present turn
+(`call_soon`), in a worker thread (`in_thread`), or as a task of its own (`spawn`). All functions given to it run on the
+loop's thread, one after another. A function that raises is logged and does not stop the others.
 """
 
 import heapq
@@ -101,7 +101,7 @@ class Scheduler:
         result: T | BaseException
         try:
             result = await work()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  whoever asked for the work decides what its failure means
             result = error
         _call(lambda: done(result))
 

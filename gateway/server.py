@@ -50,9 +50,12 @@ class Server:
         self._by_address: Counter[str] = Counter()
         self._accepting = trio.CancelScope()
         self.stopped = trio.Event()
+        self._all_gone = trio.Event()
 
     async def serve(
-        self, listeners: Sequence[tuple[str, trio.abc.Listener[Any]]], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        listeners: Sequence[tuple[str, trio.abc.Listener[Any]]],
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve `(listener name, listener)` pairs until `stop` has let the last connection go."""
         async with trio.open_nursery() as connections:
@@ -95,6 +98,8 @@ class Server:
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
+        if not self.drivers and self._accepting.cancel_called:
+            self._all_gone.set()
 
     def _refusal(self, address: str) -> str | None:
         if len(self.drivers) >= self._limits.max_connections:
@@ -130,7 +135,11 @@ class Server:
         since_ms = connection.incomplete_since_ms
         if since_ms is not None and now_ms - since_ms > FRAME_DEADLINE_MS:
             return f"a request was not complete after {FRAME_DEADLINE_MS // 1000} s"
-        if self._limits.max_idle_ms > 0 and not connection.parked and now_ms - connection.active_ms > self._limits.max_idle_ms:
+        if (
+            self._limits.max_idle_ms > 0
+            and not connection.parked
+            and now_ms - connection.active_ms > self._limits.max_idle_ms
+        ):
             return f"idle for longer than connections.max.idle.ms={self._limits.max_idle_ms}"
         return None
 
@@ -139,9 +148,9 @@ class Server:
         self._accepting.cancel()
         for driver in list(self.drivers):
             driver.drain()
-        with trio.move_on_after(grace_s):
-            while self.drivers:
-                await trio.sleep(0.005)
+        if self.drivers:
+            with trio.move_on_after(grace_s):
+                await self._all_gone.wait()
         self.stopped.set()
 
 

@@ -1,7 +1,8 @@
 """The driver of connections over trio streams: one task each, any stream (TCP, TLS, memory).
 
-The task reads while the connection wants data, and sends what it queued. While a request is parked it goes on reading, so that a client
-that hangs up is noticed at once; the read stands in a cancel scope of its own, which `wake` cancels when the reply is there.
+The task reads while the connection wants data, and sends what it queued. While a request is parked it goes on reading,
+so that a client that hangs up is noticed at once; the read stands in a cancel scope of its own, which `wake` cancels
+when the reply is there.
 """
 
 from __future__ import annotations
@@ -65,9 +66,7 @@ class StreamDriver:
             if connection.outgoing:
                 await self._send()
                 connection.proceed()
-            elif connection.closing or (self._draining and not connection.parked):
-                return
-            elif not await self._receive():
+            elif connection.closing or (self._draining and not connection.parked) or not await self._receive():
                 return
 
     async def _receive(self) -> bool:

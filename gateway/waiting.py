@@ -1,9 +1,9 @@
 """The purgatory: replies that are not ready, what wakes them, and when they give up.
 
-A handler that cannot answer yet returns a `Waiting`. It names the `WaitList`s whose change may complete it (a partition's high watermark,
-a coordinator's decision) and a deadline. There is no task and no polling per waiter: a change *touches* its list, and after the present
-turn every waiter of a touched list is tried once, however many changes the turn brought. So one receive that carries a hundred appends
-wakes a long-polling consumer once.
+A handler that cannot answer yet returns a `Waiting`. It names the `WaitList`s whose change may complete it (a
+partition's high watermark, a coordinator's decision) and a deadline. There is no task and no polling per waiter: a
+change *touches* its list, and after the present turn every waiter of a touched list is tried once, however many changes
+the turn brought. So one receive that carries a hundred appends wakes a long-polling consumer once.
 """
 
 import logging
@@ -115,5 +115,5 @@ def _made(make: Callable[[], Any]) -> Any:
     """The reply, or the exception that making it raised: the connection it belongs to deals with either."""
     try:
         return make()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         return error

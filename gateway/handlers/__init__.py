@@ -1,7 +1,7 @@
 """What the broker answers: one file an API, each with one public function registered by `@handles`.
 
-A handler takes `(request, context)` and returns the response, `None` (no reply is due), or a `Waiting`. One that must wait for something
-outside the process is an `async def`; it runs as a task while its connection is parked.
+A handler takes `(request, context)` and returns the response, `None` (no reply is due), or a `Waiting`. One that must
+wait for something outside the process is an `async def`; it runs as a task while its connection is parked.
 """
 
 import importlib
@@ -18,7 +18,7 @@ Handler = Callable[[Any, Context], Outcome | Awaitable[Outcome]]
 
 
 class Registration(NamedTuple):
-    """One served API. Versions are inclusive; `advertised_min` differs from `served_min` only where the reason is written."""
+    """One served API. Versions are inclusive; where `advertised_min` is not `served_min`, the handler says why."""
 
     request: type[Message]
     served_min: int
@@ -33,8 +33,8 @@ REGISTRATIONS: dict[int, Registration] = {}
 def handles(request: type[Message], versions: str, advertised_from: int | None = None) -> Callable[[Handler], Handler]:
     """Register a handler for `versions` ("0-4", or "3") of a request.
 
-    `advertised_from`: the lowest version that ApiVersions shows when it must differ from what is served; an older request is then refused
-    like any version that is not served.
+    `advertised_from`: the lowest version that ApiVersions shows when it must differ from what is served; an older
+    request is then refused like any version that is not served.
     """
     low, _, high = versions.partition("-")
 

@@ -1,10 +1,11 @@
 """Fetch: batches from offsets, as pieces of segment files.
 
-v4 read_committed   v5 log_start_offset   v7 sessions (KIP-227)   v9 leader epochs (KIP-320)   v11 rack (KIP-392)   v12 flexible, diverging
-epochs (KIP-595)   v13 topic ids (KIP-516)   v15 replica state   v16 node endpoints (KIP-951)   v17 directory ids   v18 high watermark
+v4 read_committed   v5 log_start_offset   v7 sessions (KIP-227)   v9 leader epochs (KIP-320)   v11 rack (KIP-392)   v12
+flexible, diverging epochs (KIP-595)   v13 topic ids (KIP-516)   v15 replica state   v16 node endpoints (KIP-951)   v17
+directory ids   v18 high watermark
 
-A fetch that finds less than `min_bytes` waits for the partitions it named. Afterwards only a partition that moved is counted again, and
-the pieces are planned anew when there is enough, or when the time is up.
+A fetch that finds less than `min_bytes` waits for the partitions it named. Afterwards only a partition that moved is
+counted again, and the pieces are planned anew when there is enough, or when the time is up.
 """
 
 from gateway.context import Context
@@ -65,7 +66,7 @@ class Plan:
         return rows
 
     def is_due(self, rows: list[Row]) -> bool:
-        """Whether the reply need not wait: enough bytes, something else to tell, or a client that does not want to wait."""
+        """Whether the reply need not wait: enough bytes, an error to tell, or a client that does not want to wait."""
         if self._request.max_wait_ms <= 0 or not rows or any(_tells(row) for _, row in rows):
             return True
         return sum(self._available.values()) >= self._request.min_bytes
@@ -83,7 +84,9 @@ class Plan:
                 _release(row)
                 continue
             if key not in topics:
-                topics[key] = FetchableTopicResponse(topic=key) if isinstance(key, str) else FetchableTopicResponse(topic_id=key)
+                topics[key] = (
+                    FetchableTopicResponse(topic=key) if isinstance(key, str) else FetchableTopicResponse(topic_id=key)
+                )
             topics[key].partitions.append(row)
         return FetchResponse(session_id=self._turn.session_id, responses=list(topics.values()))
 

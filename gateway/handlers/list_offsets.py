@@ -1,7 +1,8 @@
 """ListOffsets: the offset at a time, or at an end of a partition.
 
-v1 one offset   v2 isolation level   v4 leader epochs (KIP-320)   v6 flexible   v7 the maximum timestamp (KIP-734)   v8 earliest local
-(KIP-405)   v9 latest tiered (KIP-1005)   v10 timeout for remote lists (KIP-1075)   v11 earliest pending upload (KIP-1023)
+v1 one offset   v2 isolation level   v4 leader epochs (KIP-320)   v6 flexible   v7 the maximum timestamp (KIP-734)   v8
+earliest local (KIP-405)   v9 latest tiered (KIP-1005)   v10 timeout for remote lists (KIP-1075)   v11 earliest pending
+upload (KIP-1023)
 """
 
 from gateway.context import Context
@@ -28,12 +29,15 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
     """Answer every partition from its log and its time index."""
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(name=topic.name, partitions=_partitions(request, topic, context)) for topic in request.topics
+            ListOffsetsTopicResponse(name=topic.name, partitions=_partitions(request, topic, context))
+            for topic in request.topics
         ]
     )
 
 
-def _partitions(request: ListOffsetsRequest, topic: ListOffsetsTopic, context: Context) -> list[ListOffsetsPartitionResponse]:
+def _partitions(
+    request: ListOffsetsRequest, topic: ListOffsetsTopic, context: Context
+) -> list[ListOffsetsPartitionResponse]:
     def answer(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         partition = context.broker.partitions.get(topic.name, wanted.partition_index)
         partition.check_leader_epoch(wanted.current_leader_epoch)
@@ -60,4 +64,6 @@ def _find(partition: Partition, timestamp: int, isolation_level: int) -> tuple[i
 
 
 def _refuse(wanted: ListOffsetsPartition, code: ErrorCode, message: str) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code, offset=-1, timestamp=-1)
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index, error_code=code, offset=-1, timestamp=-1
+    )

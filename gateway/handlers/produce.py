@@ -1,7 +1,8 @@
 """Produce: append batches to partitions.
 
-v0-2 message sets (refused until they can be converted)   v3 record batches   v5 log_start_offset   v7 zstd   v8 record_errors and message
-(KIP-467)   v9 flexible   v10 leader hints (KIP-951)   v11 transactions known by the coordinator (KIP-890)
+v0-2 message sets (refused until they can be converted)   v3 record batches   v5 log_start_offset   v7 zstd   v8
+record_errors and message (KIP-467)   v9 flexible   v10 leader hints (KIP-951)   v11 transactions known by the
+coordinator (KIP-890)
 """
 
 from collections.abc import Sequence
@@ -31,8 +32,8 @@ class Appended(NamedTuple):
     end_offset: int = -1
 
 
-# librdkafka up to 2.11.0 compresses nothing unless version 0 is advertised; Apache Kafka 4 advertises it for the same reason and
-# refuses it as is done here.
+# librdkafka up to 2.11.0 compresses nothing unless version 0 is advertised; Apache Kafka 4 advertises it for the same
+# reason and refuses it as is done here.
 @handles(ProduceRequest, versions="3-11", advertised_from=0)
 def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
     """Append every partition's batches; with acks=all the reply waits for the high watermark."""
@@ -75,7 +76,11 @@ def _late(item: Appended, timeout_ms: int) -> Appended:
     if not _is_behind(item):
         return item
     message = f"not every in-sync replica had it after {timeout_ms} ms"
-    return Appended(PartitionProduceResponse(index=item.row.index, error_code=ErrorCode.REQUEST_TIMED_OUT, base_offset=-1, error_message=message))
+    return Appended(
+        PartitionProduceResponse(
+            index=item.row.index, error_code=ErrorCode.REQUEST_TIMED_OUT, base_offset=-1, error_message=message
+        )
+    )
 
 
 def _is_behind(item: Appended) -> bool:
@@ -101,7 +106,8 @@ def _wait(
 def _response(appended: Sequence[tuple[str, list[Appended]]]) -> ProduceResponse:
     return ProduceResponse(
         responses=[
-            TopicProduceResponse(name=name, partition_responses=[item.row for item in items]) for name, items in appended
+            TopicProduceResponse(name=name, partition_responses=[item.row for item in items])
+            for name, items in appended
         ]
     )
 
@@ -112,4 +118,6 @@ def _close_on_error(appended: Sequence[tuple[str, list[Appended]]]) -> None:
         for item in items:
             if item.row.error_code != ErrorCode.NONE:
                 code = ErrorCode(item.row.error_code)
-                raise CloseConnection(f"produce with acks=0 to {name}-{item.row.index} failed: {code.name} {item.row.error_message}")
+                raise CloseConnection(
+                    f"produce with acks=0 to {name}-{item.row.index} failed: {code.name} {item.row.error_message}"
+                )

@@ -1,0 +1,1 @@
+"""Partitions as their leader sees them."""

@@ -1,8 +1,9 @@
 """One partition as its leader sees it: leader epoch, in-sync replicas, high watermark.
 
-A topic with one replica is a replicated topic with factor one. Consumers see only what is below the high watermark, `acks=all` waits for
-it, and the last stable offset never passes it; where the replicas are makes no difference here. Sources: the replication chapter of
-Apache Kafka's design document, KIP-101 (leader epochs), KIP-320 (fencing of fetchers).
+A topic with one replica is a replicated topic with factor one. Consumers see only what is below the high watermark,
+`acks=all` waits for it, and the last stable offset never passes it; where the replicas are makes no difference here.
+Sources: the replication chapter of Apache Kafka's design document, KIP-101 (leader epochs), KIP-320 (fencing of
+fetchers).
 """
 
 from collections.abc import Callable
@@ -24,7 +25,9 @@ class Partition:
 
     __slots__ = ("advanced", "high_watermark", "index", "isr", "leader_epoch", "log", "replicas", "topic", "waiters")
 
-    def __init__(self, topic: str, index: int, log: Log, leader_epoch: int, advanced: Callable[["Partition"], None]) -> None:
+    def __init__(
+        self, topic: str, index: int, log: Log, leader_epoch: int, advanced: Callable[["Partition"], None]
+    ) -> None:
         self.topic = topic
         self.index = index
         self.log = log
@@ -74,10 +77,8 @@ class Partition:
         Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of [log start, high watermark].
         """
         if not self.log.start_offset <= offset <= self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is outside of [{self.log.start_offset}, {self.high_watermark}] of {self.topic}-{self.index}",
-            )
+            there = f"[{self.log.start_offset}, {self.high_watermark}] of {self.topic}-{self.index}"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside of {there}")
         end = self.readable_end(isolation_level)
         if offset >= end:
             return None

@@ -14,7 +14,7 @@ from gateway.memory import MemoryBudget
 
 
 class ScriptedDispatcher:
-    """Echoes frames. `park` parks a request, `none` answers nothing, `bad` closes, `big` answers with more than is let out at once."""
+    """Echoes frames. `park` parks, `none` answers nothing, `bad` closes, `big` answers with all that is let out at once."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -60,7 +60,9 @@ def dispatcher() -> ScriptedDispatcher:
     return ScriptedDispatcher()
 
 
-def connect(dispatcher: ScriptedDispatcher, max_frame_bytes: int = 1_000, memory: MemoryBudget | None = None) -> Connection:
+def connect(
+    dispatcher: ScriptedDispatcher, max_frame_bytes: int = 1_000, memory: MemoryBudget | None = None
+) -> Connection:
     client = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
     return Connection(client, dispatcher, max_frame_bytes, memory or MemoryBudget(1_000_000))  # type: ignore[arg-type]
 
@@ -130,11 +132,15 @@ def test_a_request_that_ends_the_connection_leaves_what_was_answered(
     assert connection.closing
     assert not connection.wants_data
     assert dispatcher.seen == [b"one", b"bad"]
-    assert [record.getMessage() for record in caplog.records] == ["closing the connection of 127.0.0.1:40000: it is bad"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "closing the connection of 127.0.0.1:40000: it is bad"
+    ]
 
 
 @pytest.mark.parametrize("size", [-1, -(1 << 31), 1_001, (1 << 31) - 1])
-def test_an_absurd_length_closes_at_once(dispatcher: ScriptedDispatcher, caplog: pytest.LogCaptureFixture, size: int) -> None:
+def test_an_absurd_length_closes_at_once(
+    dispatcher: ScriptedDispatcher, caplog: pytest.LogCaptureFixture, size: int
+) -> None:
     connection = connect(dispatcher)
     with caplog.at_level(logging.CRITICAL):
         feed(connection, struct.pack(">i", size))
@@ -176,7 +182,9 @@ def test_the_end_gives_everything_back(dispatcher: ScriptedDispatcher) -> None:
     assert piece.released
 
 
-def test_a_reply_that_could_not_be_made_closes(dispatcher: ScriptedDispatcher, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reply_that_could_not_be_made_closes(
+    dispatcher: ScriptedDispatcher, caplog: pytest.LogCaptureFixture
+) -> None:
     connection = connect(dispatcher)
     feed(connection, framed(b"park", b"after"))
     with caplog.at_level(logging.CRITICAL):

@@ -1,0 +1,89 @@
+"""The real broker without a port: memory streams, trio's mock clock, a client over `protocol.peer`."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import trio
+import trio.testing
+
+from gateway.broker import Broker
+from gateway.config import BrokerConfig
+from gateway.scheduler import TrioClock
+from protocol.peer import Peer
+from protocol.schema import Message
+
+
+class MemoryListener(trio.abc.Listener[trio.abc.Stream]):
+    """Accepts what `connect` makes."""
+
+    def __init__(self) -> None:
+        self._send, self._receive = trio.open_memory_channel[trio.abc.Stream](1_000)
+
+    def connect(self) -> trio.abc.Stream:
+        ours, theirs = trio.testing.memory_stream_pair()
+        self._send.send_nowait(theirs)
+        return ours
+
+    async def accept(self) -> trio.abc.Stream:
+        return await self._receive.receive()
+
+    async def aclose(self) -> None:
+        self._receive.close()
+
+
+class WireClient:
+    """One connection to the broker, speaking messages."""
+
+    def __init__(self, stream: trio.abc.Stream, client_id: str = "test") -> None:
+        self.stream = stream
+        self._peer = Peer(client_id)
+
+    async def send(self, request: Message, version: int) -> None:
+        await self.stream.send_all(self._peer.request(request, version))
+
+    async def receive(self) -> Any:
+        while True:
+            answered = self._peer.receive(await self._some())
+            if answered:
+                ((_, response),) = answered
+                return response
+
+    async def ask(self, request: Message, version: int) -> Any:
+        await self.send(request, version)
+        return await self.receive()
+
+    async def _some(self) -> bytes:
+        data = bytes(await self.stream.receive_some(1 << 20))
+        if not data:
+            raise EOFError("the broker hung up")
+        return data
+
+
+class MemoryBroker:
+    """A running broker and ways to reach it."""
+
+    def __init__(self, broker: Broker, listener: MemoryListener) -> None:
+        self.broker = broker
+        self._listener = listener
+
+    def connect(self, client_id: str = "test") -> WireClient:
+        return WireClient(self._listener.connect(), client_id)
+
+
+def run_broker(directory: Path, scenario: Callable[[MemoryBroker], Awaitable[None]], **settings: str) -> None:
+    """Run `scenario` beside a broker on `directory`; the clock jumps to the next deadline when nothing else can happen."""
+
+    async def main() -> None:
+        config = BrokerConfig.load(
+            "", [f"log.dirs={directory}", *(f"{name.replace('_', '.')}={value}" for name, value in settings.items())]
+        )
+        listener = MemoryListener()
+        broker = Broker(config, clock=TrioClock(), random=Random(0))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run, [("PLAINTEXT", listener)])
+            await scenario(MemoryBroker(broker, listener))
+            await broker.stop()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
