@@ -109,7 +109,7 @@ class Broker:
         listeners: Sequence[tuple[str, trio.abc.Listener[trio.abc.Stream]]] | None = None,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve on `listeners`, else on those of the configuration, until `stop` or cancellation; then close the store."""
+        """Serve on `listeners`, else on those of the configuration, until `stop` or cancelled; then close the store."""
         try:
             if listeners is None:
                 listeners = await self._listen()

@@ -87,7 +87,7 @@ class Connection:
         return chunk
 
     def close(self, reason: str | None = None) -> None:
-        """Answer nothing more; the driver sends what is queued and hangs up. A `reason` is the client's fault, and logged."""
+        """Answer nothing more; the driver sends what is queued and hangs up. `reason`: the client's fault, logged."""
         if self.closing:
             return
         self.closing = True

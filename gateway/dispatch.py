@@ -62,7 +62,7 @@ class Dispatcher:
         context = Context(self._services, client, header.api_version, header.client_id)
         try:
             outcome = registration.handler(request, context)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  a fault of one request is answered, not passed on
             outcome = _error_response(request, header, client, error)
         return self._settle(outcome, request, header, client, done)
 
@@ -131,7 +131,7 @@ def _finisher(request: Message, header: RequestHeader, client: Client, done: Don
             if isinstance(result, Exception):
                 result = _error_response(request, header, client, result)
             done(encode(result, header))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  the connection closes itself
             done(error)
 
     return finish

@@ -73,7 +73,7 @@ class MemoryBroker:
 
 
 def run_broker(directory: Path, scenario: Callable[[MemoryBroker], Awaitable[None]], **settings: str) -> None:
-    """Run `scenario` beside a broker on `directory`; the clock jumps to the next deadline when nothing else can happen."""
+    """Run `scenario` beside a broker on `directory`; the clock jumps to the next deadline when all wait."""
 
     async def main() -> None:
         config = BrokerConfig.load(

@@ -14,7 +14,7 @@ from gateway.memory import MemoryBudget
 
 
 class ScriptedDispatcher:
-    """Echoes frames. `park` parks, `none` answers nothing, `bad` closes, `big` answers with all that is let out at once."""
+    """Echoes frames. `park` parks, `none` answers nothing, `bad` closes, `big` answers with all that is let out."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
