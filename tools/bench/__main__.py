@@ -1,7 +1,8 @@
 """`make bench`: Headgate beside Apache Kafka, in ratios.
 
-Rows are chosen by name (`ROWS="produce-16k fetch-1m" make bench`, or as arguments; `all` for every one). Also from the
-environment: QUICK=1, REPEAT=n, SECONDS=s for one repetition, ONLY=headgate|kafka, BASE=file of an earlier run, JARS=directory.
+Rows are chosen by name (`ROWS="produce-16k fetch-1m" make bench`, or as arguments; `all` for every one). Also from
+the environment: QUICK=1, REPEAT=n, SECONDS=s for one repetition, ONLY=headgate|kafka, BASE=file of an earlier run,
+JARS=directory.
 """
 
 import argparse
@@ -22,7 +23,9 @@ BUILD = Path("build/bench")
 
 
 def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("rows", nargs="*", default=environment.get("ROWS", "").split(), help=" ".join(ALL_ROWS))
     parser.add_argument("--quick", action="store_true", default=environment.get("QUICK", "") not in ("", "0"))
     parser.add_argument("--repeat", type=int, default=environment.get("REPEAT"))

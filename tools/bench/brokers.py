@@ -25,9 +25,9 @@ _JVM_FLAGS = ["-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMill
 _JVM_FLAGS += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15"]
 _JVM_FLAGS += ["-Djava.awt.headless=true"]
 
-# Only the last two settings are not about having one node: they shorten the delay of deletion (60 s, the first one 30 s after
-# start), because the next repetition waits until the files of the last one are gone, so that nobody pays for them while it is
-# measured.
+# Only the last two settings are not about having one node: they shorten the delay of deletion (60 s, the first one 30 s
+# after start), because the next repetition waits until the files of the last one are gone, so that nobody pays for
+# them while it is measured.
 _KRAFT_PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -80,7 +80,7 @@ class Broker:
 
 
 class Launcher(ABC):
-    """Knows how one kind of broker is started; `start` may be called again and again, each time on a fresh directory."""
+    """Knows how one kind of broker is started; `start` may be called again and again, each on a fresh directory."""
 
     name: str
 
@@ -94,7 +94,9 @@ class Launcher(ABC):
         data.mkdir(parents=True)
         port = free_port()
         command = self.command(directory, data, port)
-        environment = {name: value for name, value in os.environ.items() if name not in ("KAFKA_OPTS", "JAVA_TOOL_OPTIONS")}
+        environment = {
+            name: value for name, value in os.environ.items() if name not in ("KAFKA_OPTS", "JAVA_TOOL_OPTIONS")
+        }
         with (directory / "output.log").open("ab") as output:
             started = time.perf_counter()
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
@@ -117,7 +119,9 @@ class HeadgateLauncher(Launcher):
         beside_python = Path(sys.executable).parent / "headgate"
         program = str(beside_python) if beside_python.exists() else shutil.which("headgate")
         if program is None:
-            raise BenchError("the command headgate is not installed; run `make serve` once, or measure with --only kafka")
+            raise BenchError(
+                "the command headgate is not installed; run `make serve` once, or measure with --only kafka"
+            )
         self.program = program
 
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
@@ -126,14 +130,18 @@ class HeadgateLauncher(Launcher):
 
 
 class KafkaLauncher(Launcher):
-    """Apache Kafka from its Maven jars, broker and controller in one process. Without a configuration Log4j
-    writes errors only, which is in its favour."""
+    """Apache Kafka from its Maven jars, broker and controller in one process.
+
+    Without a configuration Log4j writes errors only, which is in its favour.
+    """
 
     name = KAFKA
 
     def __init__(self, jars: Path) -> None:
         if not list(jars.glob("kafka_2.13-*.jar")):
-            raise BenchError(f"no Kafka in {jars}; fetch it as docs/performance.md says, or measure with --only headgate")
+            raise BenchError(
+                f"no Kafka in {jars}; fetch it as docs/performance.md says, or measure with --only headgate"
+            )
         java = shutil.which("java")
         if java is None:
             raise BenchError("no java on the path; install a JRE 17 or newer, or measure with --only headgate")
@@ -162,7 +170,9 @@ def _wait_for_metadata(broker: Broker) -> None:
         if broker.process.poll() is not None:
             raise BenchError(f"{broker.name} ended with {broker.process.returncode}: {_tail(broker.log)}")
         if time.monotonic() > deadline:
-            raise BenchError(f"{broker.name} answers no Metadata after {_START_WITHIN_SECONDS:g} s: {_tail(broker.log)}")
+            raise BenchError(
+                f"{broker.name} answers no Metadata after {_START_WITHIN_SECONDS:g} s: {_tail(broker.log)}"
+            )
         time.sleep(_POLL_SECONDS)
 
 

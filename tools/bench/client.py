@@ -62,13 +62,17 @@ class Reader:
 
 
 class PartitionState(NamedTuple):
+    """A partition in an answer to Metadata."""
+
     error: int
-    index: int
+    number: int
     leader: int
 
 
 @dataclass(slots=True)
 class TopicState:
+    """A topic in an answer to Metadata."""
+
     error: int
     name: str | None
     topic_id: bytes
@@ -79,12 +83,14 @@ class TopicState:
 
 
 class ClusterState(NamedTuple):
+    """An answer to Metadata; brokers by their ids."""
+
     brokers: list[int]
     topics: list[TopicState]
 
 
 class Client:
-    """Calls a broker on 127.0.0.1, each call on a connection of its own: calls are rare, and a broker may close an idle one."""
+    """Calls a broker on 127.0.0.1, each on a connection of its own: calls are rare, idle connections get closed."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -158,7 +164,11 @@ def read_metadata(reader: Reader, version: int) -> ClusterState:
     if modern:
         reader.string()  # cluster id
     reader.number("i")  # controller
-    return ClusterState(brokers, [_read_topic(reader, modern) for _ in range(reader.count())])
+    topics = [_read_topic(reader, modern) for _ in range(reader.count())]
+    if modern:
+        reader.number("i")  # authorized operations
+    reader.tags()
+    return ClusterState(brokers, topics)
 
 
 def _read_broker(reader: Reader) -> int:

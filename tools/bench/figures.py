@@ -24,15 +24,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number made of a sample. `mark` is the ratio to Kafka that the product promises."""
+    """A number made of a sample. `mark` is the ratio to Kafka that promised for it, `mark_note` another promise."""
 
     name: str
     of: Callable[[Sample], float]
     more_is_better: bool = False
     mark: float | None = None
+    mark_note: str = ""
 
     def mark_text(self) -> str:
-        return "" if self.mark is None else f"{'>=' if self.more_is_better else '<='} {self.mark:g}"
+        return self.mark_note if self.mark is None else f"{'>=' if self.more_is_better else '<='} {self.mark:g}"
 
 
 class Comparison(NamedTuple):
@@ -62,7 +63,7 @@ def requests_per_second(sample: Sample) -> float:
 
 
 def compare(headgate: Sequence[float], kafka: Sequence[float]) -> Comparison:
-    """Repetition n of one beside repetition n of the other: they ran one after the other, under the same load of others."""
+    """Repetition n of one beside repetition n of the other: one ran after the other, under the same load of others."""
     ratios = [ours / theirs for ours, theirs in zip(headgate, kafka, strict=True)]
     return Comparison(median(headgate), median(kafka), median(ratios), min(ratios), max(ratios))
 

@@ -47,6 +47,8 @@ class Load:
 
 
 class LoadResult(NamedTuple):
+    """What the load generator prints. `record_bytes`: of whole record batches, without the cut end of a fetch."""
+
     requests: int
     record_bytes: int
     bytes_sent: int

@@ -18,13 +18,16 @@ class MachineTime(NamedTuple):
 
 
 def parse_process_stat(text: str, ticks_per_second: int) -> float:
-    """utime + stime of all threads, dead ones included, in seconds. The command's name may hold spaces and parentheses."""
+    """Seconds that all threads used, dead ones included: utime + stime.
+
+    The command's name before them may hold spaces and parentheses.
+    """
     after_name = text[text.rindex(")") + 2 :].split()
     return (int(after_name[11]) + int(after_name[12])) / ticks_per_second
 
 
 def parse_machine_stat(text: str, ticks_per_second: int) -> MachineTime:
-    """user nice system idle iowait irq softirq steal; guest time is in user already."""
+    """From the line `cpu user nice system idle iowait irq softirq steal`; guest time is in user already."""
     user, nice, system, idle, io_wait, irq, soft_irq, steal = map(int, text.split()[1:9])
     busy = user + nice + system + irq + soft_irq + steal
     return MachineTime(busy / ticks_per_second, (busy + idle + io_wait) / ticks_per_second)

@@ -17,7 +17,7 @@ _MORE, _LESS = "more", "less"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure of one row: medians, and the ratio where both brokers ran. `others_share` is the largest of the row's."""
+    """One figure of one row: medians, the ratio where both brokers ran, the largest share of others."""
 
     row: str
     figure: Figure
@@ -35,15 +35,30 @@ class Line:
         known: dict[str, Any] = {"kind": "figure", "row": self.row, "figure": self.figure.name, "better": better}
         known |= {"mark": self.figure.mark, **self.medians, "others_share": round(self.others_share, 4)}
         if self.comparison:
-            known |= {"ratio": self.comparison.ratio, "lowest": self.comparison.lowest, "highest": self.comparison.highest}
+            known |= {
+                "ratio": self.comparison.ratio,
+                "lowest": self.comparison.lowest,
+                "highest": self.comparison.highest,
+            }
         return known
 
     def cells(self) -> list[str]:
         ratio = spread = ""
         if self.comparison:
-            ratio, spread = f"{self.comparison.ratio:.3f}", f"{self.comparison.lowest:.3f}-{self.comparison.highest:.3f}"
+            ratio, spread = (
+                f"{self.comparison.ratio:.3f}",
+                f"{self.comparison.lowest:.3f}-{self.comparison.highest:.3f}",
+            )
         figures = [_number(self.medians.get(name)) for name in (HEADGATE, KAFKA)]
-        return [self.row, self.figure.name, *figures, ratio, spread, self.figure.mark_text(), f"{self.others_share:.0%}"]
+        return [
+            self.row,
+            self.figure.name,
+            *figures,
+            ratio,
+            spread,
+            self.figure.mark_text(),
+            f"{self.others_share:.0%}",
+        ]
 
 
 _HEADINGS = ["row", "figure", "Headgate", "Kafka", "ratio", "spread", "mark", "others"]
@@ -107,8 +122,10 @@ def read_ratios(path: Path) -> dict[tuple[str, str], float]:
 
 
 def fallen(lines: Iterable[Line], base: Mapping[tuple[str, str], float]) -> list[str]:
-    """A sentence for each figure whose ratio to Kafka is worse than in the base by more than a tenth. Ratios, not figures:
-    the base may come from another machine or another hour."""
+    """A sentence for each figure whose ratio to Kafka is worse than in the base by more than a tenth.
+
+    Ratios, not figures: the base may come from another machine or another hour.
+    """
     sentences = []
     for line in lines:
         before = base.get((line.row, line.figure.name))

@@ -1,10 +1,9 @@
-"""The rows of the table: each arranges what it needs on a broker and says how it is loaded. Definitions: docs/performance.md."""
+"""The rows of the table: each arranges what it needs on a broker and says how it is loaded (docs/performance.md)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from tools.bench import wire
 from tools.bench.figures import (
@@ -70,13 +69,17 @@ class Row(ABC):
 
 
 def write_disk_budget() -> int:
-    """Bytes that one repetition may write before the kernel would begin to slow its writer down: it does so when a sixth of
-    the available memory is dirty."""
+    """Bytes that one repetition may write before the kernel begins to slow its writer down.
+
+    It does so when 15 percent of the available memory are dirty (by default, balance_dirty_pages).
+    """
     return min(2_000_000_000, int(available_bytes() * 0.08))
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceRow(Row):
+    """Connection n produces to partition n modulo their number; each repetition has a topic of its own."""
+
     batch: BatchShape = BATCH_16K
     in_flight: int = 1
 
@@ -106,8 +109,11 @@ def produce_templates(topic: Topic, batch: bytes, version: int) -> list[Template
 
 @dataclass(frozen=True, slots=True)
 class FetchRow(Row):
-    """Consumers read the same resident data in circles; the first connections begin at the start of their partition, the next
-    ones in the middle, so that two consumers of a partition are never in step."""
+    """Consumers read the same resident data in circles.
+
+    The first connections begin at the start of their partition, the next ones in the middle, so that two consumers of
+    a partition are not in step.
+    """
 
     batch: BatchShape = BATCH_16K
     max_bytes: int = MEBIBYTE
@@ -150,7 +156,7 @@ def fill(target: Target, topic: Topic, batch: bytes, batches_per_partition: int)
 
 
 def verify(target: Target, load: Load, batch: bytes) -> None:
-    """Read for a moment and compare every batch with the one that was produced: a fast answer must also be the right one."""
+    """Read for a moment and compare every batch with the one that was produced: a fast answer must also be right."""
     path = target.scratch_file("expected.batch")
     path.write_bytes(batch)
     target.run(replace(load, seconds=0.3, expected=path))
@@ -177,6 +183,8 @@ class LongPollRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class MetadataRow(Row):
+    """Clients that ask for one topic again and again."""
+
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
         with target.topic(self.partitions) as topic:

@@ -19,6 +19,8 @@ _GONE_WITHIN_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Topic:
+    """A topic as it was created; the id is zero where the broker gives none."""
+
     name: str
     topic_id: bytes
     partitions: int
@@ -52,11 +54,13 @@ class Target:
         self._wait_until_gone(name)
 
     def _wait_until_gone(self, name: str) -> None:
-        """Both brokers name a partition's directory <topic>-<partition>, and begin with <topic> also while it is deleted."""
+        """A partition's directory is <topic>-<partition>, and begins with <topic> also while it is being deleted."""
         deadline = time.monotonic() + _GONE_WITHIN_SECONDS
         while left := list(self.broker.data.glob(f"{name}*")):
             if time.monotonic() > deadline:
-                raise BenchError(f"{self.name} deleted {name} but {left[0]} is still there after {_GONE_WITHIN_SECONDS:g} s")
+                raise BenchError(
+                    f"{self.name} deleted {name} but {left[0]} is still there after {_GONE_WITHIN_SECONDS:g} s"
+                )
             time.sleep(0.02)
 
     def run(self, load: Load) -> LoadResult:

@@ -1,7 +1,8 @@
-"""Request frames, written by hand from Kafka's message definitions and not by `protocol`, so that the bench measures a broker
-with bytes that the broker's own code had no part in. A frame remembers where the fields are that a load generator patches.
+"""Request frames, written by hand from Kafka's message definitions and not by `protocol`.
 
-Kafka is big-endian; from a message's first flexible version on, lengths are varints plus one and every struct ends in tags.
+So a broker is measured with bytes that its own code had no part in. A frame remembers where the fields are that a load
+generator patches. Kafka is big-endian; from a message's first flexible version on, lengths are varints plus one and
+every struct ends in tags.
 """
 
 import struct
@@ -13,7 +14,15 @@ from typing import TypeVar
 import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
-FLEXIBLE_SINCE = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9, API_VERSIONS: 3, CREATE_TOPICS: 5, DELETE_TOPICS: 4}
+FLEXIBLE_SINCE = {
+    PRODUCE: 9,
+    FETCH: 12,
+    LIST_OFFSETS: 6,
+    METADATA: 9,
+    API_VERSIONS: 3,
+    CREATE_TOPICS: 5,
+    DELETE_TOPICS: 4,
+}
 CLIENT_ID = "bench"
 
 T = TypeVar("T")
@@ -106,8 +115,10 @@ def record(value: bytes, offset_delta: int) -> bytes:
 
 
 def batch(values: list[bytes], timestamp_ms: int | None = None) -> bytes:
-    """An uncompressed record batch v2 of a producer without idempotence, CRC valid. The time is now unless given: Kafka's
-    retention would delete a batch from 1970 in the middle of a run."""
+    """An uncompressed record batch v2 of a producer without idempotence, CRC valid.
+
+    The time is now unless given: Kafka's retention would delete a batch from 1970 in the middle of a run.
+    """
     now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
     records = b"".join(record(value, delta) for delta, value in enumerate(values))
     count = len(values)
@@ -210,7 +221,7 @@ class FetchWish:
 
 
 def fetch(version: int, topic: str, partition: int, wish: FetchWish, topic_id: bytes = bytes(16)) -> RequestWriter:
-    """Fetch 4 to 18, one partition. Marks: `fetch_offset` (int64), `session` (int32 id, int32 epoch; only in a session)."""
+    """Fetch 4 to 18, one partition. Marks: `fetch_offset` (int64); in a session `session` (int32 id, int32 epoch)."""
     writer = RequestWriter(FETCH, version)
     if version <= 14:
         writer.int32(-1)  # replica id

@@ -1,0 +1,1 @@
+"""Programs beside the broker: they import protocol and storage, never gateway."""

@@ -1,0 +1,1 @@
+"""What `make` runs on a developer's machine; not part of the distribution."""

@@ -1,0 +1,301 @@
+"""Install what `make` needs, once: the virtual environment, Maven's jars, kcat.
+
+    python3 tools/development/install.py runtime test spark jars kcat
+
+Runs on any Python 3.11 with nothing installed. Each part leaves a stamp with a digest of everything it was made from, so
+that a second run takes a few milliseconds and a changed lock file installs again. One run at a time: others wait. A run
+that was interrupted has left a mark; the next one looks whether each package is whole, and else makes the virtual
+environment anew.
+
+Exit status 0: all there, or missing in a way that skips tests by name; where CI=true whatever is missing is an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+OLDEST: Final = (3, 11)
+JAR_SETS: Final = ("clients", "broker", "spark")
+
+
+class InstallError(Exception):
+    """What could not be installed, and what to do about it."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What an installation depends on: a tree, its environment variables, who runs it. Passed in, so that tests can."""
+
+    root: Path
+    environment: Mapping[str, str]
+    is_root: bool
+
+    @property
+    def venv(self) -> Path:
+        return self.root / ".venv"
+
+    @property
+    def python(self) -> Path:
+        return self.venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+    @property
+    def stamps(self) -> Path:
+        """Inside the environment, so that removing it forgets them too."""
+        return self.venv / ".installed"
+
+    @property
+    def unfinished(self) -> Path:
+        """Exists while pip works on the environment."""
+        return self.stamps / "unfinished"
+
+    @property
+    def jars(self) -> Path:
+        return self.root / "build" / "jars"
+
+    @property
+    def is_ci(self) -> bool:
+        return self.environment.get("CI", "").lower() in {"true", "1"}
+
+    def run(self, *command: str | Path) -> None:
+        """Run a command; its output goes where ours goes."""
+        status = subprocess.run([str(word) for word in command], cwd=self.root, check=False).returncode
+        if status != 0:
+            raise InstallError(f"`{' '.join(map(str, command))}` ended with {status}: see its lines above")
+
+
+def digest(*parts: str | Path) -> str:
+    """Of texts and of files' contents."""
+    whole = hashlib.sha256()
+    for part in parts:
+        content = part.read_bytes() if isinstance(part, Path) else part.encode()
+        whole.update(len(content).to_bytes(8, "big") + content)
+    return whole.hexdigest()
+
+
+def is_current(stamp: Path, wanted: str) -> bool:
+    try:
+        return stamp.read_text() == wanted
+    except OSError:
+        return False
+
+
+def write_stamp(stamp: Path, wanted: str) -> None:
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(wanted)
+
+
+@contextlib.contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Hold the lock file; say so when another run has it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has no flock: two runs at once are the person's to avoid
+        yield
+        return
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another run installs: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def say(sentence: str) -> None:
+    print(f"install: {sentence}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def timed(what: str) -> Iterator[None]:
+    say(what)
+    began = time.monotonic()
+    yield
+    say(f"{what}: {time.monotonic() - began:.1f} s")
+
+
+# ------------------------------------------------------------------------------------------- the virtual environment
+
+
+def environment(machine: Machine) -> None:
+    """A virtual environment that works, or a new one."""
+    if machine.unfinished.exists():
+        if is_whole(machine.venv):
+            machine.unfinished.unlink()
+        else:
+            say(f"an installation was interrupted: making {machine.venv} anew")
+            shutil.rmtree(machine.venv)
+    if machine.python.exists():
+        return
+    with timed("virtual environment"):
+        shutil.rmtree(machine.venv, ignore_errors=True)
+        try:
+            machine.run(sys.executable, "-m", "venv", machine.venv)
+        except InstallError as error:
+            shutil.rmtree(machine.venv, ignore_errors=True)
+            version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+            raise InstallError(f"{error}\n(on Debian and Ubuntu: apt-get install {version}-venv)") from error
+
+
+def is_whole(venv: Path) -> bool:
+    """Whether every package has its list of files, which pip writes last, and the files of that list.
+
+    A package that was interrupted before it had a name is no package to pip, which installs it again.
+    """
+    for description in venv.glob("[Ll]ib/**/site-packages/*.dist-info"):
+        try:
+            names = [line.rsplit(",", 2)[0].strip('"') for line in (description / "RECORD").read_text().splitlines()]
+        except OSError:
+            return False
+        if not all((description.parent / name).exists() for name in names if not name.endswith(".pyc")):
+            return False
+    return True
+
+
+@contextlib.contextmanager
+def marked(machine: Machine) -> Iterator[None]:
+    """Leave the mark if the block does not end well: pip may take half an installed package for a whole one."""
+    machine.stamps.mkdir(parents=True, exist_ok=True)
+    machine.unfinished.touch()
+    yield
+    machine.unfinished.unlink()
+
+
+def pip_install(machine: Machine, *arguments: str | Path) -> None:
+    quiet = () if sys.stderr.isatty() else ("--quiet",)
+    machine.run(machine.python, "-m", "pip", "--disable-pip-version-check", "install", *quiet, *arguments)
+
+
+def packages(machine: Machine, name: str, *options: str) -> None:
+    """What requirements/<name>.txt locks, every archive checked against its hash."""
+    lock = machine.root / "requirements" / f"{name}.txt"
+    stamp, wanted = machine.stamps / name, digest(str(machine.root), lock, *options)
+    if is_current(stamp, wanted):
+        return
+    with timed(f"packages of requirements/{name}.txt"), marked(machine):
+        pip_install(machine, "--require-hashes", *options, "-r", lock)
+    write_stamp(stamp, wanted)
+
+
+def runtime(machine: Machine) -> None:
+    """Headgate from this tree and what it runs on, and the build backend, pinned like the rest."""
+    environment(machine)
+    packages(machine, "runtime")
+    stamp, wanted = machine.stamps / "headgate", digest(str(machine.root), machine.root / "pyproject.toml")
+    if is_current(stamp, wanted):
+        return
+    with timed("headgate, editable"), marked(machine):
+        pip_install(machine, "--no-deps", "--no-build-isolation", "--editable", machine.root)
+    write_stamp(stamp, wanted)
+
+
+def test(machine: Machine) -> None:
+    """What `make check` and the tests need, without Spark."""
+    runtime(machine)
+    packages(machine, "test")
+
+
+def lock(machine: Machine) -> None:
+    """What `make lock` needs."""
+    environment(machine)
+    packages(machine, "lock")
+
+
+def spark(machine: Machine) -> None:
+    """PySpark, 430 MB, published as a source archive: pip keeps the wheel it makes of it, so it is fetched once."""
+    runtime(machine)
+    packages(machine, "spark", "--no-build-isolation")
+
+
+# --------------------------------------------------------------------------------------------- jars and other programs
+
+
+def missing(machine: Machine, sentence: str) -> None:
+    """Tests that need it are skipped by name; CI must have it."""
+    if machine.is_ci:
+        raise InstallError(sentence)
+    say(f"{sentence}; the tests that need it are skipped")
+
+
+def jars(machine: Machine) -> None:
+    """Every jar set of compat_tests/java that is not there yet, in one run of Maven."""
+    source = machine.root / "compat_tests" / "java"
+    wanted = {name: digest(source / "pom.xml", source / name / "pom.xml") for name in JAR_SETS}
+    stale = [name for name in JAR_SETS if not is_current(machine.jars / f"{name}.stamp", wanted[name])]
+    if not stale:
+        return
+    if shutil.which("java") is None or shutil.which("mvn") is None:
+        missing(machine, "java or mvn is not on the path: install a JDK, version 17 or newer, and Maven")
+        return
+    with timed(f"jars: {', '.join(stale)}"):
+        fetch_jars(machine, source, stale)
+    for name in stale:
+        write_stamp(machine.jars / f"{name}.stamp", wanted[name])
+
+
+def fetch_jars(machine: Machine, source: Path, names: Iterable[str]) -> None:
+    """Into a directory beside the final one, which is replaced when all of them are there."""
+    partial = machine.jars / "partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    target = f"-Djars.directory={partial}/${{project.artifactId}}"
+    # -U: a download that failed once is tried again
+    machine.run("mvn", "-q", "-B", "-U", "-f", source / "pom.xml", "-pl", ",".join(names), target, "package")
+    for name in names:
+        shutil.rmtree(machine.jars / name, ignore_errors=True)
+        (partial / name).rename(machine.jars / name)
+    shutil.rmtree(partial)
+
+
+def kcat(machine: Machine) -> None:
+    """kcat from the system's packages; installed only by someone who is root already."""
+    if shutil.which("kcat") is not None:
+        return
+    if shutil.which("apt-get") is None:
+        missing(machine, "kcat is not on the path (on macOS: brew install kcat)")
+        return
+    if not machine.is_root:
+        missing(machine, "kcat is not on the path: sudo apt-get install kcat")
+        return
+    with timed("kcat"):
+        install = ("apt-get", "install", "--yes", "--no-install-recommends", "-qq", "kcat")
+        try:
+            machine.run(*install)
+        except InstallError:  # a new machine has no package lists yet
+            machine.run("apt-get", "update", "-qq")
+            machine.run(*install)
+
+
+PARTS: Final = {"runtime": runtime, "test": test, "spark": spark, "lock": lock, "jars": jars, "kcat": kcat}
+
+
+def main(names: list[str]) -> int:
+    """Install the named parts, in the order given."""
+    if sys.version_info < OLDEST:
+        print(f"Headgate needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}", file=sys.stderr)
+        return 1
+    machine = Machine(Path(__file__).resolve().parents[2], os.environ, hasattr(os, "geteuid") and os.geteuid() == 0)
+    try:
+        with alone(machine.root / "build" / "install.lock"):
+            for name in names:
+                PARTS[name](machine)
+    except InstallError as error:
+        print(f"install: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("install: interrupted; the next run starts over where it must", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,56 @@
+"""Ratios and medians."""
+
+import pytest
+
+from tools.bench import figures
+from tools.bench.figures import Comparison, Figure, Sample
+
+SAMPLE = Sample(
+    requests=2_000,
+    record_bytes=500_000_000,
+    seconds=4.0,
+    server_cpu_seconds=0.6,
+    generator_cpu_seconds=0.4,
+    others_share=0.05,
+    p50_us=100.0,
+    p99_us=900.0,
+)
+
+
+def test_what_a_sample_says() -> None:
+    assert figures.cpu_seconds_per_gigabyte(SAMPLE) == pytest.approx(1.2)
+    assert figures.megabytes_per_second(SAMPLE) == pytest.approx(125)
+    assert figures.cpu_microseconds_per_request(SAMPLE) == pytest.approx(300)
+    assert figures.requests_per_second(SAMPLE) == pytest.approx(500)
+
+
+def test_the_ratio_is_the_median_of_ratios_not_the_ratio_of_medians() -> None:
+    """In the second repetition the machine was three times as slow for both: the pair still says a half."""
+    ours, theirs = [1.0, 3.0, 1.1], [2.0, 6.0, 2.0]
+    assert figures.compare(ours, theirs) == Comparison(1.1, 2.0, 0.5, 0.5, 1.1 / 2.0)
+
+
+def test_both_must_have_run_as_often() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        figures.compare([1.0, 2.0], [1.0])
+
+
+@pytest.mark.parametrize(
+    "now, base, more_is_better, expected",
+    [
+        (0.54, 0.5, False, False),
+        (0.56, 0.5, False, True),
+        (0.40, 0.5, False, False),
+        (2.8, 3.0, True, False),
+        (2.6, 3.0, True, True),
+        (4.0, 3.0, True, False),
+    ],
+)
+def test_fallen_is_worse_by_more_than_a_tenth(now: float, base: float, more_is_better: bool, expected: bool) -> None:
+    assert figures.has_fallen(now, base, more_is_better=more_is_better) is expected
+
+
+def test_marks_have_a_direction() -> None:
+    assert Figure("CPU", figures.cpu_seconds_per_gigabyte, mark=0.5).mark_text() == "<= 0.5"
+    assert Figure("MB/s", figures.megabytes_per_second, more_is_better=True, mark=2).mark_text() == ">= 2"
+    assert Figure("p50 us", lambda sample: sample.p50_us).mark_text() == ""

@@ -1,0 +1,195 @@
+"""The C programs, compiled and run against each other: the load generator against the echo server's canned answers."""
+
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tools.bench import wire
+from tools.bench.brokers import free_port
+from tools.bench.client import BenchError
+from tools.bench.generator import Load, compile_program, run_load
+from tools.bench.rows import produce_templates
+from tools.bench.target import Topic
+from tools.bench.templates import Template, template, write_templates
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.sockets,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on the path"),
+]
+
+TOPIC = Topic("t", bytes(range(16)), 1)
+BATCH = wire.batch([b"0123456789"], timestamp_ms=0)
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("programs")
+    for name in ("load", "echo"):
+        compile_program(name, directory)
+    return directory
+
+
+@contextmanager
+def canned(programs: Path, directory: Path, body: bytes) -> Iterator[int]:
+    """An echo server that answers every frame with `body`; its port."""
+    answer = directory / "answer"
+    answer.write_bytes(struct.pack(">ii", len(body) + 4, 0) + body)
+    port = free_port()
+    command = [str(programs / "echo"), str(port), str(answer)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield port
+        finally:
+            process.kill()
+
+
+@dataclass
+class Bed:
+    """Runs a load against one canned answer."""
+
+    programs: Path
+    directory: Path
+
+    def load(self, templates: list[Template], **settings: object) -> Load:
+        path = self.directory / "templates"
+        write_templates(path, templates)
+        return Load(**{"api": wire.PRODUCE, "version": 7, "templates": path, "connections": 1} | settings)  # type: ignore[arg-type]
+
+    def run(self, load: Load, body: bytes) -> "dict[str, float]":
+        with canned(self.programs, self.directory, body) as port:
+            return run_load(self.programs / "load", load, port)._asdict()
+
+
+@pytest.fixture
+def bed(programs: Path, tmp_path: Path) -> Bed:
+    return Bed(programs, tmp_path)
+
+
+def produced(error: int = 0, throttle_ms: int = 0) -> bytes:
+    """Produce answer v7."""
+    topic = struct.pack(">ih1si", 1, 1, b"t", 1)
+    return topic + struct.pack(">ihqqqi", 0, error, 5, -1, 0, throttle_ms)
+
+
+def produced_flexible(error: int = 0) -> bytes:
+    """Produce answer v11."""
+    partition = struct.pack(">ihqqq", 0, error, 5, -1, 0) + b"\x01\x00\x00"
+    return b"\x00" + b"\x02\x02t\x02" + partition + b"\x00" + bytes(4) + b"\x00"
+
+
+def fetched(records: bytes, high_watermark: int, error: int = 0) -> bytes:
+    """Fetch answer v11."""
+    head = struct.pack(">ihi", 0, 0, 0) + struct.pack(">ih1si", 1, 1, b"t", 1)
+    return head + struct.pack(">ihqqqii", 0, error, high_watermark, high_watermark, 0, -1, -1) + blob(records)
+
+
+def blob(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def fetched_flexible(records: bytes, high_watermark: int) -> bytes:
+    """Fetch answer v18 in session 9, with a tagged field in the partition."""
+    head = b"\x00" + struct.pack(">ihi", 0, 0, 9) + b"\x02" + TOPIC.topic_id + b"\x02"
+    partition = struct.pack(">ihqqq", 0, 0, high_watermark, high_watermark, 0) + b"\x00" + struct.pack(">i", -1)
+    tags = b"\x01\x01\x02ab"
+    return head + partition + wire.varint(len(records) + 1) + records + tags + b"\x00" + b"\x00"
+
+
+def consumer(version: int, *, first_offset: int = 0) -> list[Template]:
+    wish = wire.FetchWish(1024, in_session=version >= 13)
+    return [template(wire.fetch(version, "t", 0, wish, TOPIC.topic_id), first_offset=first_offset)]
+
+
+def test_counts_are_exact(bed: Bed) -> None:
+    load = bed.load(produce_templates(TOPIC, BATCH, 7), connections=3, in_flight=10, requests=1000)
+    result = bed.run(load, produced())
+    assert (result["requests"], result["record_bytes"]) == (3000, 3000 * len(BATCH))
+    assert result["bytes_sent"] == 3000 * len(produce_templates(TOPIC, BATCH, 7)[0].frame)
+    assert 0 < result["p50_us"] <= result["p99_us"] <= result["max_us"] * 1.02
+
+
+def test_a_large_request_is_sent_in_pieces(bed: Bed) -> None:
+    large = wire.batch([bytes(4_000_000)], timestamp_ms=0)
+    load = bed.load(produce_templates(TOPIC, large, 11), version=11, in_flight=2, requests=5)
+    assert bed.run(load, produced_flexible())["record_bytes"] == 5 * len(large)
+
+
+def test_a_byte_limit_ends_the_run(bed: Bed) -> None:
+    load = bed.load(produce_templates(TOPIC, BATCH, 7), byte_limit=100_000)
+    result = bed.run(load, produced())
+    assert result["bytes_sent"] + result["bytes_received"] == pytest.approx(100_000, abs=1000)
+
+
+@pytest.mark.parametrize(
+    "body, sentence",
+    [
+        (produced(error=6), "error code 6 in partition"),
+        (produced(throttle_ms=100), "throttled for 100 ms"),
+        (produced()[:-1], "ends too early"),
+        (produced() + b"\x00", "1 bytes too many"),
+    ],
+)
+def test_a_wrong_answer_ends_the_run(bed: Bed, body: bytes, sentence: str) -> None:
+    load = bed.load(produce_templates(TOPIC, BATCH, 7), requests=10)
+    with pytest.raises(BenchError, match=sentence):
+        bed.run(load, body)
+
+
+def test_an_error_is_found_in_a_flexible_version(bed: Bed) -> None:
+    load = bed.load(produce_templates(TOPIC, BATCH, 11), version=11, requests=10)
+    with pytest.raises(BenchError, match="error code 3"):
+        bed.run(load, produced_flexible(error=3))
+
+
+@pytest.mark.parametrize("version", [11, 18])
+def test_a_consumer_goes_round_and_counts_whole_batches(bed: Bed, version: int) -> None:
+    """One batch whole and one cut; its one record is at the high watermark, so that the next fetch is at 0 again."""
+    body = (fetched if version == 11 else fetched_flexible)(BATCH + BATCH[:30], 1)
+    expected = bed.directory / "batch"
+    expected.write_bytes(BATCH)
+    settings = {"api": wire.FETCH, "version": version, "requests": 50, "wrap": True, "expected": expected}
+    assert bed.run(bed.load(consumer(version), **settings), body)["record_bytes"] == 50 * len(BATCH)
+
+
+def test_a_consumer_notices_offsets_that_do_not_follow(bed: Bed) -> None:
+    load = bed.load(consumer(11), api=wire.FETCH, version=11, requests=2)
+    with pytest.raises(BenchError, match="offset 1 wanted, the batch has 0 to 0"):
+        bed.run(load, fetched(BATCH, 10))
+
+
+def test_a_consumer_notices_changed_bytes(bed: Bed) -> None:
+    expected = bed.directory / "batch"
+    expected.write_bytes(wire.batch([b"9876543210"], timestamp_ms=0))
+    load = bed.load(consumer(11), api=wire.FETCH, version=11, requests=2, expected=expected)
+    with pytest.raises(BenchError, match="is not the one that was produced"):
+        bed.run(load, fetched(BATCH, 1))
+
+
+def test_an_empty_answer_is_an_expiry_unless_data_was_promised(bed: Bed) -> None:
+    settings: dict[str, object] = {"api": wire.FETCH, "version": 11, "requests": 5}
+    assert bed.run(bed.load(consumer(11), **settings), fetched(b"", 0))["requests"] == 5
+    with pytest.raises(BenchError, match="nothing at offset 0"):
+        bed.run(bed.load(consumer(11), wrap=True, **settings), fetched(b"", 0))
+
+
+def test_metadata_errors_are_found(bed: Bed) -> None:
+    def answer(error: int) -> bytes:
+        brokers = struct.pack(">iih4sih", 1, 0, 4, b"host", 9092, -1)
+        topic = struct.pack(">ihh1sbi", 1, error, 1, b"t", 0, 1)
+        partition = struct.pack(">hiiiiii", 0, 0, 0, 1, 0, 1, 0)
+        return brokers + struct.pack(">i", 0) + topic + partition
+
+    templates = [template(wire.metadata(1, ["t"]))]
+    load = bed.load(templates, api=wire.METADATA, version=1, requests=20, connections=2)
+    assert bed.run(load, answer(0))["requests"] == 40
+    with pytest.raises(BenchError, match="error code 5 in topic"):
+        bed.run(load, answer(5))

@@ -1,0 +1,63 @@
+"""The table, the JSON lines, and a later run beside them."""
+
+import io
+import json
+from pathlib import Path
+
+from tools.bench.figures import Figure, cpu_seconds_per_gigabyte, megabytes_per_second
+from tools.bench.report import Journal, Line, Progress, fallen, read_ratios, table
+
+CPU = Figure("CPU s/GB", cpu_seconds_per_gigabyte, mark=0.5)
+RATE = Figure("MB/s", megabytes_per_second, more_is_better=True, mark=2)
+
+
+def lines(cpu: float = 1.2, rate: float = 800.0) -> list[Line]:
+    return [
+        Line.of("produce-16k", CPU, {"headgate": [cpu] * 3, "kafka": [4.0] * 3}, 0.02),
+        Line.of("produce-16k", RATE, {"headgate": [rate] * 3, "kafka": [200.0, 100.0, 400.0]}, 0.02),
+    ]
+
+
+def test_columns_are_aligned_and_a_row_is_named_once() -> None:
+    heading, first, second = table(lines()).splitlines()
+    assert first.split() == ["produce-16k", "CPU", "s/GB", "1.2", "4", "0.300", "0.300-0.300", "<=", "0.5", "2%"]
+    assert second.split() == ["MB/s", "800", "200", "4.000", "2.000-8.000", ">=", "2", "2%"]
+    assert len(heading) == len(first) == len(second)
+
+
+def test_one_broker_alone_has_figures_and_no_ratio() -> None:
+    (line,) = table([Line.of("fetch-1m", CPU, {"kafka": [0.25, 0.2, 0.3]}, 0.0)]).splitlines()[1:]
+    assert line.split() == ["fetch-1m", "CPU", "s/GB", "0.25", "<=", "0.5", "0%"]
+
+
+def write_journal(path: Path) -> None:
+    journal = Journal(path)
+    journal.open_with(cores=2)
+    for line in lines():
+        journal.figure(line)
+
+
+def test_every_line_of_the_journal_is_json_with_a_kind(tmp_path: Path) -> None:
+    path = tmp_path / "deeper" / "run.json"
+    write_journal(path)
+    entries = [json.loads(text) for text in path.read_text().splitlines()]
+    assert [entry["kind"] for entry in entries] == ["run", "figure", "figure"]
+    assert (entries[1]["ratio"], entries[1]["better"]) == (0.3, "less")
+
+
+def test_a_later_run_names_what_fell(tmp_path: Path) -> None:
+    write_journal(tmp_path / "run.json")
+    base = read_ratios(tmp_path / "run.json")
+    assert fallen(lines(), base) == []
+    assert fallen(lines(cpu=1.1, rate=900), base) == []
+    assert fallen(lines(cpu=1.6), base) == ["produce-16k: CPU s/GB is 0.400 of Kafka's, was 0.300"]
+    assert fallen(lines(rate=600), base) == ["produce-16k: MB/s is 3.000 of Kafka's, was 4.000"]
+
+
+def test_progress_is_json_where_nobody_looks() -> None:
+    stream = io.StringIO()
+    progress = Progress(2, stream)
+    progress.step("produce-16k 1 kafka")
+    progress.end()
+    entry = json.loads(stream.getvalue())
+    assert (entry["done"], entry["of"], entry["what"]) == (1, 2, "produce-16k 1 kafka")

@@ -1,0 +1,78 @@
+"""What rows hand to the load generator, and how rows are chosen."""
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tools.bench import wire
+from tools.bench.__main__ import arguments, chosen_rows, settings_of
+from tools.bench.client import BenchError
+from tools.bench.generator import Load
+from tools.bench.rows import ALL_ROWS, DEFAULT_ROWS, NEWEST, ROWS, FetchRow, produce_templates
+from tools.bench.target import Topic
+from tools.bench.templates import Template, write_templates
+
+TOPIC = Topic("topic", bytes(16), 4)
+
+
+def test_a_produce_template_for_each_partition() -> None:
+    batch = wire.batch([b"0123456789"], timestamp_ms=0)
+    templates = produce_templates(TOPIC, batch, 7)
+    assert len(templates) == 4
+    assert {template.load_bytes for template in templates} == {len(batch)}
+    assert all(template.frame.endswith(batch) for template in templates)
+
+
+def test_consumers_of_a_partition_begin_apart() -> None:
+    row = ROWS["fetch-1m"]
+    assert isinstance(row, FetchRow)
+    templates = row.templates(TOPIC, end_offset=1000)
+    assert [template.first_offset for template in templates] == [0] * 4 + [500] * 4
+    assert all(template.offset_position and not template.session_position for template in templates)
+    assert templates[1].frame == templates[5].frame != templates[2].frame
+
+
+def test_the_newest_version_fetches_in_a_session() -> None:
+    row = replace(ROWS["fetch-1m"], version=18)
+    assert isinstance(row, FetchRow)
+    assert all(template.session_position for template in row.templates(TOPIC, 1000))
+
+
+def test_newest_is_what_all_serve_and_the_bench_can_build() -> None:
+    ours, theirs = {wire.PRODUCE: (0, 11), wire.FETCH: (4, 18)}, {wire.PRODUCE: (0, 13), wire.FETCH: (4, 99)}
+    assert ROWS["produce-16k-newest"].at_version_of([ours, theirs]).version == 11
+    assert ROWS["produce-16k-newest"].at_version_of([theirs]).version == 13
+    assert ROWS["fetch-1m-newest"].at_version_of([theirs]).version == 18
+    assert ROWS["fetch-1m"].at_version_of([ours, theirs]).version == 11
+    assert ROWS["fetch-1m-newest"].version == NEWEST
+
+
+def test_template_file_layout(tmp_path: Path) -> None:
+    path = tmp_path / "templates"
+    write_templates(path, [Template(b"frame", 1, 2, 3, 4), Template(b"another", first_offset=-1)])
+    data = path.read_bytes()
+    assert (struct.unpack_from("<IIIIq", data), data[24:29]) == ((5, 1, 2, 3, 4), b"frame")
+    assert (struct.unpack_from("<IIIIq", data, 29), data[53:]) == ((7, 0, 0, 0, -1), b"another")
+
+
+def test_settings_of_the_generator() -> None:
+    load = Load(wire.FETCH, 11, Path("t"), connections=8, seconds=3.0, wrap=True, expected=Path("e"))
+    words = load.arguments(9092)
+    assert {"api=1", "version=11", "port=9092", "connections=8", "in_flight=1", "wrap=1", "expected=e"} <= set(words)
+
+
+def test_rows_come_in_the_order_of_the_table() -> None:
+    assert chosen_rows([]) == DEFAULT_ROWS
+    assert chosen_rows(["all"]) == ALL_ROWS
+    assert chosen_rows(["memory", "fetch-1m", "produce-16k"]) == ("produce-16k", "fetch-1m", "memory")
+    with pytest.raises(BenchError, match="no row produce-16m; there are: start"):
+        chosen_rows(["produce-16m"])
+
+
+def test_options_come_from_make_or_from_arguments() -> None:
+    settings = settings_of(arguments([], {"QUICK": "1", "REPEAT": "7", "ROWS": "metadata fetch-64k"}))
+    assert (settings.rows, settings.repetitions, settings.seconds) == (("fetch-64k", "metadata"), 7, 1.5)
+    assert settings_of(arguments(["--repeat", "2"], {"QUICK": "0", "REPEAT": "7"})).repetitions == 2
+    assert settings_of(arguments([], {})).repetitions == 5

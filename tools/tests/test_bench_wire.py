@@ -1,0 +1,85 @@
+"""Every request of the bench, in every version, against kio: what it reads, written again by it, are the same bytes."""
+
+import io
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema
+from kio.serial import entity_reader, entity_writer
+
+from tools.bench import wire
+
+TOPIC_ID = bytes(range(16))
+BATCH = wire.batch([b"value"] * 3, timestamp_ms=1_700_000_000_000)
+
+
+def read_with_kio(frame: bytes) -> tuple[Any, Any]:
+    """Header and request; fails unless the frame ends where they do and kio writes the same bytes."""
+    size, key, version = struct.unpack_from(">ihh", frame)
+    assert size == len(frame) - 4
+    schema = load_request_schema(key, version)
+    header_schema = schema.__header_schema__
+    header, header_size = entity_reader(header_schema)(frame, 4)
+    request, request_size = entity_reader(schema)(frame, 4 + header_size)
+    assert 4 + header_size + request_size == len(frame)
+    buffer = io.BytesIO()
+    entity_writer(header_schema)(buffer, header)
+    entity_writer(schema)(buffer, request)
+    assert buffer.getvalue() == frame[4:]
+    return header, request
+
+
+def every_request() -> Iterator[wire.RequestWriter]:
+    yield wire.api_versions()
+    yield wire.create_topic("topic", 4)
+    yield wire.delete_topic("topic")
+    yield wire.list_latest_offsets("topic", 4)
+    for version in range(1, 14):
+        yield wire.metadata(version, ["topic"])
+        yield wire.metadata(version, None)
+    for version in range(3, 14):
+        yield wire.produce(version, "topic", 2, BATCH, TOPIC_ID)
+    for version in range(4, 19):
+        yield wire.fetch(version, "topic", 2, wire.FetchWish(1024), TOPIC_ID)
+        if version >= 7:
+            yield wire.fetch(version, "topic", 2, wire.FetchWish(1024, in_session=True), TOPIC_ID)
+
+
+@pytest.mark.parametrize("writer", list(every_request()), ids=lambda writer: f"{writer.key} v{writer.version}")
+def test_kio_reads_the_same(writer: wire.RequestWriter) -> None:
+    header, _ = read_with_kio(writer.frame())
+    assert (header.request_api_key, header.request_api_version) == (writer.key, writer.version)
+    assert header.client_id == wire.CLIENT_ID
+
+
+@pytest.mark.parametrize("version", [3, 7, 9, 11, 13])
+def test_produce_carries_the_batch(version: int) -> None:
+    _, request = read_with_kio(wire.produce(version, "topic", 2, BATCH, TOPIC_ID).frame())
+    (topic,) = request.topic_data
+    (partition,) = topic.partition_data
+    assert (request.acks, partition.index, bytes(partition.records)) == (1, 2, BATCH)
+    assert topic.topic_id.bytes == TOPIC_ID if version >= 13 else topic.name == "topic"
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_fetch_marks_are_where_the_fields_are(version: int) -> None:
+    writer = wire.fetch(version, "topic", 2, wire.FetchWish(4096, 250, in_session=version >= 7), TOPIC_ID)
+    frame = bytearray(writer.frame())
+    struct.pack_into(">q", frame, writer.marks["fetch_offset"], 123_456_789_012)
+    if version >= 7:
+        struct.pack_into(">ii", frame, writer.marks["session"], 77, 3)
+    _, request = read_with_kio(bytes(frame))
+    (partition,) = request.topics[0].partitions
+    assert (partition.partition, partition.fetch_offset, partition.partition_max_bytes) == (2, 123_456_789_012, 4096)
+    assert (request.max_bytes, request.min_bytes) == (4096, 1)
+    if version >= 7:
+        assert (request.session_id, request.session_epoch) == (77, 3)
+
+
+def test_fetch_without_a_session_says_so() -> None:
+    writer = wire.fetch(11, "topic", 0, wire.FetchWish(1024))
+    _, request = read_with_kio(writer.frame())
+    assert (request.session_id, request.session_epoch) == (0, -1)
+    assert "session" not in writer.marks
