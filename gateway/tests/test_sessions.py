@@ -105,18 +105,19 @@ def test_only_news_is_told(cache: FetchSessions) -> None:
 
 
 def test_every_offset_counts_as_news(cache: FetchSessions) -> None:
+    def offsets(last_stable: int, start: int, diverging: int = -1) -> PartitionData:
+        return PartitionData(
+            high_watermark=9,
+            last_stable_offset=last_stable,
+            log_start_offset=start,
+            diverging_epoch=EpochEndOffset(epoch=diverging, end_offset=5),
+        )
+
     turn = opened(cache, {"t": [0]})
-    base = {"partition_index": 0, "high_watermark": 9, "last_stable_offset": 9, "log_start_offset": 0}
-    assert turn.keep("t", PartitionData(**base))
+    assert turn.keep("t", offsets(9, 0))
     turn = cache.begin(request(turn.session_id, 1), 12, 0)
-    assert not turn.keep("t", PartitionData(**base))
-    assert turn.keep("t", PartitionData(**base | {"last_stable_offset": 8}))
-    assert turn.keep("t", PartitionData(**base | {"last_stable_offset": 8, "log_start_offset": 3}))
-    assert not turn.keep("t", PartitionData(**base | {"last_stable_offset": 8, "log_start_offset": 3}))
-    diverging = EpochEndOffset(epoch=2, end_offset=5)
-    assert turn.keep(
-        "t", PartitionData(**base | {"last_stable_offset": 8, "log_start_offset": 3}, diverging_epoch=diverging)
-    )
+    told = [offsets(9, 0), offsets(8, 0), offsets(8, 3), offsets(8, 3), offsets(8, 3, diverging=2)]
+    assert [turn.keep("t", data) for data in told] == [False, True, True, False, True]
 
 
 def test_an_error_is_told_every_time_and_its_end_too(cache: FetchSessions) -> None:
