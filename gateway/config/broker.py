@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.config import catalogue, listeners
 from gateway.config.definition import LONG_MAX, Effect, Value
 from gateway.config.listeners import Listener, ListenerProblem
-from gateway.config.loading import Answer, ConfigError, Loaded, Setting, load
+from gateway.config.loading import Answer, ConfigError, Loaded, Overrides, Setting, load
 from gateway.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ class BrokerConfig(Settings):
 
     @classmethod
     def load(
-        cls, properties_text: str = "", overrides: Mapping[str, str] | None = None, source: str = "server.properties"
+        cls, properties_text: str = "", overrides: Overrides = (), source: str = "server.properties"
     ) -> BrokerConfig:
         """Read the text of a `server.properties`; overrides win. Raises ConfigError with all problems."""
-        loaded = load(properties_text, overrides or {}, source)
+        loaded = load(properties_text, overrides, source)
         for check in _CHECKS:
             check(loaded)
         if loaded.problems:

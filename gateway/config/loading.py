@@ -9,6 +9,10 @@ from gateway.config import catalogue, properties
 from gateway.config.definition import Definition, Effect
 
 
+# By name, or each as `name=value`.
+Overrides = Mapping[str, str] | Iterable[str]
+
+
 class Setting(NamedTuple):
     """A text that was given for a name, and where."""
 
@@ -25,6 +29,11 @@ class Answer(NamedTuple):
     value: str
     effect: Effect
     reason: str
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the setting will have an effect in a later version."""
+        return self.effect is Effect.PENDING
 
     def __str__(self) -> str:
         if self.effect is Effect.FULL:
@@ -56,7 +65,7 @@ class Loaded:
         self.problems.append(f"{setting.where}: {name}={setting.text}: {text}" if setting else f"{name}: {text}")
 
 
-def load(text: str, overrides: Mapping[str, str], source: str) -> Loaded:
+def load(text: str, overrides: Overrides, source: str) -> Loaded:
     """Read settings one by one; what is said of one setting alone is checked here."""
     loaded = Loaded()
     for setting in _settings(text, overrides, source, loaded):
@@ -85,8 +94,20 @@ def _settings(text: str, overrides: Mapping[str, str], source: str, loaded: Load
             yield Setting(entry.name, entry.value, f"{source} line {entry.line}")
     except properties.MalformedProperties as error:
         loaded.problems.append(f"{source} {error}")
-    for name, value in overrides.items():
+    for name, value in _pairs(overrides, loaded):
         yield Setting(name, value, "override")
+
+
+def _pairs(overrides: Overrides, loaded: Loaded) -> Iterable[tuple[str, str]]:
+    if isinstance(overrides, Mapping):
+        yield from overrides.items()
+        return
+    for text in overrides:
+        name, equals, value = text.partition("=")
+        if equals:
+            yield name.strip(), value
+        else:
+            loaded.problems.append(f"override {text}: there is no '='; write --override name=value")
 
 
 def _take(setting: Setting, loaded: Loaded) -> None:

@@ -12,6 +12,13 @@ def test_overrides_win_and_defaults_fill() -> None:
     assert not loaded.problems
 
 
+def test_overrides_may_be_texts() -> None:
+    loaded = load("", ["num.partitions=5", "listeners = PLAINTEXT://:1?a=b", "nothing"], "f")
+    assert loaded.values["num.partitions"] == 5
+    assert loaded.given["listeners"].text == " PLAINTEXT://:1?a=b"
+    assert loaded.problems == ["override nothing: there is no '='; write --override name=value"]
+
+
 def test_every_problem_is_told_with_its_line() -> None:
     loaded = load("num.partitions=0\nnum.io.thread=1\n\nauto.create.topics.enable=yes", {"nod.id": "1"}, "a.properties")
     assert loaded.problems == [

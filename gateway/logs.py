@@ -1,0 +1,67 @@
+"""Log lines on stderr, by the standard `logging`, and the one line on stdout that says that a broker is ready."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from gateway.clock import Clock
+    from gateway.config import BrokerConfig
+
+LEVELS = ("debug", "info", "warning", "error")
+READY = "headgate ready "
+
+
+def ready_line(config: BrokerConfig, endpoints: Sequence[str]) -> str:
+    """`headgate ready PLAINTEXT://127.0.0.1:40123 node.id=0 log.dirs=/x`: what programs that start a broker wait for.
+
+    `endpoints` are what is really listened on, ports included; several are separated by commas.
+    """
+    return f"{READY}{','.join(endpoints)} node.id={config.node_id} log.dirs={','.join(config.log_directories)}"
+
+
+def configure(level: str = "info", stream: TextIO | None = None) -> None:
+    """Send all log lines to `stream` (stderr), with time, level and name; a second call replaces the first."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+
+
+class LimitedLog:
+    """Log lines that a peer causes: at most `lines` of a kind in `interval_ms`, then how many were left out.
+
+    A kind is any short text; of every kind only a count is kept, and of at most `kinds` kinds, so that memory is bounded.
+    """
+
+    def __init__(
+        self, logger: logging.Logger, clock: Clock, *, lines: int = 5, interval_ms: float = 10_000, kinds: int = 1000
+    ) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._lines = lines
+        self._interval_ms = interval_ms
+        self._kinds = kinds
+        self._windows: dict[str, tuple[float, int]] = {}
+
+    def warning(self, kind: str, message: str, *arguments: object) -> None:
+        """Log a warning of this kind, unless there were too many of late."""
+        now_ms = self._clock.monotonic_ms()
+        begun_ms, count = self._windows.get(kind, (now_ms, 0))
+        if now_ms - begun_ms >= self._interval_ms:
+            self._tell_left_out(kind, count)
+            begun_ms, count = now_ms, 0
+        self._remember(kind, begun_ms, count + 1)
+        if count < self._lines:
+            self._logger.warning(message, *arguments)
+
+    def _tell_left_out(self, kind: str, count: int) -> None:
+        if count > self._lines:
+            self._logger.warning("%s: %d more of such lines were left out", kind, count - self._lines)
+
+    def _remember(self, kind: str, begun_ms: float, count: int) -> None:
+        if kind not in self._windows and len(self._windows) >= self._kinds:
+            oldest = next(iter(self._windows))
+            self._tell_left_out(oldest, self._windows.pop(oldest)[1])
+        self._windows[kind] = (begun_ms, count)

@@ -1,0 +1,176 @@
+"""The command line: which command is called, with what, and what is said when it cannot be."""
+
+import errno
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import gateway
+from gateway import cli
+from gateway.config import BrokerConfig
+
+Served = list[BrokerConfig]
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+    """What the broker would have been started with."""
+    configs: Served = []
+    replace_broker(monkeypatch, configs.append)
+    return configs
+
+
+def replace_broker(monkeypatch: pytest.MonkeyPatch, serve: Callable[[BrokerConfig], None]) -> None:
+    module = ModuleType("gateway.broker")
+    module.serve = serve  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "gateway.broker", module)
+    monkeypatch.setattr(gateway, "broker", module, raising=False)
+    monkeypatch.setattr("gateway.logs.configure", lambda level: None)
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {name} " in shown for name in cli.COMMANDS)
+
+
+def test_without_a_command_help_is_shown_and_it_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert "usage: headgate <command>" in capsys.readouterr().out
+
+
+def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    project = tomllib.loads((Path(gateway.__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert capsys.readouterr().out == f"headgate {project['version']}\n"
+
+
+def test_an_unknown_command_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sevre"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "headgate: there is no command 'sevre', the nearest is serve; `headgate help` lists them\n"
+    )
+
+
+def test_serve_takes_a_file_and_overrides_as_kafkas_start_script(served: Served, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=3\nbroker.rack=K\u00f6ln\n", encoding="utf-8")
+    override = [
+        "--override",
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        "--override",
+        "broker.id=7",
+        "--override",
+        "node.id=7",
+    ]
+    assert cli.main(["serve", str(file), *override]) == 0
+    assert (served[0].num_partitions, served[0].node_id, served[0].broker_rack) == (3, 7, "K\u00f6ln")
+    assert served[0].listeners[0].port == 0
+
+
+def test_a_file_in_latin_1_is_read_as_java_reads_it(served: Served, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes("broker.rack=K\u00f6ln".encode("latin-1"))
+    assert cli.main(["serve", str(file)]) == 0
+    assert served[0].broker_rack == "K\u00f6ln"
+
+
+def test_every_problem_of_a_configuration_is_told(
+    served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitons=3\nnum.partitions=x\n")
+    assert cli.main(["serve", str(file)]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == f"headgate: {file} line 1: unknown setting 'num.partitons': the nearest name is num.partitions"
+    assert second.startswith(f"headgate: {file} line 2: num.partitions=x: allowed is a whole number")
+    assert not served
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (["serve", "/nowhere/server.properties"], "cannot read /nowhere/server.properties: No such file or directory"),
+        (["serve", "--override", "num.partitions"], "override num.partitions: there is no '='"),
+        (["config", "--override", "a=b"], "override: unknown setting 'a'"),
+    ],
+)
+def test_misuse(arguments: list[str], sentence: str, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(arguments) == 2
+    assert capsys.readouterr().err.startswith(f"headgate: {sentence}")
+
+
+def test_config_answers_every_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=3\nnum.io.threads=3\nssl.key.password=hush\n")
+    assert cli.main(["config", str(file)]) == 0
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == f"{file} line 1: num.partitions=3"
+    assert second.startswith(f"{file} line 2: num.io.threads: accepted, no effect here, because one loop")
+    assert "hush" not in third
+
+
+def test_what_has_no_effect_is_logged_at_start(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    assert cli.main(["serve", "--override", "num.io.threads=3", "--override", "group.max.size=3"]) == 0
+    assert [(record.levelname, record.name) for record in caplog.records] == [
+        ("INFO", "headgate.config"),
+        ("WARNING", "headgate.config"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "error, sentence",
+    [
+        (OSError(errno.EADDRINUSE, "in use"), "cannot listen on 127.0.0.1:9092: something does already; stop it,"),
+        (
+            ExceptionGroup("", [ExceptionGroup("", [PermissionError(13, "Permission denied", "/data")])]),
+            "the broker stopped: ",
+        ),
+    ],
+)
+def test_why_a_broker_does_not_start(
+    error: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def serve(config: BrokerConfig) -> None:
+        raise error
+
+    replace_broker(monkeypatch, serve)
+    assert cli.main(["serve"]) == 1
+    assert capsys.readouterr().err.startswith(f"headgate: {sentence}")
+
+
+def test_our_own_mistakes_are_not_dressed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def serve(config: BrokerConfig) -> None:
+        raise ExceptionGroup("", [ZeroDivisionError("a bug")])
+
+    replace_broker(monkeypatch, serve)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["serve"])
+
+
+@pytest.mark.sockets
+@pytest.mark.slow
+def test_importing_the_command_line_and_the_configuration_imports_nothing_heavy() -> None:
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import gateway.cli, gateway.config; print(*sys.modules)"
+    root = str(Path(gateway.__file__).parents[1])
+    ran = subprocess.run([sys.executable, "-I", "-c", program, root], capture_output=True, text=True, check=True)
+    heavy = {
+        "trio",
+        "construct",
+        "argparse",
+        "dataclasses",
+        "logging",
+        "socket",
+        "ssl",
+        "inspect",
+        "importlib.metadata",
+        "json",
+    }
+    assert not heavy & set(ran.stdout.split())

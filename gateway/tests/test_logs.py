@@ -1,0 +1,68 @@
+"""The ready line, and log lines that a peer causes."""
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from gateway import logs
+from gateway.config import BrokerConfig
+
+
+class StillClock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.ms = 0.0
+
+    def now_ms(self) -> int:
+        return int(self.ms)
+
+    def monotonic_ms(self) -> float:
+        return self.ms
+
+
+@pytest.fixture
+def root_handlers() -> Iterator[None]:
+    """Give the root logger back as it was."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    root.handlers.clear()
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_the_ready_line() -> None:
+    config = BrokerConfig.load("node.id=3\nlog.dirs=/tmp/x")
+    line = logs.ready_line(config, ["PLAINTEXT://127.0.0.1:40123", "INTERNAL://[::1]:40124"])
+    assert line == "headgate ready PLAINTEXT://127.0.0.1:40123,INTERNAL://[::1]:40124 node.id=3 log.dirs=/tmp/x"
+
+
+def test_log_lines_have_time_level_and_name(root_handlers: None) -> None:
+    stream = io.StringIO()
+    logs.configure("warning", stream)
+    logging.getLogger("headgate.server").warning("refused %s", "someone")
+    logging.getLogger("headgate.server").info("not shown")
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith("WARNING headgate.server: refused someone")
+
+
+def test_a_peer_causes_only_so_many_lines(caplog: pytest.LogCaptureFixture) -> None:
+    clock = StillClock()
+    limited = logs.LimitedLog(logging.getLogger("headgate.test"), clock, lines=2, interval_ms=100)
+    for number in range(5):
+        limited.warning("bad frame", "frame %d", number)
+    limited.warning("other", "another kind")
+    assert caplog.messages == ["frame 0", "frame 1", "another kind"]
+    clock.ms = 100
+    limited.warning("bad frame", "later")
+    assert caplog.messages[3:] == ["bad frame: 3 more of such lines were left out", "later"]
+
+
+def test_only_so_many_kinds_are_remembered(caplog: pytest.LogCaptureFixture) -> None:
+    limited = logs.LimitedLog(logging.getLogger("headgate.test"), StillClock(), lines=1, kinds=2)
+    for kind in ("a", "a", "b", "c"):
+        limited.warning(kind, kind)
+    assert caplog.messages == ["a", "b", "a: 1 more of such lines were left out", "c"]
