@@ -1,1 +1,1 @@
-"""The Kafka wire protocol, sans-IO: bytes to values and back. Knows no clock, no files, no network and nothing of ours."""
+"""The Kafka wire protocol, sans-IO: bytes to values and back. No clock, no files, no network, nothing of ours."""

@@ -10,9 +10,10 @@
         max_wait_ms: int32 = v("0+")
         topics: array[FetchTopic] = v("0+")
 
-A type is for two readers. `int32` is `Annotated[int, Int32sb]`: mypy sees an int, `tree` sees the construct. Fields stand in the order
-of the wire; names are those of Kafka's message definitions in snake_case. Every field has a default, so a constructor takes only what
-matters: the one given to `v`, else that of its type (0, False, "", b"", [], ZERO_UUID, a struct of defaults; None for records).
+A type is for two readers. `int32` is `Annotated[int, Int32sb]`: mypy sees an int, `tree` sees the construct. Fields
+stand in the order of the wire; names are those of Kafka's message definitions in snake_case. Every field has a default,
+so a constructor takes only what matters: the one given to `v`, else that of its type (0, False, "", b"", [], ZERO_UUID,
+a struct of defaults; None for records).
 
 A field that is not in a version is not on the wire in it: not written, and read as its default.
 
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 
 class Kind(NamedTuple):
-    """A type whose spelling depends on the version: `lower(flexible, nullable)` gives the construct; `zero` is its default."""
+    """A type whose spelling depends on the version: `lower(flexible, nullable)` gives the construct."""
 
     lower: Callable[[bool, bool], Construct]
     zero: Any
@@ -151,21 +152,25 @@ class Field:
     def lower(self, version: int, flexible: bool) -> Construct:
         nullable = version in self.nullable
         if self.is_array:
-            return wire.Array(_array_length(flexible, nullable), _lower(self.element, version, flexible, nullable=False))
+            element = _lower(self.element, version, flexible, nullable=False)
+            return wire.Array(_array_length(flexible, nullable), element)
         return _lower(self.annotation, version, flexible, nullable)
 
 
 def v(versions: str, *, default: Any = _OF_TYPE, tag: int | None = None, nullable: str | None = None) -> Any:
-    """Declare a field: the versions that have it, its default, its tag, and when it can be null (if its type can): else always."""
+    """Declare a field: the versions that have it, its default, its tag.
+
+    `nullable`: the versions in which null is possible, if not in all; only for a type that allows None.
+    """
     return Field(versions, default, tag, nullable)
 
 
 class Declaration(type):
     """Turns declared fields into slots.
 
-    Slots must be known before a class exists, so this is a metaclass. It reads the values (`v(...)`), not the annotations, which
-    newer Pythons evaluate late. `__init__` is made when the first instance is: a broker declares far more structs than it uses
-    while it starts.
+    Slots must be known before a class exists, so this is a metaclass. It reads the values (`v(...)`), not the
+    annotations, which newer Pythons evaluate late. `__init__` is made when the first instance is: a broker declares far
+    more structs than it uses while it starts.
     """
 
     fields: tuple[Field, ...]
@@ -183,7 +188,7 @@ class Declaration(type):
 
 @dataclass_transform(kw_only_default=False)
 class Struct(metaclass=Declaration):
-    """A part of a message. `unknown_tags`: tagged fields that came without being declared, by tag; they are written again."""
+    """A part of a message. `unknown_tags`: undeclared tagged fields, by tag, as they came; they are written again."""
 
     __slots__ = ("unknown_tags",)
     unknown_tags: dict[int, bytes] | None
@@ -201,14 +206,16 @@ class Struct(metaclass=Declaration):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = [f"{name}={getattr(self, name)!r}" for name in _names(type(self)) if name != "unknown_tags" or self.unknown_tags]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        values = {name: getattr(self, name) for name in _names(type(self))}
+        if self.unknown_tags is None:
+            del values["unknown_tags"]
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
 class Message(Struct):
     """A request, a response, or a record of an internal topic.
 
-    `versions` are those that are declared; from `flexible` on the message has compact lengths and tagged fields (KIP-482).
+    `versions` are those that are declared; in `flexible` ones it has compact lengths and tagged fields (KIP-482).
     """
 
     __slots__ = ()
@@ -225,7 +232,7 @@ class Message(Struct):
         cls.is_response = response
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> Message:
-        """What a client of `version` hears when the request as a whole failed; `message` goes where the API has a place for it."""
+        """What a client of `version` hears when the whole request failed; `message` goes where there is a place."""
         raise NotImplementedError(f"{type(self).__name__} has no error response")
 
 

@@ -1,8 +1,9 @@
 """Kafka's primitives as constructs: what a message is made of, down to the byte.
 
-Numbers are construct's own (`Int32sb`, `Flag` ...). What Kafka adds stands here: lengths in their three spellings, text, bytes and
-arrays on top of them, and tagged fields. The nodes are plain and checked, not fast: they are the reference. `protocol.compiler`
-walks the same nodes and emits the code that the broker runs, and a test holds the two equal, on good bytes and on bad ones.
+Numbers are construct's own (`Int32sb`, `Flag` ...). What Kafka adds stands here: lengths in their three spellings,
+text, bytes and arrays on top of them, and tagged fields. The nodes are plain and checked, not fast: they are the
+reference. `protocol.compiler` walks the same nodes and emits the code that the broker runs, and a test holds the two
+equal, on good bytes and on bad ones.
 
 Every length is read by one of these (KIP-482 for the compact ones; null only where the field is nullable):
 
@@ -11,7 +12,7 @@ Every length is read by one of these (KIP-482 for the compact ones; null only wh
     long         int32             -1       bytes, records, array, before flexible versions
     compact      unsigned varint   0        all of them in flexible versions, as length + 1
 
-A null struct is announced by one byte: negative is null, and then nothing follows; 1 goes before a struct that is there.
+A struct that can be null has one byte before it: negative for null, and then nothing follows, else 1.
 
 Source: https://kafka.apache.org/protocol (protocol primitive types), KIP-482 (flexible versions and tagged fields).
 """
@@ -22,9 +23,9 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import construct  # type: ignore[import-untyped]
+import construct
 from construct import Construct, Flag, Float64b, Int8sb, Int16sb, Int16ub, Int32sb, Int32ub, Int64sb
-from construct.core import FormatField, stream_read, stream_write  # type: ignore[import-untyped]
+from construct.core import FormatField, stream_read, stream_write
 
 __all__ = [
     "MAX_VARINT_SIZE",
@@ -159,7 +160,7 @@ class Blob(Node):
 
 
 class Records(Blob):
-    """A blob of batches. The compiled reader leaves it where it is, as a memoryview; the compiled writer takes a `Splice` for it."""
+    """A blob of batches. The compiled reader gives a memoryview of it; the compiled writer takes a `Splice` too."""
 
 
 class Text(Blob):
@@ -209,11 +210,13 @@ class Tagged(NamedTuple):
 class Instance(Node):
     """A struct: its fields in order, then, in flexible versions, its tagged fields; as an instance of `cls`.
 
-    `cls` is a `protocol.schema.Struct`. `tagged` is None before flexible versions. Tags that are not declared are kept in
-    `unknown_tags`, and are written again, in order of their numbers.
+    `cls` is a `protocol.schema.Struct`. `tagged` is None before flexible versions. Tags that are not declared are kept
+    in `unknown_tags`, and are written again, in order of their numbers.
     """
 
-    def __init__(self, cls: type[Any], members: Sequence[tuple[str, Construct]], tagged: Sequence[Tagged] | None) -> None:
+    def __init__(
+        self, cls: type[Any], members: Sequence[tuple[str, Construct]], tagged: Sequence[Tagged] | None
+    ) -> None:
         super().__init__()
         self.cls = cls
         self.members = tuple(members)
@@ -243,7 +246,8 @@ class Instance(Node):
         return unknown
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
-        self.fields._build(construct.Container({name: getattr(obj, name) for name, _ in self.members}), stream, context, path)
+        values = construct.Container({name: getattr(obj, name) for name, _ in self.members})
+        self.fields._build(values, stream, context, path)
         if self.tagged is not None:
             self._build_tags(obj, stream, context, path)
         return obj

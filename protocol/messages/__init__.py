@@ -1,1 +1,1 @@
-"""One module an API: its request and its response, with the structs inside them, each declared once for all versions."""
+"""One module an API: its request and its response, with their structs, each declared once for all versions."""

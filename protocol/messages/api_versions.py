@@ -1,7 +1,7 @@
 """ApiVersions: what the broker serves, asked first by every client since 0.10.
 
-v1 throttle   v3 flexible, software name (KIP-511), features (KIP-584)   v4 features whose range begins at 0 (KAFKA-17011)
-v5 the cluster and node that the client means to talk to (KIP-1242)
+v1 throttle   v3 flexible, software name (KIP-511), features (KIP-584)   v4 features whose range begins at 0
+(KAFKA-17011)   v5 the cluster and node that the client means to talk to (KIP-1242)
 """
 
 from protocol.errors import ErrorCode
@@ -45,7 +45,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Message, key=18, response=True, versions="0-5", flexible="3+"):
-    """The table. Its header is always version 0, so that a client that does not know the version it got can read the error."""
+    """The table. Its header is always version 0: a client may get another version than it asked for."""
 
     error_code: int16 = v("0+")
     api_keys: array[ApiVersion] = v("0+")

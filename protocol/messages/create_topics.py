@@ -1,7 +1,7 @@
 """CreateTopics: new topics, each with an outcome of its own.
 
-v1 validate_only, error messages   v2 throttle   v4 defaults for partitions and replicas (KIP-464)   v5 flexible, configs in the
-response (KIP-525)   v6 quota errors (KIP-599)   v7 topic ids (KIP-516)
+v1 validate_only, error messages   v2 throttle   v4 defaults for partitions and replicas (KIP-464)   v5 flexible,
+configs in the response (KIP-525)   v6 quota errors (KIP-599)   v7 topic ids (KIP-516)
 """
 
 from protocol.errors import ErrorCode
@@ -54,9 +54,8 @@ class CreateTopicsRequest(Message, key=19, versions="0-7", flexible="5+"):
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "CreateTopicsResponse":
         """The error at every topic: this API has no other place for it."""
-        return CreateTopicsResponse(
-            topics=[CreatableTopicResult(name=topic.name, error_code=error, error_message=message) for topic in self.topics]
-        )
+        rows = [CreatableTopicResult(name=topic.name, error_code=error, error_message=message) for topic in self.topics]
+        return CreateTopicsResponse(topics=rows)
 
 
 class CreatableTopicConfigs(Struct):

@@ -1,9 +1,9 @@
 """Fetch: batches from offsets; waits for them if it must.
 
-v0-v1 message sets of magic 0   v2-v3 of magic 1   v3 max_bytes (KIP-74)   v4 batches of magic 2, read_committed (KIP-98)
-v5 log start offset   v7 sessions (KIP-227)   v9 leader epochs (KIP-320)   v10 zstd (KIP-110)   v11 racks (KIP-392)
-v12 flexible, diverging epochs (KIP-595)   v13 topic ids (KIP-516)   v15 replica state (KIP-903)   v16 leader hints (KIP-951)
-v17 directory ids (KIP-853)   v18 high watermark of the follower (KIP-1166)
+v0-v1 message sets of magic 0   v2-v3 of magic 1   v3 max_bytes (KIP-74)   v4 batches of magic 2, read_committed
+(KIP-98)   v5 log start offset   v7 sessions (KIP-227)   v9 leader epochs (KIP-320)   v10 zstd (KIP-110)   v11 racks
+(KIP-392)   v12 flexible, diverging epochs (KIP-595)   v13 topic ids (KIP-516)   v15 replica state (KIP-903)
+v16 leader hints (KIP-951)   v17 directory ids (KIP-853)   v18 high watermark of the follower (KIP-1166)
 """
 
 from protocol.errors import ErrorCode

@@ -1,7 +1,7 @@
 """FindCoordinator: the broker that coordinates a group, a transactional id or a share partition.
 
-v0 groups only   v1 key types, throttle (KIP-98)   v3 flexible   v4 many keys (KIP-699)   v5 TRANSACTION_ABORTABLE (KIP-890)
-v6 share groups (KIP-932)
+v0 groups only   v1 key types, throttle (KIP-98)   v3 flexible   v4 many keys (KIP-699)   v5 TRANSACTION_ABORTABLE
+(KIP-890)   v6 share groups (KIP-932)
 """
 
 from protocol.errors import ErrorCode

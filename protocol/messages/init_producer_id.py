@@ -1,7 +1,7 @@
 """InitProducerId: a producer id and epoch, for idempotence and for transactions (KIP-98).
 
-v2 flexible   v3 the current id and epoch, to be bumped (KIP-360)   v4 PRODUCER_FENCED (KIP-588)   v5 TRANSACTION_ABORTABLE (KIP-890)
-v6 two-phase commit (KIP-939), unstable in Kafka: declared, not advertised
+v2 flexible   v3 the current id and epoch, to be bumped (KIP-360)   v4 PRODUCER_FENCED (KIP-588)
+v5 TRANSACTION_ABORTABLE (KIP-890)   v6 two-phase commit (KIP-939), unstable in Kafka: declared, not advertised
 """
 
 from protocol.errors import ErrorCode

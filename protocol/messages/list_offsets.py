@@ -1,8 +1,8 @@
 """ListOffsets: the offset of a timestamp, or of an end of the log.
 
-v0 a list of segment offsets before a time   v1 one offset, with its timestamp (KIP-79)   v2 read_committed, throttle (KIP-98)
-v4 leader epochs (KIP-320)   v6 flexible   v7 the largest timestamp (KIP-734)   v8 earliest local (KIP-405)   v9 latest tiered (KIP-1005)
-v10 timeout (KIP-1075)   v11 earliest pending upload (KIP-1023)
+v0 a list of segment offsets before a time   v1 one offset, with its timestamp (KIP-79)   v2 read_committed, throttle
+(KIP-98)   v4 leader epochs (KIP-320)   v6 flexible   v7 the largest timestamp (KIP-734)   v8 earliest local (KIP-405)
+v9 latest tiered (KIP-1005)   v10 timeout (KIP-1075)   v11 earliest pending upload (KIP-1023)
 """
 
 from protocol.errors import ErrorCode

@@ -1,8 +1,8 @@
 """Metadata: brokers, topics, partitions and their leaders.
 
 v1 null means all topics (v0: an empty list), controller, racks   v2 cluster id   v3 throttle   v4 auto-creation flag
-v5 offline replicas   v7 leader epochs (KIP-320)   v8 authorized operations (KIP-430)   v9 flexible   v10 topic ids (KIP-516)
-v11 no more cluster operations (KIP-700)   v12 topics by id   v13 top-level error (KIP-1102)
+v5 offline replicas   v7 leader epochs (KIP-320)   v8 authorized operations (KIP-430)   v9 flexible   v10 topic ids
+(KIP-516)   v11 no more cluster operations (KIP-700)   v12 topics by id   v13 top-level error (KIP-1102)
 """
 
 from protocol.errors import ErrorCode

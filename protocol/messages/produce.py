@@ -1,8 +1,8 @@
 """Produce: append batches to partitions.
 
-v0-v1 message sets of magic 0   v2 of magic 1, append time in the response   v3 batches of magic 2, transactions (KIP-98)
-v5 log start offset   v7 zstd (KIP-110)   v8 errors of records (KIP-467)   v9 flexible   v10 leader hints (KIP-951)
-v11-v12 transactions known by the coordinator (KIP-890)   v13 topic ids (KIP-516)
+v0-v1 message sets of magic 0   v2 of magic 1, append time in the response   v3 batches of magic 2, transactions
+(KIP-98)   v5 log start offset   v7 zstd (KIP-110)   v8 errors of records (KIP-467)   v9 flexible   v10 leader hints
+(KIP-951)   v11-v12 transactions known by the coordinator (KIP-890)   v13 topic ids (KIP-516)
 """
 
 from protocol.errors import ErrorCode

@@ -1,0 +1,79 @@
+"""Framing: every request and response goes after its size, an int32 in bytes that does not count itself.
+
+`FrameReader` cuts what a peer sends into frames, however it arrives. It is sans-IO: it is fed, and keeps only the
+part of a frame that is not complete yet.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from protocol.errors import MalformedRequest
+
+_SIZE = struct.Struct(">i")
+
+
+class FrameTooLarge(MalformedRequest):
+    """A size that is negative or over the limit: what follows cannot be understood, so the connection must close."""
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames of at most `max_size` bytes."""
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._head = bytearray()  # the first bytes of a size, while there are fewer than four
+        self._frame = bytearray()  # a frame that is not complete
+        self._wanted = -1  # its whole size; -1 between frames
+
+    @property
+    def incomplete_size(self) -> int:
+        """The whole size of the frame of which only a part has come, in bytes; 0 between frames."""
+        return max(self._wanted, 0)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[memoryview]:
+        """Take what was received; return the frames that it completes, without their sizes.
+
+        A frame that lies within `data` is a view of it, and lives as long as `data` does; one that came in pieces owns its
+        bytes. Raises FrameTooLarge; then nothing more can be read.
+        """
+        view = data if isinstance(data, memoryview) else memoryview(data)
+        frames: list[memoryview] = []
+        position = 0
+        if self._wanted >= 0 or self._head:
+            position = self._continue(view, frames)
+        while len(view) - position >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(view, position)
+            self._check(size)
+            start, end = position + _SIZE.size, position + _SIZE.size + size
+            if end > len(view):
+                self._wanted = size
+                self._frame += view[start:]
+                return frames
+            frames.append(view[start:end])
+            position = end
+        self._head += view[position:]
+        return frames
+
+    def _continue(self, view: memoryview, frames: list[memoryview]) -> int:
+        """Go on with the frame that began in an earlier piece. Returns the position in `view` after its part."""
+        position = 0
+        if self._wanted < 0:
+            position = min(_SIZE.size - len(self._head), len(view))
+            self._head += view[:position]
+            if len(self._head) < _SIZE.size:
+                return position
+            (size,) = _SIZE.unpack(self._head)
+            self._check(size)
+            self._wanted = size
+            self._head.clear()
+        end = min(position + self._wanted - len(self._frame), len(view))
+        self._frame += view[position:end]
+        if len(self._frame) == self._wanted:
+            frames.append(memoryview(self._frame))
+            self._frame, self._wanted = bytearray(), -1
+        return end
+
+    def _check(self, size: int) -> None:
+        if not 0 <= size <= self._max_size:
+            raise FrameTooLarge(f"a frame claims {size} bytes; the limit is {self._max_size}")

@@ -1,0 +1,102 @@
+"""The headers before every request and response: what it is, and which answer belongs to it.
+
+Written by hand, not declared: they are read before the version of anything is known, for every request, and each has an
+exception (see `registry.header_versions`). The client id keeps its old int16 length in flexible headers (KIP-482).
+
+    request    api_key int16 | api_version int16 | correlation_id int32 | client_id nullable string (v1+) | tags (v2+)
+    response   correlation_id int32 | tags (v1+)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from protocol.errors import MalformedRequest
+from protocol.reading import read_tags
+from protocol.registry import header_versions
+
+_REQUEST = struct.Struct(">hhih")
+_CLIENT_ID_SIZE = 2
+_RESPONSE = struct.Struct(">i")
+_RESPONSE_WITH_TAGS = struct.Struct(">iB")
+
+
+class RequestHeader(NamedTuple):
+    """What a request says of itself. The response repeats `correlation_id`."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def read_request_header(buffer: memoryview) -> tuple[RequestHeader, int]:
+    """The header of a request frame, and the position of its body. Raises MalformedRequest."""
+    try:
+        key, version, correlation_id, size = _REQUEST.unpack_from(buffer)
+        position = _REQUEST.size
+        header_version, _ = header_versions(key, version)
+        if header_version == 0:
+            return RequestHeader(key, version, correlation_id, None), position - _CLIENT_ID_SIZE
+        client_id = None
+        if size >= 0:
+            client_id = _client_id(buffer, position, size)
+            position += size
+        elif size != -1:
+            raise MalformedRequest(f"a client id cannot have length {size}")
+        if header_version >= 2:
+            position = _skip_tags(buffer, position)
+    except (struct.error, IndexError) as error:
+        raise MalformedRequest(f"a request of {len(buffer)} bytes ends inside its header") from error
+    return RequestHeader(key, version, correlation_id, client_id), position
+
+
+def write_request_header(out: bytearray, header: RequestHeader) -> None:
+    """Append the header of a request, in the version that goes with it."""
+    key, version, correlation_id, client_id = header
+    header_version, _ = header_versions(key, version)
+    data = b"" if client_id is None else client_id.encode()
+    head = _REQUEST.pack(key, version, correlation_id, -1 if client_id is None else len(data))
+    out += head[:-_CLIENT_ID_SIZE] if header_version == 0 else head + data
+    if header_version >= 2:
+        out.append(0)
+
+
+def read_response_header(buffer: memoryview, key: int, version: int) -> tuple[int, int]:
+    """The correlation id of the response to a request of this key and version, and the position of its body.
+
+    Raises MalformedRequest.
+    """
+    try:
+        (correlation_id,) = _RESPONSE.unpack_from(buffer)
+        position = _RESPONSE.size
+        if header_versions(key, version)[1] >= 1:
+            position = _skip_tags(buffer, position)
+    except (struct.error, IndexError) as error:
+        raise MalformedRequest(f"a response of {len(buffer)} bytes ends inside its header") from error
+    return correlation_id, position
+
+
+def write_response_header(out: bytearray, correlation_id: int, key: int, version: int) -> None:
+    """Append the header of the response to a request of this key and version."""
+    if header_versions(key, version)[1] >= 1:
+        out += _RESPONSE_WITH_TAGS.pack(correlation_id, 0)
+    else:
+        out += _RESPONSE.pack(correlation_id)
+
+
+def _client_id(buffer: memoryview, position: int, size: int) -> str:
+    if size > len(buffer) - position:
+        raise MalformedRequest(f"a client id of {size} bytes does not fit in its request")
+    try:
+        return str(buffer[position : position + size], "utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedRequest(f"a client id is not UTF-8: {error}") from error
+
+
+def _skip_tags(buffer: memoryview, position: int) -> int:
+    """Nobody has declared a tagged field of a header that concerns us: step over them."""
+    count = buffer[position]
+    position += 1
+    return read_tags(buffer, position, count)[1] if count else position

@@ -1,0 +1,74 @@
+"""Which APIs there are: key -> name, and from there request, response and the versions of their headers.
+
+A module of `protocol.messages` is imported when its API is first asked for: a broker that starts needs few of them. What
+must be known before, to read a header, stands in the table; a test holds it equal to the declarations.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from typing import NamedTuple
+
+from protocol.schema import Message
+
+
+class Api(NamedTuple):
+    """One API. `flexible_from`: the first version with compact lengths, tagged fields and the newer headers."""
+
+    name: str
+    flexible_from: int
+
+
+NEVER = 0x7FFF
+
+APIS: dict[int, Api] = {
+    0: Api("Produce", 9),
+    1: Api("Fetch", 12),
+    2: Api("ListOffsets", 6),
+    3: Api("Metadata", 9),
+    10: Api("FindCoordinator", 3),
+    18: Api("ApiVersions", 3),
+    19: Api("CreateTopics", 5),
+    20: Api("DeleteTopics", 4),
+    22: Api("InitProducerId", 2),
+}
+
+_UNKNOWN = Api("unknown", NEVER)
+_CONTROLLED_SHUTDOWN = 7
+_API_VERSIONS = 18
+
+
+def request(key: int) -> type[Message]:
+    """The request class of an API. Raises KeyError."""
+    return _declared(key, "Request")
+
+
+def response(key: int) -> type[Message]:
+    """The response class of an API. Raises KeyError."""
+    return _declared(key, "Response")
+
+
+def header_versions(key: int, version: int) -> tuple[int, int]:
+    """The versions of the request header and of the response header.
+
+    Request: 1 has a client id, 2 tagged fields. Response: 1 has tagged fields. Two exceptions: the first ControlledShutdown
+    came without a client id, and the ApiVersions response keeps header 0, as a client reads it before it knows what
+    the broker speaks (KIP-511).
+    """
+    if version >= APIS.get(key, _UNKNOWN).flexible_from:
+        return 2, 0 if key == _API_VERSIONS else 1
+    return 0 if key == _CONTROLLED_SHUTDOWN and version == 0 else 1, 0
+
+
+@functools.cache
+def _declared(key: int, suffix: str) -> type[Message]:
+    name = APIS[key].name
+    module = importlib.import_module(f"protocol.messages.{_module_name(name)}")
+    declared: type[Message] = getattr(module, name + suffix)
+    return declared
+
+
+def _module_name(api: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", api).lower()

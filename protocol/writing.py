@@ -1,0 +1,252 @@
+"""The writing half of the compiler; see `protocol.compiler` for the whole.
+
+What a writer does, by example (ListOffsetsTopic v5; comments added):
+
+    d1 = x.name.encode()
+    n = len(d1)
+    out += s2(n)                       # a run goes out together with the length that ends it
+    out += d1
+    a3 = x.partitions
+    out += s4(len(a3))
+    for e5 in a3:
+        out += s6(e5.partition_index, e5.current_leader_epoch, e5.timestamp)
+
+A varint's first byte belongs to the run before it; its other bytes, rarely needed, are added by `more`. So does the
+count of tagged fields, written as the zero it nearly always is, and taken back if there are any.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from protocol.emitter import Run, Source, fixed_format, is_compact, length_format
+from protocol.schema import Struct
+from protocol.wire import Array, Construct, Instance, NullableInstance, Records, Tagged, Text
+
+Writer = Callable[..., None]
+
+
+def writer(root: Instance, title: str) -> Writer:
+    """Emit and compile `write(value, out, splices)` for a message's tree."""
+    source = Source()
+    source.names.update(
+        more=_more,
+        numbers=_numbers,
+        write_tags=_write_tags,
+        keep_tags=_keep_tags,
+        BYTES=(bytes, bytearray, memoryview),
+    )
+    emitter = _WriterEmitter(source)
+    with source.block("def write(value, out, splices)"):
+        emitter.node(root, "value")
+        emitter.flush()
+    emitter.finish()
+    return source.function("write", f"<write {title}>")
+
+
+class _WriterEmitter:
+    """Walks a tree and emits code that adds every node's value, given as an expression, to `out`."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._run = Run()
+        self._later: list[tuple[str, Sequence[Tagged]]] = []
+
+    def node(self, node: Construct, value: str) -> None:
+        code = fixed_format(node)
+        if code is not None:
+            self._run.add(code, value)
+        elif isinstance(node, Instance):
+            self._instance(node, value)
+        elif isinstance(node, NullableInstance):
+            self._nullable_instance(node, value)
+        elif isinstance(node, Array):
+            self._array(node, value)
+        elif isinstance(node, Records):
+            self._records(node, value)
+        else:
+            self._blob(node, value)
+
+    def flush(self) -> None:
+        """Write the run that has been collected."""
+        if self._run:
+            packer, values = self._run.take()
+            if packer.format == ">B":
+                self._source.line(f"out.append({values[0]})")
+                return
+            pack = self._source.constant("s", packer.pack)
+            self._source.line(f"out += {pack}({', '.join(values)})")
+
+    def finish(self) -> None:
+        """Emit the functions for tagged fields that were asked for on the way; they may ask for more."""
+        while self._later:
+            self._tags_function(*self._later.pop())
+
+    def _instance(self, node: Instance, value: str) -> None:
+        if "." in value:
+            value, expression = self._source.fresh("x"), value
+            self._source.line(f"{value} = {expression}")
+        for name, member in node.members:
+            self.node(member, f"{value}.{name}")
+        if node.tagged is not None:
+            self._tags(node.tagged, value)
+
+    def _tags(self, tagged: Sequence[Tagged], value: str) -> None:
+        source = self._source
+        function = "keep_tags"
+        if tagged:
+            function = source.fresh("tags")
+            self._later.append((function, tagged))
+        self._run.add("B", "0")
+        self.flush()
+        present = [f"{value}.unknown_tags is not None"]
+        present += [_difference(source, f"{value}.{field.name}", field.default()) for field in tagged]
+        with source.block(f"if {' or '.join(present)}"):
+            source.line("out.pop()")
+            source.line(f"{function}({value}, out)")
+
+    def _tags_function(self, function: str, tagged: Sequence[Tagged]) -> None:
+        source = self._source
+        with source.block(f"def {function}(x, out)"):
+            source.line("tags = dict(x.unknown_tags or ())")
+            for field in tagged:
+                with source.block(f"if {_difference(source, f'x.{field.name}', field.default())}"):
+                    source.line(f"tags[{field.tag}] = {function}_{field.tag}(x.{field.name})")
+            source.line("write_tags(tags, out)")
+        for field in tagged:
+            with source.block(f"def {function}_{field.tag}(value)"):
+                source.line("out = bytearray()")
+                self.node(field.node, "value")
+                self.flush()
+                source.line("return out")
+
+    def _nullable_instance(self, node: NullableInstance, value: str) -> None:
+        source = self._source
+        name = source.fresh("x")
+        source.line(f"{name} = {value}")
+        self._run.add("b", f"-1 if {name} is None else 1")
+        self.flush()
+        with source.block(f"if {name} is not None"):
+            self.node(node.instance, name)
+            self.flush()
+
+    def _length(self, node: Any, number: str) -> None:
+        """Add `number`, the length as it is on the wire, and write the run that it ends."""
+        if not is_compact(node.length):
+            self._run.add(length_format(node.length), number)
+            self.flush()
+            return
+        self._run.add("B", f"{number} if {number} < 128 else {number} & 127 | 128")
+        self.flush()
+        with self._source.block(f"if {number} > 127"):
+            self._source.line(f"out += more({number})")
+
+    def _measure(self, node: Any, name: str) -> None:
+        """Put the length of `name`, as it is on the wire, into `n`."""
+        bias = 1 if is_compact(node.length) else 0
+        size = f"len({name}) + 1" if bias else f"len({name})"
+        if node.length.nullable:
+            size = f"{bias - 1} if {name} is None else {size}"
+        self._source.line(f"n = {size}")
+
+    def _blob(self, node: Construct, value: str) -> None:
+        source = self._source
+        name = source.fresh("d")
+        source.line(f"{name} = {value}")
+        if isinstance(node, Text):
+            encode = f"{name} = {name}.encode()"
+            source.line(f"if {name} is not None: {encode}" if node.length.nullable else encode)
+        self._measure(node, name)
+        self._length(node, "n")
+        source.line(f"if {name}: out += {name}" if node.length.nullable else f"out += {name}")
+
+    def _records(self, node: Records, value: str) -> None:
+        source = self._source
+        name = source.fresh("d")
+        source.line(f"{name} = {value}")
+        self._measure(node, name)
+        self._length(node, "n")
+        source.line(f"if isinstance({name}, BYTES): out += {name}")
+        source.line(f"elif {name} is not None: splices.append((len(out), {name}))")
+
+    def _array(self, node: Array, value: str) -> None:
+        source = self._source
+        name = source.fresh("a")
+        source.line(f"{name} = {value}")
+        self._measure(node, name)
+        self._length(node, "n")
+        if node.length.nullable:
+            with source.block(f"if {name}"):
+                self._elements(node.element, name)
+        else:
+            self._elements(node.element, name)
+
+    def _elements(self, element: Construct, elements: str) -> None:
+        source = self._source
+        code = fixed_format(element)
+        if code is not None:
+            source.line(f"out += numbers({elements}, {code!r})")
+            return
+        name = source.fresh("e")
+        with source.block(f"for {name} in {elements}"):
+            self.node(element, name)
+            self.flush()
+
+
+def _difference(source: Source, value: str, default: Any) -> str:
+    """An expression: does `value` differ from its default? Structs are compared by field, as their `==` is slow."""
+    if default is None:
+        return f"{value} is not None"
+    name = source.constant("default", default)
+    if not isinstance(default, Struct):
+        return f"{value} != {name}"
+    return f"({value} is not {name} and ({' or '.join(_field_differences(source, value, default))}))"
+
+
+def _field_differences(source: Source, value: str, default: Struct) -> Iterator[str]:
+    yield f"{value}.unknown_tags is not None"
+    for field in type(default).fields:
+        yield _difference(source, f"{value}.{field.name}", getattr(default, field.name))
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _more(number: int) -> bytes:
+    """All bytes of a varint but the first."""
+    return _varint(number >> 7)
+
+
+_FEW = 16
+_few_numbers: dict[str, list[Callable[..., bytes]]] = {}
+
+
+def _numbers(values: Sequence[Any], code: str) -> bytes:
+    """An array of fixed-width values."""
+    if len(values) > _FEW:
+        return struct.pack(">" + code * len(values), *values)
+    few = _few_numbers.get(code)
+    if few is None:
+        few = _few_numbers[code] = [struct.Struct(">" + code * number).pack for number in range(_FEW + 1)]
+    return few[len(values)](*values)
+
+
+def _keep_tags(instance: Struct, out: bytearray) -> None:
+    """Tagged fields of a struct that declares none."""
+    _write_tags(instance.unknown_tags or {}, out)
+
+
+def _write_tags(tags: dict[int, bytes], out: bytearray) -> None:
+    out += _varint(len(tags))
+    for tag in sorted(tags):
+        out += _varint(tag)
+        out += _varint(len(tags[tag]))
+        out += tags[tag]
