@@ -32,7 +32,7 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
 class LimitedLog:
     """Log lines that a peer causes: at most `lines` of a kind in `interval_ms`, then how many were left out.
 
-    A kind is any short text; of every kind only a count is kept, and of at most `kinds` kinds, so that memory is bounded.
+    A kind is any short text; of each only a count is kept, and of at most `kinds` kinds, so that memory is bounded.
     """
 
     def __init__(

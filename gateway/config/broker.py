@@ -12,7 +12,7 @@ from gateway.config.loading import Answer, ConfigError, Loaded, Overrides, Setti
 from gateway.config.settings import Settings
 
 if TYPE_CHECKING:
-    from storage.log import LogConfig
+    from storage.config import LogConfig
 
 
 class BrokerConfig(Settings):

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from gateway.config import catalogue, properties
 from gateway.config.definition import Definition, Effect
 
-
 # By name, or each as `name=value`.
 Overrides = Mapping[str, str] | Iterable[str]
 
@@ -88,7 +87,7 @@ def load(text: str, overrides: Overrides, source: str) -> Loaded:
     return loaded
 
 
-def _settings(text: str, overrides: Mapping[str, str], source: str, loaded: Loaded) -> Iterable[Setting]:
+def _settings(text: str, overrides: Overrides, source: str, loaded: Loaded) -> Iterable[Setting]:
     try:
         for entry in properties.parse(text):
             yield Setting(entry.name, entry.value, f"{source} line {entry.line}")

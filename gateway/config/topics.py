@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gateway.config import catalogue, topic_table
 from gateway.config.definition import Definition, Type, Value
@@ -11,7 +11,7 @@ from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from gateway.config.broker import BrokerConfig
-    from storage.log import LogConfig
+    from storage.config import LogConfig
 
 _DIFFERENCE = Definition(
     topic_table.TIMESTAMP_DIFFERENCE, Type.LONG, None, "0..", "Both bounds of a record's time (Kafka to 3.9)."
@@ -80,8 +80,7 @@ def _in_topic_unit(synonym: str, value: Value) -> Value:
 
 def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     """The settings that storage needs, for one topic; every field of LogConfig bears the name of its topic setting."""
-    from storage.log import LogConfig
+    from storage.config import LogConfig
 
-    fields = LogConfig.__dataclass_fields__
-    values = {name.replace(".", "_"): resolve(config, name, overrides) for name in catalogue.TOPIC}
-    return LogConfig(**{name: value for name, value in values.items() if name in fields})
+    values: dict[str, Any] = {name: resolve(config, name, overrides) for name in catalogue.TOPIC}
+    return LogConfig(**{name.replace(".", "_"): value for name, value in values.items()})

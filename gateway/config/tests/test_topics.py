@@ -8,6 +8,7 @@ from gateway.config import BrokerConfig
 from gateway.config.definition import Value
 from gateway.config.topics import check
 from protocol.errors import ErrorCode, KafkaError
+from storage.config import LogConfig
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,16 @@ def test_the_topics_own_or_the_brokers_or_the_default(
     text: str, overrides: Mapping[str, str], name: str, value: Value
 ) -> None:
     assert BrokerConfig.load(text).topic_value(name, overrides) == value
+
+
+def test_storage_gets_every_topic_setting_under_its_name() -> None:
+    config = BrokerConfig.load("log.retention.hours=1\nlog.cleanup.policy=compact")
+    log_config = config.log_config({"segment.bytes": "1000", "message.timestamp.type": "LogAppendTime"})
+    assert (log_config.segment_bytes, log_config.retention_ms, log_config.is_compacted) == (1000, 3_600_000, True)
+    assert log_config.message_timestamp_type == "LogAppendTime"
+
+
+def test_storage_has_kafkas_defaults_as_well() -> None:
+    assert BrokerConfig.load().log_config({}) == LogConfig()
+    config = BrokerConfig.load()
+    assert config.log_config({}) is config.log_config({}), "most topics have none of their own: one object for all"
