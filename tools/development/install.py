@@ -2,9 +2,9 @@
 
     python3 tools/development/install.py runtime test spark jars kcat
 
-Runs on any Python 3.11 with nothing installed. Each part leaves a stamp with a digest of everything it was made from, so
-that a second run takes a few milliseconds and a changed lock file installs again. One run at a time: others wait. A run
-that was interrupted has left a mark; the next one looks whether each package is whole, and else makes the virtual
+Runs on any Python 3.11 with nothing installed. Each part leaves a stamp with a digest of what it was made from, so that
+a second run takes a few milliseconds and a changed lock file installs again. One run at a time: others wait. A run that
+was interrupted has left a mark; the next one looks whether each package is whole, and if not makes the virtual
 environment anew.
 
 Exit status 0: all there, or missing in a way that skips tests by name; where CI=true whatever is missing is an error.
@@ -249,7 +249,19 @@ def fetch_jars(machine: Machine, source: Path, names: Iterable[str]) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     target = f"-Djars.directory={partial}/${{project.artifactId}}"
     # -U: a download that failed once is tried again
-    machine.run("mvn", "-q", "-B", "-U", "-f", source / "pom.xml", "-pl", ",".join(names), target, "package")
+    machine.run(
+        "mvn",
+        "-q",
+        "-B",
+        "-U",
+        "-Dstyle.color=never",
+        "-f",
+        source / "pom.xml",
+        "-pl",
+        ",".join(names),
+        target,
+        "package",
+    )
     for name in names:
         shutil.rmtree(machine.jars / name, ignore_errors=True)
         (partial / name).rename(machine.jars / name)
@@ -257,7 +269,7 @@ def fetch_jars(machine: Machine, source: Path, names: Iterable[str]) -> None:
 
 
 def kcat(machine: Machine) -> None:
-    """kcat from the system's packages; installed only by someone who is root already."""
+    """The program kcat from the system's packages; installed only by someone who is root already."""
     if shutil.which("kcat") is not None:
         return
     if shutil.which("apt-get") is None:

@@ -1,0 +1,101 @@
+# `make help` lists the targets. Everything is installed below this directory: .venv, build; kcat alone is a system package.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+# The first Python that is new enough; `make PYTHON=...` takes another
+PYTHON ?= $(shell for one in python3.11 python3.12 python3.13 python3; do \
+	if $$one -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$one; exit; fi; done; echo python3)
+BIN := .venv/bin
+install = @$(PYTHON) tools/development/install.py
+SOURCES := protocol storage gateway tools $(wildcard spark) compat_tests conftest.py
+UNITS := protocol storage gateway tools $(wildcard spark)
+
+.PHONY: help
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 16
+
+.PHONY: serve
+serve: ## run the broker on 127.0.0.1:9092 with its data in ./data; ARGS="--override listeners=..." is passed on
+	$(install) runtime
+	@exec $(BIN)/headgate serve $(ARGS)
+
+.PHONY: test
+test: ## install what every test needs, then run them all; ARGS="-k produce" is passed on to pytest
+	$(install) test spark jars kcat
+	$(BIN)/pytest $(UNITS) $(ARGS)
+	$(BIN)/pytest compat_tests $(ARGS)
+
+.PHONY: unit
+unit: ## the tests without sockets, under two minutes
+	$(install) test
+	$(BIN)/pytest -m "not sockets" $(UNITS) $(ARGS)
+
+.PHONY: compat
+compat: ## the tests with stock clients and Spark only
+	$(install) test spark jars kcat
+	$(BIN)/pytest compat_tests $(ARGS)
+
+.PHONY: soak
+soak: ## the long runs: every test that is slow, and the property tests with many more examples
+	$(install) test spark jars kcat
+	HEADGATE_SOAK=1 $(BIN)/pytest --hypothesis-profile=soak $(UNITS) compat_tests $(ARGS)
+
+.PHONY: check format-check lint types law tidy
+check: ## format, lint, types, import law, tidy
+	$(install) test
+	@$(MAKE) --no-print-directory --keep-going format-check lint types law tidy
+
+format-check:
+	$(BIN)/ruff format --check $(SOURCES)
+
+lint:
+	$(BIN)/ruff check $(SOURCES)
+
+types:
+	$(BIN)/mypy $(SOURCES)
+
+law:
+	$(BIN)/lint-imports
+
+tidy:
+	$(BIN)/python -m tools.development.tidy
+
+.PHONY: format
+format: ## format the code, and mend what ruff can mend
+	$(install) test
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+.PHONY: bench
+bench: ## Headgate beside Apache Kafka, in ratios; QUICK=1 for a short run
+	$(install) test jars
+	$(BIN)/python -m tools.bench $(ARGS)
+
+.PHONY: jars
+jars: ## the jars of the compat tests and the bench, from Maven Central into build/jars
+	$(install) jars
+
+.PHONY: install
+install: ## everything that the other targets would install
+	$(install) test spark jars kcat
+
+.PHONY: lock
+lock: ## make requirements/*.txt again from pyproject.toml; ARGS=--upgrade takes the newest versions
+	$(install) lock
+	$(call pin,test,pyproject.toml --extra test --group check --group build)
+	$(call pin,runtime,pyproject.toml --group build --constraints requirements/test.txt)
+	$(call pin,spark,pyproject.toml --extra spark --constraints requirements/test.txt)
+	$(call pin,lock,--group lock)
+
+# For every platform and Python version at once; no index address, and no path of this machine
+pin = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make lock" --output-file requirements/$(1).txt $(2) $(ARGS)
+
+.PHONY: clean
+clean: ## remove what was installed and built; ./data, the broker's, stays
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

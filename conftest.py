@@ -1,0 +1,106 @@
+"""What holds for every test: what is marked, what is allowed without a mark, and how many examples are tried.
+
+- A test that takes more than 0.25 s says so with `@pytest.mark.slow`. Measured is CPU time of this process during the
+  call, so that a busy machine does not matter; the test fails at four times that, and is listed before.
+- A test that opens a socket or starts a process says so with `@pytest.mark.sockets`; without it, both raise.
+- Everything in compat_tests is both. What is marked `soak` runs with HEADGATE_SOAK=1 only (`make soak`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Generator
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+SLOW_CPU_S: Final = 0.25
+FAIL_CPU_S: Final = 4 * SLOW_CPU_S
+SOAK: Final = os.environ.get("HEADGATE_SOAK", "") not in {"", "0"}
+COMPAT_TESTS: Final = "compat_tests/"
+
+# Time decides nothing; in CI the examples are the same in every run, so that red means a change
+settings.register_profile(
+    "headgate",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+    database=None,
+    print_blob=True,
+)
+settings.register_profile("soak", settings.get_profile("headgate"), derandomize=False, max_examples=5_000)
+settings.load_profile("headgate")
+
+slowest: list[tuple[float, str]] = []
+
+
+class Guard:
+    """Refuses sockets and processes while a test runs that is not marked for them."""
+
+    test: str | None = None
+
+    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
+        """Audit hook (sys.addaudithook): called for everything that CPython audits, so it must be quick."""
+        if self.test is None:
+            return
+        if event == "subprocess.Popen" or (event in {"socket.bind", "socket.connect"} and is_network(arguments[1])):
+            raise RuntimeError(f"{self.test} opens a socket or starts a process: mark it @pytest.mark.sockets")
+
+
+def is_network(address: object) -> bool:
+    """An internet address is a tuple; a local socket's is a path."""
+    return isinstance(address, tuple)
+
+
+guard = Guard()
+sys.addaudithook(guard)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the compat tests, and leave the soak tests out unless they are asked for."""
+    for item in items:
+        if item.nodeid.startswith(COMPAT_TESTS):
+            item.add_marker(pytest.mark.sockets)
+            item.add_marker(pytest.mark.slow)
+    if SOAK:
+        return
+    left_out = [item for item in items if item.get_closest_marker("soak")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Guard the test with its fixtures."""
+    guard.test = None if item.get_closest_marker("sockets") else item.nodeid
+    try:
+        return (yield)
+    finally:
+        guard.test = None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Measure the call; fixtures are the cost of whoever shares them."""
+    if item.get_closest_marker("slow") or SOAK:
+        return (yield)
+    began = time.process_time()
+    result = yield
+    spent_s = time.process_time() - began
+    if spent_s > FAIL_CPU_S:
+        pytest.fail(f"{spent_s:.2f} s of CPU time: make it quicker, or mark it @pytest.mark.slow", pytrace=False)
+    if spent_s > SLOW_CPU_S:
+        slowest.append((spent_s, item.nodeid))
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the tests on their way to the limit."""
+    if slowest:
+        terminalreporter.section(f"over {SLOW_CPU_S} s of CPU time and not marked slow")
+        for spent_s, name in sorted(slowest, reverse=True):
+            terminalreporter.line(f"{spent_s:.2f} s {name}")

@@ -1,0 +1,194 @@
+"""The parts of install.py that decide; what they run is recorded instead of run."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tools.development import install
+from tools.development.install import InstallError, Machine
+
+
+@dataclass(frozen=True)
+class Recorder(Machine):
+    """A machine whose commands succeed, or fail where `failing` is one of their words."""
+
+    commands: list[tuple[str, ...]] = field(default_factory=list)
+    failing: str | None = None
+
+    def run(self, *command: str | Path) -> None:
+        words = tuple(map(str, command))
+        self.commands.append(words)
+        if self.failing in words:
+            raise InstallError(f"{words} failed")
+        if words[1:3] == ("-m", "venv"):
+            self.python.parent.mkdir(parents=True)
+            self.python.touch()
+        if words[0] == "mvn":
+            for name in words[words.index("-pl") + 1].split(","):
+                (self.jars / "partial" / name).mkdir(parents=True)
+                (self.jars / "partial" / name / "a.jar").touch()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Recorder:
+    (tmp_path / "requirements").mkdir()
+    for name in ("runtime", "test", "spark"):
+        (tmp_path / "requirements" / f"{name}.txt").write_text("trio==0.35.0\n")
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    for name in ("", *install.JAR_SETS):
+        (tmp_path / "compat_tests" / "java" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "compat_tests" / "java" / name / "pom.xml").write_text("<project/>")
+    return Recorder(tmp_path, {}, is_root=False)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only directory that programs are found in."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    return programs
+
+
+def provide(path: Path, *names: str) -> None:
+    for name in names:
+        (path / name).touch(mode=0o755)
+
+
+def package(machine: Machine, name: str, *, files: tuple[str, ...] = (), record: bool = True) -> None:
+    """A package as pip leaves it, or as it leaves it when it is ended before it writes the list of files."""
+    site = machine.venv / "lib" / "python3.11" / "site-packages"
+    (site / f"{name}-1.dist-info").mkdir(parents=True)
+    for file in files:
+        (site / file).touch()
+    if record:
+        (site / f"{name}-1.dist-info" / "RECORD").write_text(f"{name}.py,sha256=ab,1\n__pycache__/{name}.pyc,,\n")
+
+
+def test_the_second_run_does_nothing(machine: Recorder) -> None:
+    install.test(machine)
+    assert [command[1:3] for command in machine.commands].count(("-m", "venv")) == 1
+    assert sum("--require-hashes" in command for command in machine.commands) == 2
+    machine.commands.clear()
+    install.test(machine)
+    assert machine.commands == []
+
+
+def test_a_changed_lock_file_installs_again_and_nothing_else_does(machine: Recorder) -> None:
+    install.test(machine)
+    machine.commands.clear()
+    lock = machine.root / "requirements" / "test.txt"
+    lock.write_text("trio==0.36.0\n")
+    install.test(machine)
+    assert [command[-1] for command in machine.commands] == [str(lock)]
+
+
+def test_headgate_is_installed_without_isolation_and_without_dependencies(machine: Recorder) -> None:
+    install.runtime(machine)
+    assert {"--no-deps", "--no-build-isolation", "--editable"} <= set(machine.commands[-1])
+
+
+def test_an_interrupted_run_leaves_its_mark_and_no_stamp(machine: Recorder) -> None:
+    failing = dataclasses.replace(machine, failing="--require-hashes")
+    with pytest.raises(InstallError):
+        install.runtime(failing)
+    assert machine.unfinished.exists()
+    assert not (machine.stamps / "runtime").exists()
+
+
+def test_after_an_interruption_a_whole_environment_is_kept(machine: Recorder) -> None:
+    install.environment(machine)
+    package(machine, "whole", files=("whole.py",))
+    machine.stamps.mkdir()
+    machine.unfinished.touch()
+    machine.commands.clear()
+    install.environment(machine)
+    assert machine.commands == []
+    assert not machine.unfinished.exists()
+
+
+@pytest.mark.parametrize(("files", "record"), [((), True), (("half.py",), False)])
+def test_after_an_interruption_half_a_package_makes_the_environment_anew(
+    machine: Recorder, files: tuple[str, ...], record: bool
+) -> None:
+    install.environment(machine)
+    package(machine, "half", files=files, record=record)
+    machine.stamps.mkdir()
+    machine.unfinished.touch()
+    install.environment(machine)
+    assert machine.commands == [(sys.executable, "-m", "venv", str(machine.venv))] * 2
+    assert not machine.unfinished.exists()
+    assert machine.python.exists()
+
+
+def test_an_environment_that_could_not_be_made_is_removed_and_the_package_is_named(machine: Recorder) -> None:
+    with pytest.raises(InstallError, match=r"apt-get install python3\.\d+-venv"):
+        install.environment(dataclasses.replace(machine, failing="venv"))
+    assert not machine.venv.exists()
+
+
+def test_jars_are_fetched_once_and_only_the_changed_set_again(machine: Recorder, path: Path) -> None:
+    provide(path, "java", "mvn")
+    install.jars(machine)
+    install.jars(machine)
+    (machine.root / "compat_tests" / "java" / "spark" / "pom.xml").write_text("<project></project>")
+    install.jars(machine)
+    assert [command[command.index("-pl") + 1] for command in machine.commands] == ["clients,broker,spark", "spark"]
+    assert sorted(found.name for found in machine.jars.glob("*/*.jar")) == ["a.jar"] * 3
+    assert not (machine.jars / "partial").exists()
+
+
+def test_a_missing_toolchain_is_said_to_a_person_and_is_an_error_in_ci(
+    machine: Recorder, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert path.exists()
+    install.jars(machine)
+    install.kcat(machine)
+    said = capsys.readouterr().err
+    assert "java or mvn is not on the path" in said
+    assert "kcat is not on the path" in said
+    in_ci = dataclasses.replace(machine, environment={"CI": "true"})
+    for part in (install.jars, install.kcat):
+        with pytest.raises(InstallError):
+            part(in_ci)
+    assert machine.commands == []
+
+
+def test_only_root_installs_a_system_package(machine: Recorder, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    provide(path, "apt-get")
+    install.kcat(machine)
+    assert machine.commands == []
+    assert "sudo apt-get install kcat" in capsys.readouterr().err
+    install.kcat(dataclasses.replace(machine, is_root=True))
+    assert machine.commands[0][:2] == ("apt-get", "install")
+
+
+def test_package_lists_are_fetched_when_the_package_is_not_found(machine: Recorder, path: Path) -> None:
+    provide(path, "apt-get")
+    with pytest.raises(InstallError):
+        install.kcat(dataclasses.replace(machine, is_root=True, failing="install"))
+    assert [command[1] for command in machine.commands] == ["install", "update", "install"]
+
+
+def test_a_second_run_waits_for_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock = tmp_path / "build" / "install.lock"
+    order: list[str] = []
+
+    def second() -> None:
+        with install.alone(lock):
+            order.append("second")
+
+    with install.alone(lock):
+        thread = threading.Thread(target=second)
+        thread.start()
+        while "waiting" not in capsys.readouterr().err:
+            thread.join(0.001)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from tools.development.tidy import (
+    PLANNED,
+    Length,
+    exists,
+    function_lengths,
+    misnamed,
+    named_modules,
+    over_budget,
+    places,
+    silenced_seams,
+    untested,
+)
+
+LIMITS = (10, 50, 70)
+
+
+def lengths(*lines: int) -> list[Length]:
+    return [Length(f"file.py:{number} f", count) for number, count in enumerate(lines)]
+
+
+def test_functions_are_measured_from_def_to_the_last_line_nested_ones_too() -> None:
+    source = "@decorated\ndef outer():\n    async def inner():\n        pass\n    return inner\n"
+    assert list(function_lengths("a.py", source)) == [Length("a.py:2 outer", 4), Length("a.py:3 inner", 2)]
+
+
+def test_within_the_budget_is_silent() -> None:
+    assert list(over_budget("function", lengths(*[10] * 95, *[70] * 4), LIMITS)) == []
+    assert list(over_budget("function", [], LIMITS)) == []
+
+
+def test_each_too_long_function_is_named() -> None:
+    assert list(over_budget("function", lengths(*[1] * 99, 71), LIMITS)) == [
+        "file.py:99 f: 71 lines; split it, no function has more than 70"
+    ]
+
+
+def test_the_median_and_the_percentile_have_limits() -> None:
+    (percentile,) = over_budget("function", lengths(*[1] * 90, *[60] * 10), LIMITS)
+    assert percentile.startswith("95th percentile of functions is 60 lines, over 50; the longest: file.py:90 f,")
+    assert list(over_budget("function", lengths(*[11] * 10), LIMITS)) == ["median function has 11 lines, over 10"]
+
+
+@pytest.mark.parametrize("test", ["gateway/metadata/tests/test_image.py", "gateway/tests/test_metadata_image.py"])
+def test_a_module_may_be_tested_beside_it_or_from_the_package_above(test: str) -> None:
+    assert list(untested(["gateway/metadata/image.py", test])) == []
+
+
+def test_a_module_without_a_test_file_is_named_with_the_best_place() -> None:
+    assert list(untested(["protocol/wire.py", "protocol/tests/helper.py", "conftest.py", "compat_tests/a.py"])) == [
+        "protocol/wire.py: no test file; write protocol/tests/test_wire.py"
+    ]
+
+
+def test_names_of_contracts_and_lint_exceptions_are_found() -> None:
+    project = {
+        "tool": {
+            "importlinter": {
+                "contracts": [
+                    {"containers": ["gateway"], "layers": ["(broker)", "(sockets) | streams"]},
+                    {
+                        "source_modules": ["storage"],
+                        "forbidden_modules": ["trio"],
+                        "ignore_imports": ["gateway.tests.** -> trio"],
+                    },
+                ]
+            },
+            "ruff": {"lint": {"per-file-ignores": {"gateway/clock.py": [], "**/tests/**": [], "tools/**": []}}},
+        }
+    }
+    assert named_modules(project) == {
+        "gateway.broker",
+        "gateway.sockets",
+        "gateway.streams",
+        "gateway.tests",
+        "gateway.clock",
+        "storage",
+        "tools",
+    }
+
+
+def test_a_name_that_protects_nothing_is_reported() -> None:
+    (finding,) = misnamed({"gateway.clok", "gateway.clock"}, {"gateway/clock.py"})
+    assert finding.startswith("pyproject.toml names gateway.clok, which does not exist")
+
+
+def test_a_planned_name_that_exists_is_reported() -> None:
+    name = min(PLANNED)
+    path = name.replace(".", "/") + ".py"
+    assert list(misnamed({name}, set())) == []
+    assert list(misnamed({name}, {path})) == [f"{name} exists by now: take it out of PLANNED in tidy.py"]
+
+
+def test_a_package_exists_by_its_files() -> None:
+    assert exists("gateway.metadata", {"gateway/metadata/image.py"})
+    assert not exists("gateway.meta", {"gateway/metadata/image.py"})
+
+
+def test_lock_files_name_no_place() -> None:
+    assert list(places("r.txt", "trio==1 \\\n    --hash=sha256:ab\n    # via headgate (pyproject.toml)\n")) == []
+    assert len(list(places("r.txt", "--index-url https://x\n-e /home/me/headgate\nx @ file:///x.whl\n"))) == 3
+
+
+def test_a_seam_is_not_silenced_in_place() -> None:
+    assert len(list(silenced_seams("a.py", "import os  # noqa: PTH, " + "TID251\nimport sys\n"))) == 1
