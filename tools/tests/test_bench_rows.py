@@ -34,6 +34,13 @@ def test_consumers_of_a_partition_begin_apart() -> None:
     assert templates[1].frame == templates[5].frame != templates[2].frame
 
 
+def test_verification_goes_round_once() -> None:
+    row = ROWS["fetch-1m"]
+    assert isinstance(row, FetchRow)
+    assert row.requests_for(64 * 1024 * 1024, 16 * 1024) == 66
+    assert replace(row, max_bytes=4096).requests_for(40_000, 4_000) == 11
+
+
 def test_the_newest_version_fetches_in_a_session() -> None:
     row = replace(ROWS["fetch-1m"], version=18)
     assert isinstance(row, FetchRow)
