@@ -113,7 +113,7 @@ def test_after_an_interruption_a_whole_environment_is_kept(machine: Recorder) ->
     assert not machine.unfinished.exists()
 
 
-@pytest.mark.parametrize(("files", "record"), [((), True), (("half.py",), False)])
+@pytest.mark.parametrize("files, record", [((), True), (("half.py",), False)])
 def test_after_an_interruption_half_a_package_makes_the_environment_anew(
     machine: Recorder, files: tuple[str, ...], record: bool
 ) -> None:
