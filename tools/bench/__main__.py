@@ -7,11 +7,13 @@ JARS=directory.
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 from tools.bench.brokers import HEADGATE, KAFKA, HeadgateLauncher, KafkaLauncher, Launcher
 from tools.bench.client import BenchError
@@ -84,7 +86,12 @@ def run(options: argparse.Namespace) -> int:
     return 1 if sentences else 0
 
 
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
 def main() -> int:
+    signal.signal(signal.SIGTERM, _stop)  # the brokers are stopped on the way out
     try:
         return run(arguments(sys.argv[1:], os.environ))
     except BenchError as error:
