@@ -1,1 +1,1 @@
-"""What coordinates: producer ids now, groups and transactions later. The machines are pure: they import `protocol` only."""
+"""What coordinates: producer ids now, groups and transactions later. They import `protocol` alone."""
