@@ -34,8 +34,8 @@ class FrameReader:
     def feed(self, data: bytes | bytearray | memoryview) -> list[memoryview]:
         """Take what was received; return the frames that it completes, without their sizes.
 
-        A frame that lies within `data` is a view of it, and lives as long as `data` does; one that came in pieces owns its
-        bytes. Raises FrameTooLarge; then nothing more can be read.
+        A frame that lies within `data` is a view of it, and lives as long as `data` does; one that came in pieces owns
+        its bytes. Raises FrameTooLarge; then nothing more can be read.
         """
         view = data if isinstance(data, memoryview) else memoryview(data)
         frames: list[memoryview] = []

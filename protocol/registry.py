@@ -1,7 +1,7 @@
 """Which APIs there are: key -> name, and from there request, response and the versions of their headers.
 
-A module of `protocol.messages` is imported when its API is first asked for: a broker that starts needs few of them. What
-must be known before, to read a header, stands in the table; a test holds it equal to the declarations.
+A module of `protocol.messages` is imported when its API is first asked for: a broker that starts needs few of them.
+What must be known before, to read a header, stands in the table; a test holds it equal to the declarations.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def response(key: int) -> type[Message]:
 def header_versions(key: int, version: int) -> tuple[int, int]:
     """The versions of the request header and of the response header.
 
-    Request: 1 has a client id, 2 tagged fields. Response: 1 has tagged fields. Two exceptions: the first ControlledShutdown
-    came without a client id, and the ApiVersions response keeps header 0, as a client reads it before it knows what
-    the broker speaks (KIP-511).
+    Request: 1 has a client id, 2 tagged fields. Response: 1 has tagged fields. Two exceptions: the first
+    ControlledShutdown came without a client id, and the ApiVersions response keeps header 0, as a client reads it before
+    it knows what the broker speaks (KIP-511).
     """
     if version >= APIS.get(key, _UNKNOWN).flexible_from:
         return 2, 0 if key == _API_VERSIONS else 1

@@ -42,6 +42,7 @@ def writer(root: Instance, title: str) -> Writer:
     with source.block("def write(value, out, splices)"):
         emitter.node(root, "value")
         emitter.flush()
+        source.line("return")
     emitter.finish()
     return source.function("write", f"<write {title}>")
 

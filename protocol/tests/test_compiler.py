@@ -1,0 +1,71 @@
+"""The compiled readers and writers against construct's interpretation of the same trees: on good bytes and on bad ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from construct import ConstructError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol import compiler
+from protocol.errors import MalformedRequest
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.schema import Message, tree
+from protocol.tests.values import IDS, VERSIONS, messages
+
+few = settings(max_examples=5)
+
+
+def written(value: Message, version: int) -> bytes:
+    out = bytearray()
+    compiler.write(value, version, out, [])
+    return bytes(out)
+
+
+def both(cls: type[Message], version: int, data: bytes) -> tuple[Any, Any]:
+    """What compiler and construct make of the same bytes; None where they refuse."""
+    try:
+        compiled, position = compiler.read(cls, version, data)
+        assert position <= len(data)
+    except MalformedRequest:
+        compiled = None
+    try:
+        reference = tree(cls, version).parse(data)
+    except ConstructError:
+        reference = None
+    return compiled, reference
+
+
+@pytest.mark.parametrize("cls, version", VERSIONS, ids=IDS)
+@given(data=st.data())
+@few
+def test_compiled_and_interpreted_agree(cls: type[Message], version: int, data: st.DataObject) -> None:
+    value = data.draw(messages(cls, version))
+    encoded = written(value, version)
+    assert encoded == tree(cls, version).build(value)
+    assert compiler.read(cls, version, encoded) == (value, len(encoded))
+    assert tree(cls, version).parse(encoded) == value
+
+
+@pytest.mark.parametrize("cls, version", VERSIONS, ids=IDS)
+@given(data=st.data())
+@few
+def test_damage_is_refused_or_read_alike(cls: type[Message], version: int, data: st.DataObject) -> None:
+    damaged = bytearray(written(data.draw(messages(cls, version)), version))
+    for _ in range(data.draw(st.integers(0, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    del damaged[data.draw(st.integers(0, len(damaged))) :]
+    compiled, reference = both(cls, version, bytes(damaged))
+    assert compiled == reference
+
+
+@pytest.mark.parametrize("cls, version", VERSIONS, ids=IDS)
+def test_every_truncation_is_refused(cls: type[Message], version: int) -> None:
+    encoded = written(cls(), version)
+    for length in range(len(encoded)):
+        with pytest.raises(MalformedRequest):
+            compiler.read(cls, version, encoded[:length])

@@ -1,0 +1,76 @@
+"""Strategies for messages, made from their declarations: what a version can carry, with every optional part now and then."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import Any
+
+from hypothesis import strategies as st
+
+from protocol import wire
+from protocol.emitter import fixed_format
+from protocol.registry import APIS, request, response
+from protocol.schema import Field, Message, Struct
+
+MESSAGES = sorted([cls for key in APIS for cls in (request(key), response(key))], key=lambda cls: cls.__name__)
+VERSIONS = [(cls, version) for cls in MESSAGES for version in range(cls.versions.first, cls.versions.last + 1)]
+IDS = [f"{cls.__name__}-v{version}" for cls, version in VERSIONS]
+
+short_text = st.text(max_size=6)
+# Around the sizes at which a varint grows and at which the reader changes its way
+long_text = st.sampled_from(["t" * 64, "é" * 33, "u" * 126, "v" * 127, "w" * 128, "x" * 300])
+text = short_text | long_text
+unknown_tags = st.none() | st.dictionaries(st.integers(50, 300), st.binary(max_size=4), min_size=1, max_size=2)
+
+
+@functools.cache
+def integers(code: str) -> st.SearchStrategy[int]:
+    bits = 8 * struct.calcsize(">" + code)
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if code.islower() else st.integers(0, 2**bits - 1)
+
+
+@functools.cache
+def messages(cls: type[Message], version: int) -> st.SearchStrategy[Any]:
+    """Messages as they can be in one version: fields that it does not have keep their defaults."""
+    return instances(cls, version, version in cls.flexible)
+
+
+def instances(cls: type[Struct], version: int, flexible: bool) -> st.SearchStrategy[Any]:
+    fields = {field.name: values(field, version, flexible) for field in cls.fields if version in field.versions}
+
+    def make(fields: dict[str, Any], tags: dict[int, bytes] | None) -> Struct:
+        instance = cls(**fields)
+        instance.unknown_tags = tags
+        return instance
+
+    return st.builds(make, st.fixed_dictionaries(fields), unknown_tags if flexible else st.none())
+
+
+def values(field: Field, version: int, flexible: bool) -> st.SearchStrategy[Any]:
+    node = field.lower(version, flexible)
+    strategy = of_node(node, version)
+    if field.tag is not None:
+        strategy = st.builds(field.default) | strategy
+    return strategy
+
+
+def of_node(node: Any, version: int) -> st.SearchStrategy[Any]:
+    if isinstance(node, wire.NullableInstance):
+        return st.none() | of_node(node.instance, version)
+    if isinstance(node, wire.Instance):
+        return instances(node.cls, version, node.tagged is not None)
+    if isinstance(node, wire.Array):
+        return optional(node, st.lists(of_node(node.element, version), max_size=2))
+    if isinstance(node, wire.Blob):
+        return optional(node, text if isinstance(node, wire.Text) else st.binary(max_size=6))
+    code = fixed_format(node)
+    if node is wire.Flag:
+        return st.booleans()
+    if node is wire.UUID:
+        return st.binary(min_size=16, max_size=16)
+    return st.floats(allow_nan=False) if code == "d" else integers(str(code))
+
+
+def optional(node: Any, strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | strategy if node.length.nullable else strategy
