@@ -1,0 +1,1 @@
+"""Records of internal topics, in the layout of Apache Kafka."""

@@ -1,0 +1,118 @@
+"""Records of the metadata log, in the layout that Apache Kafka's KRaft uses (KIP-631; `common/metadata/*.json`).
+
+A record has no key; its value is a frame: three unsigned varints (frame version 1, api key, version), then the message.
+So Kafka's own `kafka-dump-log --cluster-metadata-decoder` reads ours.
+"""
+
+from typing import TypeAlias
+
+from protocol import compiler
+from protocol.errors import MalformedRequest
+from protocol.schema import Message, array, int8, int16, int32, int64, nullable_array, nullable_string, string, uuid, v
+
+FRAME_VERSION = 1
+
+# Types of what a ConfigRecord is for, as in DescribeConfigs.
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+
+
+class TopicRecord(Message, key=2, versions="0", flexible="0+"):
+    """A topic came into being."""
+
+    name: string = v("0+")
+    topic_id: uuid = v("0+")
+
+
+class PartitionRecord(Message, key=3, versions="0-2", flexible="0+"):
+    """A partition came into being. v1 log directories (KIP-858)   v2 eligible leaders (KIP-966)."""
+
+    partition_id: int32 = v("0+", default=-1)
+    topic_id: uuid = v("0+")
+    replicas: array[int32] = v("0+")
+    isr: array[int32] = v("0+")
+    removing_replicas: array[int32] = v("0+")
+    adding_replicas: array[int32] = v("0+")
+    leader: int32 = v("0+", default=-1)
+    leader_recovery_state: int8 = v("0+", tag=0)
+    leader_epoch: int32 = v("0+", default=-1)
+    partition_epoch: int32 = v("0+", default=-1)
+    directories: array[uuid] = v("1+")
+    eligible_leader_replicas: nullable_array[int32] = v("2+", tag=1, default=None)
+    last_known_elr: nullable_array[int32] = v("2+", tag=2, default=None)
+
+
+class ConfigRecord(Message, key=4, versions="0", flexible="0+"):
+    """A config was set, or with a value of null removed."""
+
+    resource_type: int8 = v("0+")
+    resource_name: string = v("0+")
+    name: string = v("0+")
+    value: nullable_string = v("0+")
+
+
+class RemoveTopicRecord(Message, key=9, versions="0", flexible="0+"):
+    """A topic was deleted, with its partitions and configs."""
+
+    topic_id: uuid = v("0+")
+
+
+class FeatureLevelRecord(Message, key=12, versions="0", flexible="0+"):
+    """A feature was finalized at a level; 0 takes it away."""
+
+    name: string = v("0+")
+    feature_level: int16 = v("0+")
+
+
+class ProducerIdsRecord(Message, key=15, versions="0", flexible="0+"):
+    """A block of producer ids was given to a broker: all below `next_producer_id` are taken (KIP-730)."""
+
+    broker_id: int32 = v("0+")
+    broker_epoch: int64 = v("0+", default=-1)
+    next_producer_id: int64 = v("0+")
+
+
+MetadataRecord: TypeAlias = (
+    TopicRecord | PartitionRecord | ConfigRecord | RemoveTopicRecord | FeatureLevelRecord | ProducerIdsRecord
+)
+_RECORDS: dict[int, type[MetadataRecord]] = {
+    record.api_key: record
+    for record in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, FeatureLevelRecord, ProducerIdsRecord)
+}
+
+
+def encode(record: MetadataRecord, version: int = 0) -> bytes:
+    """The value of a record in the log. Every key and version is below 128, which is one byte as a varint."""
+    out = bytearray((FRAME_VERSION, record.api_key, version))
+    compiler.write(record, version, out, [])
+    return bytes(out)
+
+
+def decode(value: bytes) -> MetadataRecord:
+    """The record in a value of the log. Raises MalformedRequest for what no version of this program wrote."""
+    frame_version, position = _varint(value, 0)
+    key, position = _varint(value, position)
+    version, position = _varint(value, position)
+    if frame_version != FRAME_VERSION:
+        raise MalformedRequest(f"a metadata record has frame version {frame_version}, not {FRAME_VERSION}")
+    record_class = _RECORDS.get(key)
+    if record_class is None or version not in record_class.versions:
+        raise MalformedRequest(f"a metadata record has type {key}, version {version}, which is not known here")
+    record, end = compiler.read(record_class, version, value, position)
+    if end != len(value):
+        raise MalformedRequest(f"{len(value) - end} bytes follow a metadata record of type {key}")
+    return record
+
+
+def _varint(value: bytes, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most two bytes: more than any key or version needs."""
+    result = 0
+    for shift in (0, 7):
+        if position == len(value):
+            raise MalformedRequest("a metadata record ends within its first three numbers")
+        byte = value[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, position
+    raise MalformedRequest("a metadata record begins with a number that is too large")
