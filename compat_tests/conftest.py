@@ -14,6 +14,13 @@ from compat_tests.families import FAMILIES, Family
 NUMBERS = itertools.count()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Warnings are errors, except for what clients do that is not ours to mend."""
+    # kafka-python: how it reads its message definitions; a connection that could not be made is not closed
+    config.addinivalue_line("filterwarnings", "ignore:read_text is deprecated:DeprecationWarning")
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The broker that tests share; one that ends it starts it again."""

@@ -13,13 +13,14 @@ from compat_tests.records import Received
 from compat_tests.waiting import until
 
 PREFIX = b"noise "
+QUIET = {"reconnect.backoff.max.ms": 500, "log_level": 2}
 
 
 class Noise:
     """A thread that writes numbered records to partitions in turn, about 2,000 a second in small batches, until left."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
-        self.producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0})
+        self.producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, **QUIET})
         self.topic = topic
         self.partitions = partitions
         self.acknowledged: dict[tuple[int, int], bytes] = {}

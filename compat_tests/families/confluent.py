@@ -18,7 +18,7 @@ class Confluent(Family):
 
     def produce(self, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True, "linger.ms": 5}
-        producer = Producer({**settings, "reconnect.backoff.max.ms": 500})
+        producer = Producer({**settings, "reconnect.backoff.max.ms": 500, "log_level": 2})
         failures: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _: Message) -> None:
@@ -66,7 +66,7 @@ class Confluent(Family):
 def new_consumer(bootstrap: str, settings: Mapping[str, object] | None = None) -> Consumer:
     """A group.id it insists on; nothing is ever committed."""
     usual = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
-    return Consumer({**usual, "auto.offset.reset": "error", **(settings or {})})
+    return Consumer({**usual, "auto.offset.reset": "error", "log_level": 2, **(settings or {})})
 
 
 def send(producer: Producer, topic: str, record: Sent, delivered: object) -> None:

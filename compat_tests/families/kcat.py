@@ -14,6 +14,9 @@ from compat_tests import toolchain
 from compat_tests.families.family import CONSUME_LIMIT_S, Family, FromOffset, FromTime, Start, Tail
 from compat_tests.records import Headers, Received, Sent, Traits
 
+# Its own limit is ten seconds between two attempts
+RECONNECT = ("-X", "reconnect.backoff.max.ms=500")
+
 
 class Kcat(Family):
     name = "kcat"
@@ -36,7 +39,7 @@ class Kcat(Family):
         return [received(line) for output in run_together(commands) for line in output.splitlines()]
 
     def tail(self, bootstrap: str, topic: str) -> Tail:
-        command = [kcat(), "-C", "-b", bootstrap, "-t", topic, "-p", "0", "-o", "end", "-u"]
+        command = [kcat(), "-C", "-E", "-b", bootstrap, "-t", topic, "-p", "0", "-o", "end", "-u", *RECONNECT]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
         def run(tail: Tail) -> None:
@@ -56,9 +59,8 @@ def kcat() -> str:
 
 
 def produce_block(bootstrap: str, topic: str, headers: Headers, block: Iterable[Sent], codec: str) -> None:
-    settings = ["enable.idempotence=true", "linger.ms=5", "reconnect.backoff.max.ms=500"]
-    command = [kcat(), "-P", "-E", "-b", bootstrap, "-t", topic, "-K", "\t", "-z", codec]
-    command += [word for setting in settings for word in ("-X", setting)]
+    command = [kcat(), "-P", "-E", "-b", bootstrap, "-t", topic, "-K", "\t", "-z", codec, *RECONNECT]
+    command += ["-X", "enable.idempotence=true", "-X", "linger.ms=5"]
     command += [word for name, value in headers for word in ("-H", f"{name}={(value or b'').decode()}")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
