@@ -32,8 +32,17 @@ MAX_PENDING_BYTES = 1 << 18
 class Connection:
     """The state of one client: what was received, the request being answered, what is to be sent."""
 
-    def __init__(self, client: Client, dispatcher: Dispatcher, max_frame_bytes: int, memory: MemoryBudget) -> None:
+    def __init__(
+        self,
+        client: Client,
+        dispatcher: Dispatcher,
+        max_frame_bytes: int,
+        memory: MemoryBudget,
+        complain: Callable[[Client, str], None],
+    ) -> None:
+        """`complain(client, reason)` is told why a client's fault ends the connection."""
         self.client = client
+        self._complain = complain
         self.outgoing: deque[Chunk] = deque()
         self.closing = False  # nothing more is read or answered; what is in `outgoing` is still sent
         self.wake: Callable[[], None] = lambda: None
@@ -92,7 +101,7 @@ class Connection:
             return
         self.closing = True
         if reason is not None:
-            logger.warning("closing the connection of %s: %s", self.client, reason)
+            self._complain(self.client, reason)
         self._pending.clear()
         self._pending_bytes = 0
         if self._parked is not None:

@@ -14,6 +14,7 @@ from gateway.clock import Clock
 from gateway.connection import Connection
 from gateway.context import Client
 from gateway.dispatch import Dispatcher
+from gateway.logs import LimitedLog
 from gateway.memory import MemoryBudget
 from gateway.streams import StreamDriver
 
@@ -46,6 +47,7 @@ class Server:
         self._dispatcher = dispatcher
         self._limits = limits
         self._clock = clock
+        self._log = LimitedLog(logger, clock)
         self._memory = MemoryBudget(limits.max_memory_bytes)
         self._by_address: Counter[str] = Counter()
         self._accepting = trio.CancelScope()
@@ -79,11 +81,12 @@ class Server:
         client = _client(name, stream)
         refusal = self._refusal(client.remote_host)
         if refusal is not None:
-            logger.warning("refused a connection from %s: %s", client, refusal)
+            self._log.warning(f"refused {client.remote_host}", "refused a connection from %s: %s", client, refusal)
             await trio.aclose_forcefully(stream)
             return
         self._tune(stream)
-        connection = Connection(client, self._dispatcher, self._limits.max_frame_bytes, self._memory)
+        limits = self._limits
+        connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._complain)
         connection.active_ms = self._clock.monotonic_ms()
         driver = StreamDriver(stream, connection, self._clock)
         self.drivers[driver] = client.remote_host
@@ -92,6 +95,9 @@ class Server:
             await driver.run()
         finally:
             self._forget(driver)
+
+    def _complain(self, client: Client, reason: str) -> None:
+        self._log.warning(f"closed {client.remote_host}", "closing the connection of %s: %s", client, reason)
 
     def _forget(self, driver: StreamDriver) -> None:
         address = self.drivers.pop(driver)

@@ -54,7 +54,7 @@ def _append_topic(request: ProduceRequest, topic: TopicProduceData, context: Con
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it can be -1, 0 or 1")
         partition = context.broker.partitions.get(topic.name, data.index)
         records = data.records
-        if not records:
+        if not isinstance(records, memoryview) or not records:
             raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch in the request")
         info = partition.append(records, request.acks, context.broker.clock.now_ms())
         row = PartitionProduceResponse(
@@ -117,7 +117,5 @@ def _close_on_error(appended: Sequence[tuple[str, list[Appended]]]) -> None:
     for name, items in appended:
         for item in items:
             if item.row.error_code != ErrorCode.NONE:
-                code = ErrorCode(item.row.error_code)
-                raise CloseConnection(
-                    f"produce with acks=0 to {name}-{item.row.index} failed: {code.name} {item.row.error_message}"
-                )
+                what = f"produce with acks=0 to {name}-{item.row.index}"
+                raise CloseConnection(f"{what} failed with error {item.row.error_code}: {item.row.error_message}")
