@@ -28,11 +28,31 @@ APIS: dict[int, Api] = {
     1: Api("Fetch", 12),
     2: Api("ListOffsets", 6),
     3: Api("Metadata", 9),
+    8: Api("OffsetCommit", 8),
+    9: Api("OffsetFetch", 6),
     10: Api("FindCoordinator", 3),
+    11: Api("JoinGroup", 6),
+    12: Api("Heartbeat", 4),
+    13: Api("LeaveGroup", 4),
+    14: Api("SyncGroup", 4),
+    15: Api("DescribeGroups", 5),
+    16: Api("ListGroups", 3),
+    17: Api("SaslHandshake", NEVER),
     18: Api("ApiVersions", 3),
     19: Api("CreateTopics", 5),
     20: Api("DeleteTopics", 4),
+    21: Api("DeleteRecords", 2),
     22: Api("InitProducerId", 2),
+    23: Api("OffsetForLeaderEpoch", 4),
+    32: Api("DescribeConfigs", 4),
+    33: Api("AlterConfigs", 2),
+    35: Api("DescribeLogDirs", 2),
+    36: Api("SaslAuthenticate", 2),
+    37: Api("CreatePartitions", 2),
+    44: Api("IncrementalAlterConfigs", 1),
+    60: Api("DescribeCluster", 0),
+    74: Api("ListConfigResources", 0),
+    75: Api("DescribeTopicPartitions", 0),
 }
 
 _UNKNOWN = Api("unknown", NEVER)
@@ -54,8 +74,8 @@ def header_versions(key: int, version: int) -> tuple[int, int]:
     """The versions of the request header and of the response header.
 
     Request: 1 has a client id, 2 tagged fields. Response: 1 has tagged fields. Two exceptions: the first
-    ControlledShutdown came without a client id, and the ApiVersions response keeps header 0, as a client reads it before
-    it knows what the broker speaks (KIP-511).
+    ControlledShutdown came without a client id, and the ApiVersions response keeps header 0, as a client reads it
+    before it knows what the broker speaks (KIP-511).
     """
     if version >= APIS.get(key, _UNKNOWN).flexible_from:
         return 2, 0 if key == _API_VERSIONS else 1

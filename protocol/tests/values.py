@@ -1,4 +1,4 @@
-"""Strategies for messages, made from their declarations: what a version can carry, with every optional part now and then."""
+"""Strategies for messages, made from their declarations: what a version can carry."""
 
 from __future__ import annotations
 

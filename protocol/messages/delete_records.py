@@ -1,0 +1,61 @@
+"""DeleteRecords: forget everything before an offset (KIP-107).
+
+v2 flexible
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, int64, string, v
+
+TO_HIGH_WATERMARK = -1
+
+
+class DeleteRecordsPartition(Struct):
+    """A partition and the first offset to keep; TO_HIGH_WATERMARK for everything that can be read now."""
+
+    partition_index: int32 = v("0+")
+    offset: int64 = v("0+")
+
+
+class DeleteRecordsTopic(Struct):
+    """The partitions of a topic."""
+
+    name: string = v("0+")
+    partitions: array[DeleteRecordsPartition] = v("0+")
+
+
+class DeleteRecordsRequest(Message, key=21, versions="0-2", flexible="2+"):
+    """Delete; waits up to `timeout_ms` for all replicas."""
+
+    topics: array[DeleteRecordsTopic] = v("0+")
+    timeout_ms: int32 = v("0+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DeleteRecordsResponse":
+        """The error at every partition: this API has no other place for it."""
+        return DeleteRecordsResponse(topics=[_refuse(topic, error) for topic in self.topics])
+
+
+class DeleteRecordsPartitionResult(Struct):
+    """The first offset that is left on every replica; -1 with an error."""
+
+    partition_index: int32 = v("0+")
+    low_watermark: int64 = v("0+")
+    error_code: int16 = v("0+")
+
+
+class DeleteRecordsTopicResult(Struct):
+    """The partitions of a topic."""
+
+    name: string = v("0+")
+    partitions: array[DeleteRecordsPartitionResult] = v("0+")
+
+
+class DeleteRecordsResponse(Message, key=21, response=True, versions="0-2", flexible="2+"):
+    """A row for every partition of the request."""
+
+    throttle_time_ms: int32 = v("0+")
+    topics: array[DeleteRecordsTopicResult] = v("0+")
+
+
+def _refuse(topic: DeleteRecordsTopic, error: ErrorCode) -> DeleteRecordsTopicResult:
+    rows = [DeleteRecordsPartitionResult(partition.partition_index, -1, error) for partition in topic.partitions]
+    return DeleteRecordsTopicResult(name=topic.name, partitions=rows)

@@ -1,0 +1,87 @@
+"""DescribeConfigs: the configs of topics, brokers and their loggers, with where each value comes from (KIP-133).
+
+v1 sources and synonyms instead of `is_default` (KIP-226)   v3 types and documentation (KIP-569)   v4 flexible
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    nullable_array,
+    nullable_string,
+    string,
+    v,
+)
+
+
+class DescribeConfigsResource(Struct):
+    """A resource: type 2 topic, 4 broker, 8 logger of a broker. `configuration_keys` null: all of its configs."""
+
+    resource_type: int8 = v("0+")
+    resource_name: string = v("0+")
+    configuration_keys: nullable_array[string] = v("0+")
+
+
+class DescribeConfigsRequest(Message, key=32, versions="0-4", flexible="4+"):
+    """Ask for configs."""
+
+    resources: array[DescribeConfigsResource] = v("0+")
+    include_synonyms: boolean = v("1+")
+    include_documentation: boolean = v("3+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DescribeConfigsResponse":
+        """The error at every resource: this API has no other place for it."""
+        return DescribeConfigsResponse(results=[_refuse(resource, error, message) for resource in self.resources])
+
+
+class DescribeConfigsSynonym(Struct):
+    """Another place that could give the value; those that come first win."""
+
+    name: string = v("1+")
+    value: nullable_string = v("1+")
+    source: int8 = v("1+")
+
+
+class DescribeConfigsResourceResult(Struct):
+    """A config. A sensitive one has a null value. v0 says `is_default`, later versions `config_source`."""
+
+    name: string = v("0+")
+    value: nullable_string = v("0+")
+    read_only: boolean = v("0+")
+    is_default: boolean = v("0")
+    config_source: int8 = v("1+", default=-1)
+    is_sensitive: boolean = v("0+")
+    synonyms: array[DescribeConfigsSynonym] = v("1+")
+    config_type: int8 = v("3+")
+    documentation: nullable_string = v("3+")
+
+
+class DescribeConfigsResult(Struct):
+    """A resource with its configs, or its error."""
+
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+")
+    resource_type: int8 = v("0+")
+    resource_name: string = v("0+")
+    configs: array[DescribeConfigsResourceResult] = v("0+")
+
+
+class DescribeConfigsResponse(Message, key=32, response=True, versions="0-4", flexible="4+"):
+    """A row for every resource of the request."""
+
+    throttle_time_ms: int32 = v("0+")
+    results: array[DescribeConfigsResult] = v("0+")
+
+
+def _refuse(resource: DescribeConfigsResource, error: ErrorCode, message: str | None) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

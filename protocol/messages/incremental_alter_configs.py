@@ -1,0 +1,62 @@
+"""IncrementalAlterConfigs: change single configs of topics, brokers and their loggers (KIP-339).
+
+v1 flexible
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, nullable_string, string, v
+
+SET = 0
+DELETE = 1
+APPEND = 2
+SUBTRACT = 3
+
+
+class AlterableConfig(Struct):
+    """A change: an operation of this module's constants; the last two are for lists."""
+
+    name: string = v("0+")
+    config_operation: int8 = v("0+")
+    value: nullable_string = v("0+")
+
+
+class AlterConfigsResource(Struct):
+    """A resource (type 2 topic, 4 broker, 8 logger of a broker) and the changes to it, which are made all or none."""
+
+    resource_type: int8 = v("0+")
+    resource_name: string = v("0+")
+    configs: array[AlterableConfig] = v("0+")
+
+
+class IncrementalAlterConfigsRequest(Message, key=44, versions="0-1", flexible="1+"):
+    """Change configs, or with `validate_only` say whether they could be."""
+
+    resources: array[AlterConfigsResource] = v("0+")
+    validate_only: boolean = v("0+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "IncrementalAlterConfigsResponse":
+        """The error at every resource: this API has no other place for it."""
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(error, message, resource.resource_type, resource.resource_name)
+                for resource in self.resources
+            ]
+        )
+
+
+class AlterConfigsResourceResponse(Struct):
+    """What became of a resource."""
+
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+")
+    resource_type: int8 = v("0+")
+    resource_name: string = v("0+")
+
+
+class IncrementalAlterConfigsResponse(Message, key=44, response=True, versions="0-1", flexible="1+"):
+    """A row for every resource of the request."""
+
+    throttle_time_ms: int32 = v("0+")
+    responses: array[AlterConfigsResourceResponse] = v("0+")

@@ -1,0 +1,34 @@
+"""ListGroups: the groups that the broker that is asked coordinates.
+
+v1 throttle   v3 flexible   v4 states (KIP-518)   v5 types (KIP-848)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, string, v
+
+
+class ListGroupsRequest(Message, key=16, versions="0-5", flexible="3+"):
+    """Ask for groups in certain states and of certain types; an empty filter lets everything through."""
+
+    states_filter: array[string] = v("4+")
+    types_filter: array[string] = v("5+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ListGroupsResponse":
+        return ListGroupsResponse(error_code=error)
+
+
+class ListedGroup(Struct):
+    """A group; `protocol_type` is "consumer" for those of consumers."""
+
+    group_id: string = v("0+")
+    protocol_type: string = v("0+")
+    group_state: string = v("4+")
+    group_type: string = v("5+")
+
+
+class ListGroupsResponse(Message, key=16, response=True, versions="0-5", flexible="3+"):
+    """The groups."""
+
+    throttle_time_ms: int32 = v("1+")
+    error_code: int16 = v("0+")
+    groups: array[ListedGroup] = v("0+")

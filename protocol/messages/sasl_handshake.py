@@ -1,0 +1,23 @@
+"""SaslHandshake: choose a SASL mechanism (KIP-43). It never became flexible: clients up to 2.4 negotiate it wrongly.
+
+v0 raw tokens follow, without Kafka's headers   v1 SaslAuthenticate follows (KIP-152)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, array, int16, string, v
+
+
+class SaslHandshakeRequest(Message, key=17, versions="0-1", flexible="none"):
+    """The mechanism that the client wants."""
+
+    mechanism: string = v("0+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "SaslHandshakeResponse":
+        return SaslHandshakeResponse(error_code=error)
+
+
+class SaslHandshakeResponse(Message, key=17, response=True, versions="0-1", flexible="none"):
+    """The mechanisms that the broker has."""
+
+    error_code: int16 = v("0+")
+    mechanisms: array[string] = v("0+")
