@@ -1,0 +1,70 @@
+"""Small files that are replaced as a whole, and Kafka's text form of them.
+
+    0                      version
+    2                      lines that follow
+    payments 0 1544        topic, partition, offset
+    payments 1 1230
+
+Replacing is: write `<name>.tmp`, sync it, rename, sync the directory. After a crash the old or the new content is there, never a mixture.
+Source: Apache Kafka's `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from storage.errors import BadFile
+from storage.files import Files
+
+TEMPORARY_SUFFIX = ".tmp"
+VERSION = "0"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+START_OFFSETS = "log-start-offset-checkpoint"
+
+TopicPartition = tuple[str, int]
+
+
+def replace(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
+    """Replace a file atomically. Without `sync` a power cut may undo it, or leave it empty: for what can be derived again."""
+    temporary = path + TEMPORARY_SUFFIX
+    files.write(temporary, data, sync=sync)
+    files.rename(temporary, path)
+    if sync:
+        files.sync_directory(path.rpartition("/")[0])
+
+
+def write_lines(files: Files, path: str, lines: Iterable[str], *, sync: bool = True) -> None:
+    """Replace a file of Kafka's checkpoint form."""
+    rows = list(lines)
+    replace(files, path, "".join(f"{line}\n" for line in (VERSION, str(len(rows)), *rows)).encode(), sync=sync)
+
+
+def read_lines(files: Files, path: str) -> list[list[str]] | None:
+    """The rows of such a file, split at blanks; None if there is no file. Raises BadFile."""
+    if not files.exists(path):
+        return None
+    try:
+        version, count, *rows = files.read(path).decode().splitlines()
+    except ValueError:
+        raise BadFile(f"{path} has no version and count in its first two lines") from None
+    if version != VERSION:
+        raise BadFile(f"{path} has version {version!r}; {VERSION} is known here")
+    if not count.isdigit() or int(count) != len(rows):
+        raise BadFile(f"{path} should have {count} rows and has {len(rows)}")
+    return [row.split() for row in rows]
+
+
+def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace a checkpoint of one offset for each partition."""
+    write_lines(
+        files, path, (f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+    )
+
+
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
+    """Partition -> offset; empty if there is no file. Raises BadFile."""
+    try:
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in read_lines(files, path) or ()}
+    except ValueError as error:
+        raise BadFile(f"{path} has a row that is not a topic, a partition and an offset: {error}") from None

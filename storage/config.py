@@ -1,0 +1,68 @@
+"""What can be configured of a log: Kafka's topic settings, with dots as underscores, and Kafka's defaults (4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+LONG_MAX = 2**63 - 1
+CREATE_TIME = "CreateTime"
+LOG_APPEND_TIME = "LogAppendTime"
+PRODUCER = "producer"
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Settings of one topic. Times in milliseconds, sizes in bytes, -1 for no limit."""
+
+    cleanup_policy: Collection[str] = ("delete",)
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_type: str = PRODUCER
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = LONG_MAX
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_type: str = CREATE_TIME
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_index_bytes: int = 10_485_760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604_800_000
+    unclean_leader_election_enable: bool = False
+
+    is_compacted: bool = field(init=False, repr=False, default=False)
+    keeps_batches: bool = field(init=False, repr=False, default=True)
+    """Whether batches are stored as received: no timestamps, codecs or keys to be looked after."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_compacted", "compact" in self.cleanup_policy)
+        plain = (
+            not self.is_compacted and self.compression_type == PRODUCER and self.message_timestamp_type == CREATE_TIME
+        )
+        object.__setattr__(self, "keeps_batches", plain)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether old segments go by age and size."""
+        return "delete" in self.cleanup_policy
+
+    def compression_level(self, codec_name: str) -> int | None:
+        """The configured level; None for the codec's own default."""
+        level = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }.get(codec_name)
+        return None if level == -1 else level

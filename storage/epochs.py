@@ -1,0 +1,111 @@
+"""Which leader wrote what: leader epochs and the offsets at which they begin (`leader-epoch-checkpoint`).
+
+A follower asks where an epoch ends, to cut what another leader never had. Source: KIP-101, KIP-279, KIP-320; Kafka's
+`LeaderEpochFileCache`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+
+from storage import checkpoint
+from storage.errors import BadFile
+from storage.files import Files
+
+FILE_NAME = "leader-epoch-checkpoint"
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+class Epochs:
+    """The epochs of one log, both columns increasing. Changes go to the file at once, to the disk with `sync`."""
+
+    __slots__ = ("_directory", "_entries", "_files", "_is_synced", "_log_end")
+
+    def __init__(self, files: Files, directory: str, log_end: Callable[[], int]) -> None:
+        self._files = files
+        self._directory = directory
+        self._log_end = log_end
+        self._entries: list[tuple[int, int]] = []
+        self._is_synced = True
+
+    def load(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Take what was read from the file."""
+        self._entries = list(entries)
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset) in order."""
+        return list(self._entries)
+
+    @property
+    def path(self) -> str:
+        """Its file."""
+        return f"{self._directory}/{FILE_NAME}"
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch; -1 if there is none."""
+        return self._entries[-1][0] if self._entries else NO_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """A leader of `epoch` writes from `start_offset` on. Entries that this contradicts go; an epoch already there stays."""
+        if epoch <= self.latest or epoch < 0:
+            return
+        self._entries = [entry for entry in self._entries if entry[1] < start_offset]
+        self._entries.append((epoch, start_offset))
+        self._write()
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch at most `epoch`, and the offset where it ends; (-1, -1) where that is not known."""
+        if epoch < 0 or not self._entries or epoch > self.latest:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self.latest:
+            return epoch, self._log_end()
+        after = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
+        end_offset = self._entries[after][1]
+        return (self._entries[after - 1][0] if after else epoch), end_offset
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written; -1 if not known."""
+        after = bisect_right(self._entries, offset, key=lambda entry: entry[1])
+        return self._entries[after - 1][0] if after else NO_EPOCH
+
+    def truncate_to(self, end_offset: int) -> None:
+        """The log now ends at `end_offset`."""
+        kept = [entry for entry in self._entries if entry[1] < end_offset]
+        if len(kept) != len(self._entries):
+            self._entries = kept
+            self._write()
+
+    def start_from(self, start_offset: int) -> None:
+        """The log now begins at `start_offset`: the epoch there begins there, older ones go."""
+        after = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
+        if after and (after > 1 or self._entries[0][1] < start_offset):
+            self._entries[:after] = [(self._entries[after - 1][0], start_offset)]
+            self._write()
+
+    def sync(self) -> None:
+        """Wait until the file is on the disk; its name needs a sync of the directory, which the log does."""
+        if not self._is_synced:
+            self._files.sync(self.path)
+            self._is_synced = True
+
+    def _write(self) -> None:
+        rows = (f"{epoch} {start_offset}" for epoch, start_offset in self._entries)
+        checkpoint.write_lines(self._files, self.path, rows, sync=False)
+        self._is_synced = False
+
+
+def read_entries(files: Files, directory: str) -> list[tuple[int, int]] | None:
+    """What the file of a partition's directory says; None if there is none. Raises BadFile."""
+    path = f"{directory}/{FILE_NAME}"
+    try:
+        rows = checkpoint.read_lines(files, path)
+        entries = None if rows is None else [(int(epoch), int(start_offset)) for epoch, start_offset in rows]
+    except ValueError as error:
+        raise BadFile(f"{path} has a row that is not an epoch and an offset: {error}") from None
+    if entries is not None and entries != sorted(set(entries)):
+        raise BadFile(f"{path} is not in order")
+    return entries

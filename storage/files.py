@@ -1,0 +1,194 @@
+"""The file-system seam: everything that the store does with files goes through here, so that a test can be the disk.
+
+Paths are strings. All calls raise OSError as the operating system does. `Files` is the disk; `tests/crashing_files.py` is another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+
+from storage.errors import DirectoryLocked
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: nothing keeps a second process away there
+    fcntl = None  # type: ignore[assignment]
+
+NO_DESCRIPTOR = -1
+_write = os.pwrite
+_read = os.pread
+_sync_content = getattr(os, "fdatasync", os.fsync)
+
+
+class File:
+    """An open file with counted references: whoever sends from it keeps it open, even when it is rolled away or deleted meanwhile.
+
+    `fileno` is for sendfile; it is NO_DESCRIPTOR where there is none and only `read_at` works.
+    """
+
+    __slots__ = ("fileno", "references")
+
+    def __init__(self, fileno: int) -> None:
+        self.fileno = fileno
+        self.references = 1
+
+    def __del__(self) -> None:
+        if self.fileno >= 0 and self.references > 0:
+            os.close(self.fileno)
+
+    def release(self) -> None:
+        """Give up one reference; the last one closes the file."""
+        self.references -= 1
+        if self.references == 0:
+            self.close()
+
+    def close(self) -> None:
+        """Close now. Called by `release`."""
+        os.close(self.fileno)
+        self.fileno = NO_DESCRIPTOR
+
+    def write_at(self, data: memoryview | bytearray | bytes, position: int) -> None:
+        """Write all of `data`, in as many calls as the system wants."""
+        written = _write(self.fileno, data, position)
+        if written != len(data):
+            rest = memoryview(data)[written:]
+            while rest:
+                position += written
+                written = os.pwrite(self.fileno, rest, position)
+                rest = rest[written:]
+
+    def read_at(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes; fewer only at the end of the file."""
+        data = _read(self.fileno, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        left = length - len(data)
+        while data and left:
+            data = os.pread(self.fileno, left, position + length - left)
+            parts.append(data)
+            left -= len(data)
+        return b"".join(parts)
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return os.fstat(self.fileno).st_size
+
+    def truncate(self, size: int) -> None:
+        """Cut, or fill with zeros."""
+        os.ftruncate(self.fileno, size)
+
+    def sync(self) -> None:
+        """Wait until the content is on the disk."""
+        _sync_content(self.fileno)
+
+
+class Files:
+    """The disk."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; `create` makes the file if there is none."""
+        return File(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644))
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a small file."""
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
+        """Make or replace a file, not atomically; `checkpoint.replace` is atomic."""
+        with open(path, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+
+    def append(self, path: str, data: bytes | bytearray) -> None:
+        """Add to the end of a file; make it if there is none."""
+        with open(path, "ab", buffering=0) as file:
+            file.write(data)
+
+    def sync(self, path: str) -> None:
+        """Wait until a file's content is on the disk."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync_directory(self, path: str) -> None:
+        """Wait until the names in a directory are on the disk."""
+        self.sync(path)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or a directory."""
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        """Bytes in a file."""
+        return os.stat(path).st_size
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cut a file."""
+        os.truncate(path, size)
+
+    def list(self, path: str) -> dict[str, int]:
+        """Name -> size for the files of a directory, -1 for the directories in it."""
+        with os.scandir(path) as entries:
+            return {entry.name: -1 if entry.is_dir() else entry.stat().st_size for entry in entries}
+
+    def make_directories(self, path: str) -> None:
+        """Make a directory and those above it; no error if it is there."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or a directory; a file of the new name is replaced atomically."""
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        """Delete a file; no error if there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory with all that is in it."""
+        shutil.rmtree(path)
+
+    def lock(self, path: str) -> Lock:
+        """Take a data directory's lock file, and write our process id into it.
+
+        Raises DirectoryLocked, naming the process that has it.
+        """
+        return Lock(path)
+
+
+class Lock:
+    """An exclusive lock, kept until `release` or the end of the process.
+
+    Two kinds at once: flock works between stores of one process too, the POSIX lock is the one that Apache Kafka takes.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if fcntl is not None:
+            self._take(path)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+
+    def _take(self, path: str) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._descriptor, 32, 0).strip()
+            os.close(self._descriptor)
+            raise DirectoryLocked(os.path.dirname(path), int(holder) if holder.isdigit() else None) from None
+
+    def release(self) -> None:
+        """Give the lock up. The file stays: removing it would let two processes lock two files of one name."""
+        if self._descriptor >= 0:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,231 @@
+"""Sparse indexes of a segment, in Kafka's own layout: `.index` (offset -> position) and `.timeindex` (timestamp -> offset).
+
+    .index       relative offset i32 | position i32            last offset of a batch, where that batch begins
+    .timeindex   timestamp i64 | relative offset i32           the highest timestamp so far, last offset of the batch that has it
+
+Offsets are relative to the segment's base offset. An entry is added before a batch that begins more than `index.interval.bytes` behind
+the entry before, so that both are a function of the log's bytes and can be rebuilt from them at any time. New entries are kept in memory
+and written in blocks: after a crash the recovery writes them anew. Unlike Kafka's, the files are never longer than their entries.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+from typing import ClassVar
+
+from storage.pool import Pool
+
+_BLOCK_BYTES = 4096
+NO_TIMESTAMP = -1
+
+
+class Index:
+    """Entries of (key, value), keys and values both increasing, on disk and, when something is looked up, in memory."""
+
+    __slots__ = (
+        "_columns",
+        "_last",
+        "_pending",
+        "_pool",
+        "_written",
+        "base_offset",
+        "directory",
+        "entries",
+        "is_whole",
+    )
+    SUFFIX: ClassVar[str]
+    ENTRY: ClassVar[struct.Struct]
+    KEY_TYPE: ClassVar[str]
+
+    def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1) -> None:
+        """`written` is the size of the file that is there; -1 if there is none. One that holds no whole entries counts as empty."""
+        self._pool = pool
+        self.directory = directory
+        self.base_offset = base_offset
+        self.is_whole = written >= 0 and written % self.ENTRY.size == 0
+        self._written = written if self.is_whole else 0
+        self.entries = self._written // self.ENTRY.size
+        self._pending = bytearray()
+        self._columns: tuple[array[int], array[int]] | None = None
+        self._last: tuple[int, int] | None = None
+
+    @property
+    def path(self) -> str:
+        """Its file."""
+        return f"{self.directory}/{self.base_offset:020d}{self.SUFFIX}"
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries, in the file or not yet."""
+        return self.entries * self.ENTRY.size
+
+    def content(self) -> bytes:
+        """All entries as in the file."""
+        written = self._pool.files.read(self.path)[: self._written] if self._written else b""
+        return written + self._pending
+
+    def last(self) -> tuple[int, int]:
+        """Key and value of the last entry, both relative; raises IndexError if there is none."""
+        if self._last is None:
+            self._last = self._read_last()
+        return self._last
+
+    def flush(self) -> None:
+        """Write what is only in memory yet."""
+        if not self._pending:
+            return
+        if self._written:
+            self._pool.files.append(self.path, self._pending)
+        else:
+            self._pool.files.write(self.path, self._pending)
+            self.is_whole = True
+        self._written += len(self._pending)
+        self._pending = bytearray()
+
+    def touch(self) -> None:
+        """Make sure that there is a file, as Kafka wants one even without entries."""
+        self.flush()
+        if not self.is_whole:
+            self._pool.files.write(self.path, b"")
+            self.is_whole = True
+
+    def truncate(self, entries: int) -> None:
+        """Keep only the first `entries`."""
+        if entries >= self.entries:
+            return
+        self.entries = entries
+        size = self.size
+        if size < self._written:
+            self._pool.files.truncate(self.path, size)
+            self._written = size
+            self._pending = bytearray()
+        else:
+            del self._pending[size - self._written :]
+        self.give_back()
+        self._last = None
+
+    def give_back(self) -> None:
+        """Forget what was loaded."""
+        if self._columns is not None:
+            self._columns = None
+            self._pool.unloaded(self)
+
+    def _add(self, key: int, value: int) -> None:
+        self._pending += self.ENTRY.pack(key, value)
+        self.entries += 1
+        self._last = (key, value)
+        if self._columns is not None:
+            self._columns[0].append(key)
+            self._columns[1].append(value)
+        if len(self._pending) >= _BLOCK_BYTES:
+            self.flush()
+
+    def _read_last(self) -> tuple[int, int]:
+        size = self.ENTRY.size
+        if not self.entries:
+            raise IndexError(f"{self.path} has no entries")
+        if self._pending:
+            key, value = self.ENTRY.unpack(self._pending[-size:])
+            return key, value
+        file = self._pool.files.open(self.path)
+        key, value = self.ENTRY.unpack(file.read_at(size, self._written - size))
+        file.release()
+        return key, value
+
+    def _load(self) -> tuple[array[int], array[int]]:
+        columns = self._columns
+        if columns is None:
+            data = self.content()
+            stride, width = self.ENTRY.size, self.ENTRY.size - 4
+            columns = (_column(data, 0, width, stride, self.KEY_TYPE), _column(data, width, 4, stride, "i"))
+            self._columns = columns
+        self._pool.used(self, self.size)
+        return columns
+
+
+class OffsetIndex(Index):
+    """Where the batch of an offset begins."""
+
+    __slots__ = ()
+    SUFFIX = ".index"
+    ENTRY = struct.Struct(">ii")
+    KEY_TYPE = "i"
+
+    @property
+    def last_position(self) -> int:
+        """Where the last indexed batch begins; 0 if there is none."""
+        return self.last()[1] if self.entries else 0
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Index the batch that begins at `position` and ends with `last_offset`."""
+        self._add(last_offset - self.base_offset, position)
+
+    def floor(self, offset: int) -> int:
+        """The position of the last indexed batch that does not end behind `offset`; 0 if there is none."""
+        if not self.entries:
+            return 0
+        keys, positions = self._load()
+        found = bisect_right(keys, offset - self.base_offset)
+        return positions[found - 1] if found else 0
+
+    def floor_position(self, position: int) -> int:
+        """The last indexed batch that begins at or before `position`; 0 if there is none."""
+        if not self.entries:
+            return 0
+        _, positions = self._load()
+        found = bisect_right(positions, position)
+        return positions[found - 1] if found else 0
+
+    def truncate_to(self, position: int) -> None:
+        """Forget the batches that begin at or behind `position`."""
+        if self.entries and self.last_position >= position:
+            _, positions = self._load()
+            self.truncate(bisect_right(positions, position - 1))
+
+
+class TimeIndex(Index):
+    """Up to which offset all timestamps are at most some value."""
+
+    __slots__ = ()
+    SUFFIX = ".timeindex"
+    ENTRY = struct.Struct(">qi")
+    KEY_TYPE = "q"
+
+    @property
+    def last_timestamp(self) -> int:
+        """The highest timestamp indexed; -1 if there is none."""
+        return self.last()[0] if self.entries else NO_TIMESTAMP
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Index the highest timestamp so far, unless it is indexed already."""
+        if timestamp > self.last_timestamp:
+            self._add(timestamp, offset - self.base_offset)
+
+    def floor(self, timestamp: int) -> int:
+        """An offset before which every batch is older than `timestamp`; the base offset if none is known."""
+        if not self.entries:
+            return self.base_offset
+        timestamps, offsets = self._load()
+        found = bisect_right(timestamps, timestamp)
+        return self.base_offset + (offsets[found - 1] if found else 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries at or behind `offset`."""
+        if self.entries and self.last()[1] + self.base_offset >= offset:
+            _, offsets = self._load()
+            self.truncate(bisect_right(offsets, offset - 1 - self.base_offset))
+
+
+def _column(data: bytes, start: int, width: int, stride: int, kind: str) -> array[int]:
+    """One big-endian field of every entry: strided copies run in C, a loop over the entries would not."""
+    packed = bytearray(len(data) // stride * width)
+    for byte in range(width):
+        packed[byte::width] = data[start + byte :: stride]
+    column = array(kind)
+    column.frombytes(packed)
+    if sys.byteorder == "little":
+        column.byteswap()
+    return column

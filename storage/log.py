@@ -1,0 +1,539 @@
+"""A partition's log: append, read, find, roll, truncate, flush.
+
+Synchronous and single-writer; knows nothing of connections or replication. Segments lie one behind the other, the last is written to.
+What is appended is in the page cache when `append` returns, as in Apache Kafka; `flush` makes it durable and moves `recovery_point`, below
+which nothing may be missing after a crash.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import batch
+from protocol.records.batch import BatchHeader, patch, split
+from storage import retention, snapshots, validation
+from storage.config import LOG_APPEND_TIME, LogConfig
+from storage.epochs import Epochs
+from storage.pool import Pool
+from storage.producers import Producers, WrittenBatch
+from storage.retention import SegmentFacts
+from storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Hop, Segment
+
+__all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
+
+_MEMO_ENTRIES = 64
+_RECALL_BYTES = 64 * 1024 * 1024
+
+
+class AppendInfo(NamedTuple):
+    """Where batches went. log_append_time_ms is -1 with CreateTime."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    max_timestamp: int
+    is_duplicate: bool
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class Log:
+    """The log of one partition. Offsets: start <= stable <= end; `end_offset` is the one that comes next."""
+
+    __slots__ = (
+        "_active",
+        "_last_flush_ms",
+        "_memo",
+        "names_unsynced",
+        "_random",
+        "_segments",
+        "_snapshot_offset",
+        "config",
+        "directory",
+        "end_offset",
+        "epochs",
+        "partition",
+        "pool",
+        "producers",
+        "recovery_point",
+        "start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        pool: Pool,
+        directory: str,
+        topic: str,
+        partition: int,
+        topic_id: bytes | None,
+        config: LogConfig,
+        segments: list[Segment],
+        random: Random,
+    ) -> None:
+        """`recovery.open_log` and `Store.create` make logs; what they know better is set by them afterwards."""
+        self.pool = pool
+        self._random = random
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self._segments = segments
+        self._active = segments[-1]
+        self.start_offset = self.end_offset = self.recovery_point = self._active.base_offset
+        self.producers = Producers()
+        self.epochs = Epochs(pool.files, directory, self._end)
+        self._memo: dict[int, tuple[Segment, int]] | None = None
+        self._snapshot_offset = self.end_offset
+        self.names_unsynced = False
+        self._last_flush_ms = 0
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic}-{self.partition}, offsets {self.start_offset} to {self.end_offset})"
+
+    def _end(self) -> int:
+        return self.end_offset
+
+    @property
+    def stable_offset(self) -> int:
+        """Where the first open transaction begins; the end while there are none."""
+        return self.end_offset
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """From the oldest to the one being written."""
+        return tuple(self._segments)
+
+    @property
+    def size(self) -> int:
+        """Bytes in all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    # Writing
+
+    def append(
+        self,
+        records: memoryview | bytearray | bytes,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        validate: str = validation.HEADER,
+    ) -> AppendInfo:
+        """Append a client's batches as the leader. Offsets and epoch are patched in place, or in a copy of what cannot be written to.
+
+        Raises KafkaError: what `batch.split` and `validation` refuse, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+        RECORD_LIST_TOO_LARGE for more than a segment, KAFKA_STORAGE_ERROR when the disk fails; the log is then as it was.
+        """
+        view = records if isinstance(records, memoryview) and not records.readonly else memoryview(bytearray(records))
+        batches = split(view)
+        config = self.config
+        for header, part in batches:
+            validation.check_header(header, part, config, now_ms)
+        if not config.keeps_batches or validate == validation.FULL:
+            view, batches = self._adapt(batches, now_ms, validate)
+        if len(batches) != 1 or batches[0][0].producer_id >= 0:
+            duplicate = self._check_producers(batches)
+            if duplicate is not None:
+                return self._answer_duplicate(duplicate)
+        return self._append(view, batches, leader_epoch, now_ms)
+
+    def _append(
+        self, view: memoryview, batches: list[tuple[BatchHeader, memoryview]], leader_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        first_offset = offset = self.end_offset
+        max_timestamp = -1
+        written = []
+        for header, part in batches:
+            patch(part, offset, leader_epoch)
+            offset += header.last_offset_delta + 1
+            timestamp = header.max_timestamp
+            written.append((len(part), offset - 1, timestamp))
+            if timestamp > max_timestamp:
+                max_timestamp = timestamp
+        config = self.config
+        try:
+            if self._must_roll(len(view), max_timestamp, offset, now_ms):
+                self.roll(now_ms)
+            if leader_epoch > self.epochs.latest:
+                self.epochs.assign(leader_epoch, first_offset)
+            self._active.append(view, written, config.index_interval_bytes)
+        except OSError as error:
+            raise self._disk_error(error) from error
+        self.end_offset = offset
+        header = batches[0][0]
+        if header.producer_id >= 0:
+            self.producers.record(header, first_offset)
+        if offset - self.recovery_point >= config.flush_messages:
+            self.flush()
+        append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
+        return AppendInfo(first_offset, offset - 1, append_time, self.start_offset, max_timestamp, False)
+
+    def _adapt(
+        self, batches: list[tuple[BatchHeader, memoryview]], now_ms: int, validate: str
+    ) -> tuple[memoryview, list[tuple[BatchHeader, memoryview]]]:
+        """The batches as this topic stores them, joined again."""
+        adapted = [validation.adapt(header, part, self.config, now_ms, validate) for header, part in batches]
+        view = adapted[0] if len(adapted) == 1 else memoryview(bytearray().join(adapted))
+        return view, split(view)
+
+    def _check_producers(self, batches: list[tuple[BatchHeader, memoryview]]) -> WrittenBatch | None:
+        """The batch written before, if this is it once more. A numbered batch comes alone, as Kafka's protocol has it since Produce 3."""
+        if not batches:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch in the request")
+        if len(batches) == 1:
+            return self.producers.check(batches[0][0], self._recall)
+        if any(header.producer_id >= 0 for header, _ in batches):
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, "an idempotent producer may send one batch in a request for a partition"
+            )
+        return None
+
+    def _answer_duplicate(self, written: WrittenBatch) -> AppendInfo:
+        append_time = written.timestamp if self.config.message_timestamp_type == LOG_APPEND_TIME else -1
+        return AppendInfo(
+            written.first_offset, written.last_offset, append_time, self.start_offset, written.timestamp, True
+        )
+
+    def _recall(self, producer_id: int, end: int) -> Iterator[BatchHeader]:
+        """A producer's batches up to the offset `end`, from the last part of the log that may hold them."""
+        segment = self._segment_of(end)
+        position = segment.offsets.floor_position(max(0, segment.locate(end) - _RECALL_BYTES))
+        for _, header in segment.walk(position):
+            if header.last_offset > end:
+                return
+            if header.producer_id == producer_id:
+                yield header
+
+    def _must_roll(self, size: int, max_timestamp: int, end_offset: int, now_ms: int) -> bool:
+        active, config = self._active, self.config
+        if not active.size:
+            return size > config.segment_bytes and self._refuse_size(size)
+        if active.size + size > config.segment_bytes:
+            return size <= config.segment_bytes or self._refuse_size(size)
+        return (
+            self._is_aged(max_timestamp, now_ms)
+            or active.is_full(config.segment_index_bytes)
+            or end_offset - active.base_offset > MAX_RELATIVE_OFFSET
+        )
+
+    def _refuse_size(self, size: int) -> bool:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes={self.config.segment_bytes}"
+        )
+
+    def _is_aged(self, max_timestamp: int, now_ms: int) -> bool:
+        """Whether segment.ms has passed: by the records' own time if they have one, else by the clock, as in Kafka."""
+        active = self._active
+        first_timestamp = active.first_timestamp
+        age = max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - active.created_ms
+        return age > self.config.segment_ms - active.roll_jitter_ms
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Begin a new segment if the present one is older than segment.ms by the clock; whether it was done."""
+        active = self._active
+        if not active.size or not self._is_aged(now_ms, now_ms):
+            return False
+        self.roll(now_ms)
+        return True
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment. The old one becomes durable with the next `flush`, which is then due. Raises OSError."""
+        self._active.seal()
+        self._take_snapshot()
+        segment = Segment.create(self.pool, self.directory, self.end_offset, now_ms)
+        if self.config.segment_jitter_ms:
+            segment.roll_jitter_ms = self._random.randrange(
+                min(self.config.segment_jitter_ms, self.config.segment_ms) + 1
+            )
+        self.names_unsynced = True
+        self._segments.append(segment)
+        self._active = segment
+        self._forget(self.end_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget everything at and behind `offset`, with the whole batch that holds it. Raises OSError."""
+        if offset >= self.end_offset:
+            return
+        if offset < self.start_offset:
+            raise ValueError(f"{self!r} cannot be cut at {offset}, before its start")
+        segment = self._segment_of(offset)
+        self.drop_behind(segment, segment.locate(offset))
+        self.end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.epochs.truncate_to(offset)
+        snapshots.remove(self.pool.files, self.directory, after=offset)
+        self.reload_producers()
+        # A deleted snapshot that comes back after a crash would speak of batches that are not in the log.
+        self.pool.files.sync_directory(self.directory)
+
+    def drop_behind(self, segment: Segment, position: int) -> None:
+        """Remove the bytes from a position on, and the segments behind; what else knows of them is the caller's to set right."""
+        while self._segments[-1] is not segment:
+            self._segments.pop().delete()
+        segment.truncate(position)
+        if not position and len(self._segments) > 1:
+            self._segments.pop().delete()
+        self._active = self._segments[-1]
+        self._memo = None
+
+    def restart_at(self, offset: int, now_ms: int) -> None:
+        """Forget everything, and go on at `offset`. Raises OSError."""
+        for segment in reversed(self._segments):
+            segment.delete()
+        self._segments = [Segment.create(self.pool, self.directory, offset, now_ms)]
+        self._active = self._segments[0]
+        self._memo = None
+        self.start_offset = self.end_offset = self.recovery_point = offset
+        self.names_unsynced = True
+        self.epochs.truncate_to(0)
+        snapshots.remove(self.pool.files, self.directory, after=-1)
+        self.reload_producers()
+
+    def reload_producers(self) -> None:
+        """Make the producers' state anew, from the last snapshot and the batches behind it."""
+        found = snapshots.load_latest(self.pool.files, self.directory, self.end_offset)
+        self.producers, offset = found
+        self._snapshot_offset = max(offset, self._segments[0].base_offset)
+        for header in self.headers(self._snapshot_offset):
+            self.producers.record(header, header.base_offset)
+
+    def headers(self, offset: int) -> Iterator[BatchHeader]:
+        """The headers of all batches from the one that holds `offset` to the end.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
+        """
+        first = self._position_of(offset)
+        for number in range(first, len(self._segments)):
+            segment = self._segments[number]
+            walk = segment.walk(segment.locate(offset) if number == first else 0)
+            for _, header in walk:
+                yield header
+            if walk.problem:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {walk.position}: {walk.problem}")
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> FileSlice | None:
+        """Plan a read of whole batches from the one that holds `offset`, none of them reaching `up_to`, at most `max_bytes` long.
+
+        `up_to` is a batch boundary, or the end. With `at_least_one` the first batch comes even if it is larger than `max_bytes`. None
+        where there is nothing: `offset` is `up_to`, or not even one batch fits.
+        Raises KafkaError: OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside of [{self.start_offset}, {self.end_offset}] of {self.topic}-{self.partition}",
+            )
+        if offset >= up_to:
+            return None
+        try:
+            return self._plan(offset, max_bytes, up_to, at_least_one)
+        except OSError as error:
+            raise self._disk_error(error) from error
+
+    def _plan(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> FileSlice | None:
+        segment, position = self._locate(offset)
+        limit = segment.size
+        if up_to < self.end_offset:
+            limit = self._limit(segment, up_to)
+        if limit - position > max_bytes:
+            first_cut = segment.cut(position, position + max_bytes)
+            limit = self._cut(segment, position, first_cut, at_least_one)
+        elif segment is self._active:
+            self._remember(min(up_to, self.end_offset), segment, limit)
+        return FileSlice(segment.file, position, limit - position) if limit > position else None
+
+    def _cut(self, segment: Segment, position: int, hop: Hop, at_least_one: bool) -> int:
+        """Where a read ends for which there is more than it may take: before the batch that does not fit, unless it is the first."""
+        start, end, base_offset, last_offset = hop
+        if start > position:
+            self._remember(base_offset, segment, start)
+            return start
+        if not at_least_one:
+            return position
+        self._remember(last_offset + 1, segment, end)
+        return end
+
+    def _limit(self, segment: Segment, up_to: int) -> int:
+        """The position in this segment that a read up to an offset may not pass."""
+        owner, position = self._locate(up_to)
+        return position if owner is segment else segment.size
+
+    def _locate(self, offset: int) -> tuple[Segment, int]:
+        """Where the batch that holds `offset`, or the next one behind it, begins."""
+        if self._memo is not None:
+            found = self._memo.get(offset)
+            if found is not None:
+                return found
+        number = self._position_of(offset)
+        segment = self._segments[number]
+        position = segment.locate(offset)
+        while position == segment.size and segment is not self._active:
+            number += 1
+            segment, position = self._segments[number], 0
+        self._remember(offset, segment, position)
+        return segment, position
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        """A sequential consumer asks next for the offset at which its last read ended."""
+        memo = self._memo
+        if memo is None:
+            memo = self._memo = {}
+        elif len(memo) >= _MEMO_ENTRIES:
+            del memo[next(iter(memo))]
+        memo[offset] = (segment, position)
+
+    def _forget(self, offset: int) -> None:
+        if self._memo is not None:
+            self._memo.pop(offset, None)
+
+    def _position_of(self, offset: int) -> int:
+        segments = self._segments
+        if len(segments) == 1:
+            return 0
+        return max(0, bisect_right(segments, offset, key=_base_offset) - 1)
+
+    def _segment_of(self, offset: int) -> Segment:
+        return self._segments[self._position_of(offset)]
+
+    def offset_for_time(self, timestamp_ms: int, up_to: int) -> TimestampOffset | None:
+        """The first record of this time or later, below `up_to`. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        try:
+            for segment in self._segments:
+                if segment.max_timestamp >= timestamp_ms:
+                    found = self._find_time(segment, timestamp_ms)
+                    if found is not None:
+                        return found if found.offset < up_to else None
+        except OSError as error:
+            raise self._disk_error(error) from error
+        return None
+
+    def _find_time(self, segment: Segment, timestamp_ms: int) -> TimestampOffset | None:
+        for position, header in segment.batches_from_time(timestamp_ms, self.start_offset):
+            for record in _records(segment.read_batch(position, header), header):
+                if record.timestamp >= timestamp_ms and record.offset >= self.start_offset:
+                    return TimestampOffset(record.offset, record.timestamp, header.partition_leader_epoch)
+        return None
+
+    def max_timestamp(self, up_to: int) -> TimestampOffset | None:
+        """The first record with the highest timestamp of the log; None if it has none, or it is not below `up_to` (KIP-734)."""
+        newest = max(self._segments, key=lambda segment: segment.max_timestamp)
+        if newest.max_timestamp < 0:
+            return None
+        found = self._find_time(newest, newest.max_timestamp)
+        return found if found is not None and found.offset < up_to else None
+
+    # Upkeep
+
+    def delete_old_segments(self, now_ms: int, up_to: int) -> int:
+        """Delete what retention no longer keeps, below the high watermark `up_to`; how many segments. Raises OSError."""
+        config = self.config
+        deletes = config.is_deleted
+        count = retention.expired(
+            list(self._facts()),
+            now_ms=now_ms,
+            retention_ms=config.retention_ms if deletes else -1,
+            retention_bytes=config.retention_bytes if deletes else -1,
+            start_offset=self.start_offset,
+            up_to=up_to,
+        )
+        if count == len(self._segments):
+            self.roll(now_ms)
+        if count:
+            self._delete_first(count)
+        return count
+
+    def _facts(self) -> Iterable[SegmentFacts]:
+        for segment, following in zip(self._segments, [*self._segments[1:], None], strict=True):
+            end_offset = self.end_offset if following is None else following.base_offset
+            yield SegmentFacts(end_offset, segment.size, segment.max_timestamp)
+
+    def _delete_first(self, count: int) -> None:
+        removed, self._segments = self._segments[:count], self._segments[count:]
+        self._memo = None
+        self.advance_start(self._segments[0].base_offset)
+        for segment in removed:
+            segment.delete()
+
+    def advance_start(self, offset: int) -> None:
+        """Records before `offset` are no longer to be had; their segments go with `delete_old_segments`."""
+        if offset > self.start_offset:
+            self.start_offset = offset
+            self.epochs.start_from(offset)
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether a flush is due: by flush.ms, or because a segment was rolled whose bytes are not yet on the disk."""
+        if self.recovery_point >= self.end_offset:
+            return False
+        return self.recovery_point < self._active.base_offset or now_ms - self._last_flush_ms >= self.config.flush_ms
+
+    def flush(self, now_ms: int | None = None) -> None:
+        """Make everything appended so far durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        end_offset = self.end_offset
+        try:
+            for segment in self._segments[self._position_of(self.recovery_point) :]:
+                segment.sync()
+            self.epochs.sync()
+            if self.names_unsynced:
+                self._sync_names()
+        except OSError as error:
+            raise self._disk_error(error) from error
+        self.recovery_point = end_offset
+        if now_ms is not None:
+            self._last_flush_ms = now_ms
+
+    def _sync_names(self) -> None:
+        files = self.pool.files
+        files.sync_directory(self.directory)
+        files.sync_directory(self.directory.rpartition("/")[0])
+        self.names_unsynced = False
+
+    def _take_snapshot(self) -> None:
+        if self._snapshot_offset < self.end_offset:
+            snapshots.save(self.pool.files, self.directory, self.end_offset, self.producers)
+            self._snapshot_offset = self.end_offset
+
+    def close(self) -> None:
+        """Make everything durable, write what lets the next start do without a scan, and close the files. Raises as `flush`."""
+        try:
+            self._active.seal()
+            self._take_snapshot()
+        except OSError as error:
+            raise self._disk_error(error) from error
+        if self.recovery_point < self.end_offset:
+            self.flush()
+        self.release()
+
+    def release(self) -> None:
+        """Close the files and no more, as before the directory is removed."""
+        for segment in self._segments:
+            segment.close()
+
+    def _disk_error(self, error: OSError) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.topic}-{self.partition} refuses: {error}")
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _records(data: bytes, header: BatchHeader) -> Iterable[batch.Record]:
+    """A batch's records; for one whose records cannot be read, a stand-in that has what its header says."""
+    try:
+        return list(batch.iterate(data))
+    except KafkaError:
+        return [batch.Record(header.base_offset, header.max_timestamp)]

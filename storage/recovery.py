@@ -1,0 +1,269 @@
+"""Open a partition's directory: after a clean stop by looking at the ends, after a crash by a scan of what may not be on the disk.
+
+A scan ends in exactly one of three ways. Clean: batches to the end. Torn: at or behind the recovery point something else follows; the log is
+cut there, and what followed is kept aside, in files named `<segment>.log.<byte>.torn`. Corrupt: the same below the recovery point, where
+everything was on the disk once; the partition then stays closed and untouched. What can be derived (indexes, producers' states, epochs) is
+made again where it is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from protocol.errors import KafkaError
+from storage import epochs as leader_epochs
+from storage import snapshots
+from storage.checkpoint import TEMPORARY_SUFFIX
+from storage.config import LogConfig
+from storage.errors import BadFile, CorruptLog, UnsupportedLog
+from storage.files import Files
+from storage.index import OffsetIndex, TimeIndex
+from storage.log import Log
+from storage.pool import Pool
+from storage.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment, Walk
+
+logger = logging.getLogger("headgate.storage")
+
+TORN_SUFFIX = ".torn"
+CLEANED_SUFFIXES = (".cleaned", ".swap")
+_COPY_BYTES = 1024 * 1024
+_OLD_HEADER_BYTES = 26  # offset, size, crc, magic, attributes, and the shortest key and value
+
+
+class Clean(NamedTuple):
+    """Batches to the end."""
+
+
+class Torn(NamedTuple):
+    """Something else follows byte `at`, where that may happen in a crash."""
+
+    at: int
+    reason: str
+
+
+class Corrupt(NamedTuple):
+    """Something else follows byte `at`, where everything was on the disk already."""
+
+    at: int
+    reason: str
+
+
+Verdict = Clean | Torn | Corrupt
+
+
+def judge(walk: Walk, recovery_point: int) -> Verdict:
+    """What the end of a scan means. Pure."""
+    if walk.problem is not None:
+        kind = Corrupt if walk.next_offset < recovery_point else Torn
+        return kind(walk.position, walk.problem)
+    if walk.next_offset < recovery_point:
+        return Corrupt(walk.position, f"offsets up to {recovery_point} should follow")
+    return Clean()
+
+
+@dataclass
+class Partition:
+    """What is known of a partition before its log is open. `start_offset` and `recovery_point` are those of the checkpoints."""
+
+    topic: str
+    index: int
+    directory: str
+    topic_id: bytes | None = None
+    start_offset: int = 0
+    recovery_point: int = 0
+    is_clean: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+
+def open_log(pool: Pool, partition: Partition, config: LogConfig, random: Random, now_ms: int) -> Log:
+    """The log in a directory.
+
+    Raises CorruptLog, UnsupportedLog (the partition stays closed and untouched), OSError.
+    """
+    names = pool.files.list(partition.directory)
+    _tidy(pool.files, partition, names)
+    segments = _segments(pool, partition, names, now_ms)
+    log = Log(pool, partition.directory, partition.topic, partition.index, partition.topic_id, config, segments, random)
+    entries = _read_epochs(pool.files, partition)
+    log.epochs.load(entries or ())
+    if partition.is_clean:
+        _mend(log, partition)
+    else:
+        _scan(log, partition)
+    if partition.start_offset > log.end_offset:
+        log.restart_at(partition.start_offset, now_ms)
+    log.start_offset = max(partition.start_offset, segments[0].base_offset)
+    log.recovery_point = min(log.end_offset, max(partition.recovery_point, log.start_offset))
+    if entries is None and log.end_offset > log.start_offset:
+        _derive_epochs(log, partition)
+    snapshots.remove(pool.files, partition.directory, after=log.end_offset)
+    log.reload_producers()
+    return log
+
+
+def _tidy(files: Files, partition: Partition, names: dict[str, int]) -> None:
+    """Finish what a crash interrupted: deletions and replacements that had not happened yet."""
+    for name in list(names):
+        if name.endswith(CLEANED_SUFFIXES):
+            raise UnsupportedLog(
+                f"{partition}: {name} is left of a compaction by Apache Kafka; start and stop Kafka once, so that it ends"
+            )
+        is_orphan = name.endswith(DERIVED_SUFFIXES[:3]) and name.rpartition(".")[0] + LOG_SUFFIX not in names
+        if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)) or is_orphan:
+            files.remove(f"{partition.directory}/{name}")
+
+
+def _segments(pool: Pool, partition: Partition, names: dict[str, int], now_ms: int) -> list[Segment]:
+    directory = partition.directory
+    bases = sorted(int(name[:20]) for name in names if name.endswith(LOG_SUFFIX) and name[:20].isdigit())
+    if not bases:
+        if partition.recovery_point > partition.start_offset:
+            raise CorruptLog(
+                f"{partition}: {directory} has no segments, and offsets up to {partition.recovery_point} were on the disk; "
+                "bring the files back, or delete the directory to begin anew"
+            )
+        return [Segment.create(pool, directory, partition.start_offset, now_ms)]
+    return [
+        Segment(
+            pool, directory, base, [names.get(f"{base:020d}{suffix}", -1) for suffix in _SUFFIXES], created_ms=now_ms
+        )
+        for base in bases
+    ]
+
+
+_SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX)
+
+
+def _mend(log: Log, partition: Partition) -> None:
+    """After a clean stop: all is as it should be, unless someone deleted what can be derived."""
+    for segment in log.segments:
+        _check_indexes(log, partition, segment)
+    last = log.segments[-1]
+    try:
+        log.end_offset = last.end_offset()
+    except KafkaError as error:
+        raise _corrupt(partition, last, f"{error.message}, after a clean stop") from error
+    if log.end_offset < partition.recovery_point:
+        raise _corrupt(
+            partition,
+            last,
+            f"it ends at offset {log.end_offset}; offsets up to {partition.recovery_point} should follow",
+        )
+
+
+def _scan(log: Log, partition: Partition) -> None:
+    """After a crash: check what lies behind the recovery point, and make the indexes of these segments again."""
+    segments = log.segments
+    first = max(0, sum(segment.base_offset <= partition.recovery_point for segment in segments) - 1)
+    for segment in segments[:first]:
+        _check_indexes(log, partition, segment)
+    log.end_offset = segments[first].base_offset
+    log.epochs.truncate_to(max(partition.recovery_point, log.end_offset))
+    for number, segment in enumerate(segments[first:], first):
+        verdict = _scan_segment(log, partition, segment)
+        if isinstance(verdict, Corrupt):
+            raise _corrupt(partition, segment, f"byte {verdict.at}, offset {log.end_offset}: {verdict.reason}")
+        if isinstance(verdict, Torn):
+            _cut(log, partition, segment, verdict, segments[number + 1 :])
+            break
+        if segment is not segments[-1]:
+            segment.seal()
+
+
+def _scan_segment(log: Log, partition: Partition, segment: Segment) -> Verdict:
+    if segment.base_offset != log.end_offset:
+        # One between them is lost: compaction leaves gaps too, but only in what was made safe before.
+        return Torn(0, f"the segment should begin at offset {log.end_offset}")
+    walk = segment.rebuild(log.config.index_interval_bytes)
+    walk.check_crc_from = partition.recovery_point
+    for _, header in walk:
+        log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+    log.end_offset = walk.next_offset
+    if walk.problem is not None and _is_old_format(segment, walk.position):
+        raise UnsupportedLog(
+            f"{partition}: {segment.path} holds messages of format 0 or 1, which this version does not read"
+        )
+    return judge(walk, partition.recovery_point)
+
+
+def _check_indexes(log: Log, partition: Partition, segment: Segment) -> None:
+    """Make the indexes of a segment that is safe on the disk again, if they are not what they should be."""
+    if segment.has_sane_indexes(log.config.index_interval_bytes):
+        return
+    logger.warning("%s: the indexes of %s are missing or cut; made again", partition, segment.path)
+    walk = segment.rebuild(log.config.index_interval_bytes)
+    for _ in walk:
+        pass
+    if walk.problem is not None:
+        raise _corrupt(partition, segment, f"byte {walk.position}, offset {walk.next_offset}: {walk.problem}")
+    segment.seal()
+
+
+def _corrupt(partition: Partition, segment: Segment, what: str) -> CorruptLog:
+    return CorruptLog(
+        f"{partition}: {segment.path}, which was on the disk already, is damaged: {what}; "
+        "bring the file back from a copy, or delete the directory to begin anew"
+    )
+
+
+def _is_old_format(segment: Segment, position: int) -> bool:
+    """Whether a whole message of format 0 or 1 is there: offset i64, size i32, CRC-32 u32 of what follows, magic i8."""
+    head = segment.file.read_at(_OLD_HEADER_BYTES, position)
+    size = int.from_bytes(head[8:12], "big", signed=True)
+    if (
+        len(head) < _OLD_HEADER_BYTES
+        or head[16] > 1
+        or not _OLD_HEADER_BYTES - 12 <= size <= segment.size - position - 12
+    ):
+        return False
+    return zlib.crc32(segment.file.read_at(size - 4, position + 16)) == int.from_bytes(head[12:16], "big")
+
+
+def _cut(log: Log, partition: Partition, segment: Segment, torn: Torn, later: Sequence[Segment]) -> None:
+    """Make the log end where it is torn; keep the bytes behind that aside."""
+    logger.warning(
+        "%s: cut at byte %d of %s, offset %d: %s; %d bytes there and %d later segments are kept in files named *%s",
+        partition, torn.at, segment.path, log.end_offset, torn.reason, segment.size - torn.at, len(later), TORN_SUFFIX,
+    )  # fmt: skip
+    files = log.pool.files
+    _keep_aside(files, segment, torn.at)
+    for unreachable in later:
+        _keep_aside(files, unreachable, 0)
+    log.drop_behind(segment, torn.at)
+    files.sync_directory(partition.directory)
+
+
+def _keep_aside(files: Files, segment: Segment, position: int) -> None:
+    """Copy what follows a position to a file of its own. Zeros alone, which some file systems leave, are not worth one."""
+    path = f"{segment.path}.{position}{TORN_SUFFIX}"
+    number = 0
+    while files.exists(path):
+        number += 1
+        path = f"{segment.path}.{position}.{number}{TORN_SUFFIX}"
+    for start in range(position, segment.size, _COPY_BYTES):
+        data = segment.file.read_at(min(_COPY_BYTES, segment.size - start), start)
+        if any(data) or files.exists(path):
+            files.append(path, data)
+
+
+def _read_epochs(files: Files, partition: Partition) -> list[tuple[int, int]] | None:
+    try:
+        return leader_epochs.read_entries(files, partition.directory)
+    except BadFile as error:
+        logger.warning("%s: %s", partition, error)
+        return None
+
+
+def _derive_epochs(log: Log, partition: Partition) -> None:
+    """From the batches: only epochs in which nothing was written are not found again."""
+    logger.warning("%s: %s is missing or damaged; made again from the batches", partition, log.epochs.path)
+    log.epochs.load(())
+    for header in log.headers(log.start_offset):
+        log.epochs.assign(header.partition_leader_epoch, header.base_offset)

@@ -1,0 +1,39 @@
+"""Which segments may go, by time, by size, or because the log starts behind them. A pure decision; `Log.delete_old_segments` performs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class SegmentFacts(NamedTuple):
+    """What decides about a segment. `end_offset` is where the next one begins; the last segment's is the log's end."""
+
+    end_offset: int
+    size: int
+    max_timestamp: int
+
+
+def expired(
+    segments: Sequence[SegmentFacts],
+    *,
+    now_ms: int,
+    retention_ms: int,
+    retention_bytes: int,
+    start_offset: int,
+    up_to: int,
+) -> int:
+    """How many segments, counted from the oldest, may be deleted. -1 as a limit means none.
+
+    Nothing that reaches behind `up_to`, the high watermark, may go, and only a prefix of the log: a young segment keeps all behind it. A
+    segment without timestamps never goes by time. Source: Apache Kafka's `UnifiedLog.deleteOldSegments`.
+    """
+    surplus_bytes = sum(segment.size for segment in segments) - retention_bytes if retention_bytes >= 0 else 0
+    for count, segment in enumerate(segments):
+        is_old = 0 <= retention_ms < now_ms - segment.max_timestamp and segment.max_timestamp >= 0
+        is_surplus = retention_bytes >= 0 and surplus_bytes >= segment.size > 0
+        is_behind_start = segment.end_offset <= start_offset
+        if segment.end_offset > up_to or not segment.size or not (is_old or is_surplus or is_behind_start):
+            return count
+        surplus_bytes -= segment.size
+    return len(segments)

@@ -1,0 +1,408 @@
+"""One `.log` file with its two indexes: append, plan reads, find by offset or time, walk, cut.
+
+A segment is named by its base offset, in 20 digits. Its file is batches one after another and nothing else, never ending in zeros.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import batch
+from protocol.records.batch import BatchHeader
+from storage.files import File
+from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
+from storage.pool import Pool
+
+LOG_SUFFIX = ".log"
+DELETED_SUFFIX = ".deleted"
+DERIVED_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, ".txnindex", ".snapshot")
+MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
+NO_LIMIT = 1 << 62
+_UNKNOWN = -2  # a timestamp that has to be looked up first
+
+# Base offset, batch length and last offset delta: all that is needed to get from batch to batch.
+_HOP = struct.Struct(">qi11xi")
+_HOP_WINDOW_BYTES = 4096
+_WALK_WINDOW_BYTES = 1024 * 1024
+_SMALLEST_LENGTH = batch.HEADER_SIZE - batch.LOG_OVERHEAD
+
+
+class FileSlice:
+    """A planned piece of a segment file. Keeps the file open until `release`, whatever becomes of the segment meanwhile."""
+
+    __slots__ = ("_file", "fileno", "length", "position")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        file.references += 1
+        self._file: File | None = file
+        self.fileno = file.fileno
+        self.position = position
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __del__(self) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        return f"FileSlice({self.length} bytes at {self.position} of descriptor {self.fileno})"
+
+    def read(self, start: int = 0, length: int | None = None) -> bytes:
+        """Its bytes, or a part of them, for where sendfile cannot be used. Raises ValueError after `release`."""
+        if self._file is None:
+            raise ValueError("the slice was released")
+        left = self.length - start
+        return self._file.read_at(left if length is None else min(length, left), self.position + start)
+
+    def release(self) -> None:
+        """Give up the file. Further calls do nothing."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.release()
+
+
+Hop: TypeAlias = tuple[int, int, int, int]
+"""Where a batch begins and ends: position, position of the end, base offset, last offset."""
+
+Written: TypeAlias = tuple[int, int, int]
+"""What the indexes need of a batch: its size, last offset and highest timestamp."""
+
+
+class Segment:
+    """One segment file. `first_timestamp` and `max_timestamp` are those of batches; -1 where there is none."""
+
+    __slots__ = (
+        "_file",
+        "_first_timestamp",
+        "_indexed_position",
+        "_max_offset",
+        "_max_timestamp",
+        "_pool",
+        "_sealed",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "offsets",
+        "roll_jitter_ms",
+        "size",
+        "times",
+    )
+
+    def __init__(
+        self, pool: Pool, directory: str, base_offset: int, sizes: Sequence[int] = (0, -1, -1), created_ms: int = 0
+    ) -> None:
+        """`sizes` are those of `.log`, `.index` and `.timeindex` as they are on the disk, -1 for one that is not there."""
+        self._pool = pool
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = sizes[0]
+        self.offsets = OffsetIndex(pool, directory, base_offset, sizes[1])
+        self.times = TimeIndex(pool, directory, base_offset, sizes[2])
+        self.created_ms = created_ms
+        self.roll_jitter_ms = 0
+        self._file: File | None = None
+        self._first_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
+        self._max_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
+        self._max_offset = base_offset
+        self._indexed_position = 0
+        self._sealed = sizes[0] > 0
+
+    @classmethod
+    def create(cls, pool: Pool, directory: str, base_offset: int, now_ms: int) -> Segment:
+        """A new one, with an empty `.log` file."""
+        segment = cls(pool, directory, base_offset, created_ms=now_ms)
+        pool.files.write(segment.path, b"")
+        return segment
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path}, {self.size} bytes)"
+
+    @property
+    def path(self) -> str:
+        """Its `.log` file."""
+        return f"{self.directory}/{self.base_offset:020d}{LOG_SUFFIX}"
+
+    @property
+    def file(self) -> File:
+        """The open file; opened at first use."""
+        file = self._file
+        if file is None:
+            file = self._pool.files.open(self.path)
+            if file.size() > self.size:  # what a failed write left, when even cutting it off failed
+                file.truncate(self.size)
+            self._file = file
+            self._pool.opened(self)
+        return file
+
+    def give_back(self) -> None:
+        """Close the file, once no slice holds it any more; the next use opens it again."""
+        if self._file is not None:
+            self._file.release()
+            self._file = None
+
+    def close(self) -> None:
+        """Close the file and forget the loaded indexes."""
+        self._pool.closed(self)
+        self.give_back()
+        self.offsets.give_back()
+        self.times.give_back()
+
+    # Timestamps
+
+    @property
+    def max_timestamp(self) -> int:
+        """The highest timestamp in the segment."""
+        if self._max_timestamp == _UNKNOWN:
+            self._load_max_timestamp()
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the first batch that has the highest timestamp."""
+        if self._max_timestamp == _UNKNOWN:
+            self._load_max_timestamp()
+        return self._max_offset
+
+    @property
+    def first_timestamp(self) -> int:
+        """The timestamp of the first batch: the segment's age is counted from it."""
+        if self._first_timestamp == _UNKNOWN:
+            self._first_timestamp = batch.read_header(self.file.read_at(batch.HEADER_SIZE, 0)).max_timestamp
+        return self._first_timestamp
+
+    def _load_max_timestamp(self) -> None:
+        """From the last entry of the time index, which is written when the segment is sealed."""
+        if self.times.entries:
+            timestamp, relative = self.times.last()
+            self._max_timestamp, self._max_offset = timestamp, self.base_offset + relative
+        else:
+            self._max_timestamp = NO_TIMESTAMP
+
+    # Writing
+
+    def append(
+        self, data: memoryview | bytes | bytearray, batches: Iterable[Written], index_interval_bytes: int
+    ) -> None:
+        """Write whole batches at the end.
+
+        Raises OSError, and then the file is as it was before; if the disk refuses even that, it is when the file is opened next.
+        """
+        position = self.size
+        file = self._file or self.file
+        if self._sealed:
+            self._unseal()
+        try:
+            file.write_at(data, position)
+        except OSError:
+            self.close()
+            _ = self.file
+            raise
+        for size, last_offset, timestamp in batches:
+            self.index(position, last_offset, timestamp, index_interval_bytes)
+            position += size
+        self.size = position
+
+    def index(self, position: int, last_offset: int, timestamp: int, index_interval_bytes: int) -> None:
+        """Take a batch into the indexes, if it is its turn. Part of `append` and `rebuild`."""
+        if timestamp > self._max_timestamp:
+            self._max_timestamp, self._max_offset = timestamp, last_offset
+        if not position:
+            self._first_timestamp = timestamp
+        if position - self._indexed_position > index_interval_bytes:
+            self.offsets.append(last_offset, position)
+            self.times.append(self._max_timestamp, self._max_offset)
+            self._indexed_position = position
+
+    def is_full(self, index_bytes: int) -> bool:
+        """Whether an index has reached its limit. The time index keeps a place for the entry of `seal`."""
+        return 8 * self.offsets.entries + 8 > index_bytes or 12 * self.times.entries + 24 > index_bytes
+
+    def seal(self) -> None:
+        """Write the indexes out with the highest timestamp as the last entry, as Kafka does when a segment is rolled or closed."""
+        if self._sealed:
+            return
+        self.times.append(self.max_timestamp, self.max_timestamp_offset)
+        self.offsets.touch()
+        self.times.touch()
+        self._sealed = True
+
+    def _unseal(self) -> None:
+        """Take the entry of `seal` back, so that the time index is again what appends alone make of it."""
+        self._load_max_timestamp()
+        self._trim_times()
+
+    def _trim_times(self) -> None:
+        """A timestamp is indexed together with an offset: one of an offset behind the last indexed one came by `seal`, or was cut."""
+        self.times.truncate_to(self.base_offset + self.offsets.last()[0] + 1 if self.offsets.entries else -1)
+        self._indexed_position = self.offsets.last_position
+        self._sealed = False
+
+    def sync(self) -> None:
+        """Wait until the bytes are on the disk; the indexes too if the segment is sealed, else a recovery makes them anew."""
+        self.file.sync()
+        if self._sealed:
+            self._pool.files.sync(self.offsets.path)
+            self._pool.files.sync(self.times.path)
+
+    def truncate(self, position: int) -> None:
+        """Cut at `position`, where a batch began."""
+        self.file.truncate(position)
+        self.size = position
+        self.offsets.truncate_to(position)
+        self._trim_times()
+        self._restore_max_timestamp()
+
+    def _restore_max_timestamp(self) -> None:
+        """The highest timestamp, from the last entry of the time index and the batches behind the last indexed one."""
+        self._first_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
+        self._max_offset = self.base_offset
+        self._load_max_timestamp()
+        walk = self.walk(self.offsets.last_position)
+        for _, header in walk:
+            if header.max_timestamp > self.max_timestamp:
+                self._max_timestamp, self._max_offset = header.max_timestamp, header.last_offset
+
+    def has_sane_indexes(self, index_interval_bytes: int) -> bool:
+        """Whether the indexes of a sealed segment may be what their names say; lost or cut ones are not."""
+        if not self.size:
+            return True
+        if not self.offsets.is_whole or not self.times.is_whole:
+            return False
+        has_offsets = self.offsets.entries > 0 or self.size <= index_interval_bytes
+        has_times = self.times.entries > 0 or self.first_timestamp < 0
+        return has_offsets and has_times and self.offsets.last_position < self.size
+
+    def rebuild(self, index_interval_bytes: int) -> Walk:
+        """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early."""
+        for index in (self.offsets, self.times):
+            index.truncate(0)
+        self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
+        self._max_offset, self._indexed_position, self._sealed = self.base_offset, 0, False
+        return Walk(self, 0, index_interval_bytes)
+
+    def delete(self) -> None:
+        """Remove the files. The `.log` is renamed first: what is left by a crash in between has a suffix that says so."""
+        self.close()
+        files = self._pool.files
+        files.rename(self.path, self.path + DELETED_SUFFIX)
+        for suffix in DERIVED_SUFFIXES:
+            files.remove(f"{self.directory}/{self.base_offset:020d}{suffix}")
+        files.remove(self.path + DELETED_SUFFIX)
+
+    # Reading
+
+    def hops(self, position: int) -> Iterator[Hop]:
+        """The batches from `position` on, by their bounds alone.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR) where there is no batch.
+        """
+        window, start = b"", position
+        while position < self.size:
+            at = position - start
+            if at + _HOP.size > len(window):
+                window, start, at = self.file.read_at(_HOP_WINDOW_BYTES, position), position, 0
+            if len(window) - at < _HOP.size:
+                raise self._damaged(position)
+            base_offset, length, delta = _HOP.unpack_from(window, at)
+            end = position + length + batch.LOG_OVERHEAD
+            if length < _SMALLEST_LENGTH or end > self.size:
+                raise self._damaged(position)
+            yield position, end, base_offset, base_offset + delta
+            position = end
+
+    def locate(self, offset: int) -> int:
+        """Where the first batch begins that does not end before `offset`; the segment's size if all do."""
+        for position, _, _, last_offset in self.hops(self.offsets.floor(offset)):
+            if last_offset >= offset:
+                return position
+        return self.size
+
+    def end_offset(self) -> int:
+        """The offset behind the last batch; the base offset if there is none."""
+        end_offset = self.base_offset
+        for _, _, _, last_offset in self.hops(self.offsets.last_position):
+            end_offset = last_offset + 1
+        return end_offset
+
+    def cut(self, position: int, limit: int) -> Hop:
+        """The first batch, from `position` on, that ends behind the position `limit`. There must be one."""
+        for hop in self.hops(max(position, self.offsets.floor_position(limit))):
+            if hop[1] > limit:
+                return hop
+        raise self._damaged(self.size)
+
+    def walk(self, position: int = 0) -> Walk:
+        """The headers from `position` on."""
+        return Walk(self, position, None)
+
+    def batches_from_time(self, timestamp_ms: int, start_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of the batches that may hold a record of this time or later, at `start_offset` or behind it."""
+        for position, header in self.walk(self.offsets.floor(self.times.floor(timestamp_ms))):
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
+                yield position, header
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        """The bytes of a batch."""
+        return self.file.read_at(header.size, position)
+
+    def _damaged(self, position: int) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"there is no batch at byte {position} of {self.path}")
+
+
+class Walk:
+    """Batches of a segment one after another, to its end or to the first place that is not one.
+
+    Iterating gives (position, header). Afterwards `position` is where the valid bytes end, `next_offset` the offset to be expected there,
+    and `problem` a sentence if something else follows. With `check_crc_from`, batches that reach to this offset or behind it are
+    checked wholly.
+    """
+
+    def __init__(self, segment: Segment, position: int, index_interval_bytes: int | None) -> None:
+        self.position = position
+        self.next_offset = segment.base_offset
+        self.check_crc_from = NO_LIMIT
+        self.problem: str | None = None
+        self._segment = segment
+        self._interval_bytes = index_interval_bytes
+        self._window = memoryview(b"")
+        self._start = position
+
+    def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
+        segment = self._segment
+        while self.position < segment.size:
+            try:
+                header = batch.read_header(self._bytes(batch.HEADER_SIZE))
+            except KafkaError as error:
+                self.problem = error.message
+                return
+            self.problem = self._check(header)
+            if self.problem:
+                return
+            if self._interval_bytes is not None:
+                segment.index(self.position, header.last_offset, header.max_timestamp, self._interval_bytes)
+            self.next_offset = header.last_offset + 1
+            yield self.position, header
+            self.position += header.size
+
+    def _check(self, header: BatchHeader) -> str | None:
+        left = self._segment.size - self.position
+        if header.size > left:
+            return f"a batch of {header.size} bytes is cut after {left}"
+        if header.base_offset < self.next_offset or header.last_offset_delta < 0:
+            return f"offsets {header.base_offset} to {header.last_offset} do not follow {self.next_offset - 1}"
+        if header.last_offset >= self.check_crc_from and not batch.check_crc(self._bytes(header.size)):
+            return f"the CRC of the batch with offsets {header.base_offset} to {header.last_offset} is wrong"
+        return None
+
+    def _bytes(self, length: int) -> memoryview:
+        """Up to `length` bytes at the position, from a window over the file; large where whole batches are looked at."""
+        at = self.position - self._start
+        if at + length > len(self._window):
+            window = _WALK_WINDOW_BYTES if self.check_crc_from != NO_LIMIT else _HOP_WINDOW_BYTES
+            self._window = memoryview(self._segment.file.read_at(max(length, window), self.position))
+            self._start, at = self.position, 0
+        return self._window[at : at + length]

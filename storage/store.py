@@ -1,0 +1,233 @@
+"""A data directory: its lock, its identity, its checkpoints, and the logs of all partitions in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from random import Random
+
+from protocol.errors import ErrorCode, KafkaError
+from storage import checkpoint, directories, recovery
+from storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, TopicPartition
+from storage.directories import Meta
+from storage.errors import BadFile, StorageError
+from storage.files import Files, Lock
+from storage.log import Log, LogConfig
+from storage.pool import Pool
+from storage.segment import Segment
+
+logger = logging.getLogger("headgate.storage")
+
+LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+
+class Store:
+    """The logs of one data directory. `failed` are the partitions that stay closed, and why."""
+
+    def __init__(self, directory: str, pool: Pool, lock: Lock, meta: Meta, config: LogConfig, random: Random) -> None:
+        """Use `Store.open`."""
+        self.directory = directory
+        self.pool = pool
+        self.meta = meta
+        self.config = config
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed: dict[TopicPartition, StorageError] = {}
+        self._lock = lock
+        self._random = random
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._start_offsets: dict[TopicPartition, int] = {}
+        self._deleted: list[str] = []
+        self._is_open = True
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        *,
+        files: Files,
+        node_id: int,
+        config: LogConfig,
+        now_ms: int,
+        random: Random,
+        cluster_id: str | None = None,
+    ) -> Store:
+        """Take a data directory, made if it is not there, and open every log in it. `config` is for logs until they get their own.
+
+        A partition that is damaged is reported and stays in `failed`; the others open.
+        Raises DirectoryLocked, naming the other process; StorageError for another node's or cluster's directory; OSError.
+        """
+        files.make_directories(directory)
+        lock = files.lock(f"{directory}/{LOCK}")
+        try:
+            meta = directories.own(files, directory, node_id, cluster_id, random)
+            store = cls(directory, Pool(files), lock, meta, config, random)
+            store._open_logs(now_ms)
+        except BaseException:
+            lock.release()
+            raise
+        return store
+
+    def __repr__(self) -> str:
+        return f"Store({self.directory}, {len(self.logs)} logs)"
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster to which the directory belongs, 22 characters."""
+        return self.meta.cluster_id
+
+    def _path(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
+    def _open_logs(self, now_ms: int) -> None:
+        files = self.pool.files
+        names = files.list(self.directory)
+        is_clean = CLEAN_SHUTDOWN in names
+        self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
+        self._start_offsets = self._read_checkpoint(START_OFFSETS)
+        self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        files.remove(self._path(CLEAN_SHUTDOWN))
+        files.sync_directory(self.directory)
+        for name in sorted(name for name, size in names.items() if size < 0):
+            key = directories.parse_partition(name)
+            if directories.is_deleted(name):
+                self._deleted.append(self._path(name))
+            elif key is None:
+                logger.warning("%s is not a partition's directory; left alone", self._path(name))
+            else:
+                known = recovery.Partition(
+                    *key,
+                    directory=self._path(name),
+                    start_offset=self._start_offsets.get(key, 0),
+                    recovery_point=self._recovery_points.get(key, 0),
+                    is_clean=is_clean,
+                )
+                self._open_log(key, known, now_ms)
+        self.remove_deleted()
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoint.read_offsets(self.pool.files, self._path(name))
+        except BadFile as error:
+            logger.error("%s; all that it says is taken as 0, so that logs are scanned from their start", error)
+            return {}
+
+    def _open_log(self, key: TopicPartition, partition: recovery.Partition, now_ms: int) -> None:
+        try:
+            partition = replace(partition, topic_id=self._topic_id(partition))
+            self.logs[key] = recovery.open_log(self.pool, partition, self.config, self._random, now_ms)
+        except (StorageError, OSError, KafkaError) as error:
+            self.failed[key] = error if isinstance(error, StorageError) else StorageError(f"{partition}: {error}")
+            logger.error("partition %s stays closed: %s", partition, error)
+
+    def _topic_id(self, partition: recovery.Partition) -> bytes | None:
+        try:
+            return directories.read_topic_id(self.pool.files, partition.directory)
+        except BadFile as error:
+            logger.warning("%s; the topic of this partition is known by its name alone", error)
+            return None
+
+    def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Log:
+        """A new partition's empty log. Nothing is synced: its names are on the disk after its first flush.
+
+        Raises KafkaError: TOPIC_ALREADY_EXISTS, KAFKA_STORAGE_ERROR for one that is damaged, or when the disk fails.
+        """
+        key = topic, partition
+        if key in self.failed:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.failed[key]))
+        if key in self.logs:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a log of {topic}-{partition} already")
+        directory = self._path(directories.partition_name(topic, partition))
+        try:
+            self.pool.files.make_directories(directory)
+            directories.write_topic_id(self.pool.files, directory, topic_id)
+            segments = [Segment.create(self.pool, directory, 0, now_ms)]
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be made: {error}") from error
+        log = self.logs[key] = Log(self.pool, directory, topic, partition, topic_id, config, segments, self._random)
+        log.names_unsynced = True
+        return log
+
+    def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
+        """Delete a partition, a damaged one too: its directory is renamed, then removed; with `remove` false by `remove_deleted` later.
+
+        Slices that were planned before stay readable. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        """
+        key = topic, partition
+        if key not in self.logs and key not in self.failed:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {topic}-{partition}")
+        path = self._path(directories.deleted_name(topic, partition, self._random))
+        try:
+            self.pool.files.rename(self._path(directories.partition_name(topic, partition)), path)
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be deleted: {error}"
+            ) from error
+        self._deleted.append(path)
+        self.failed.pop(key, None)
+        self._high_watermarks.pop(key, None)
+        log = self.logs.pop(key, None)
+        if log is not None:
+            log.release()
+        if remove:
+            self.remove_deleted()
+
+    def remove_deleted(self) -> None:
+        """Remove the directories that `delete` has renamed. One that cannot be removed is tried again at the next start."""
+        while self._deleted:
+            path = self._deleted.pop()
+            try:
+                self.pool.files.remove_tree(path)
+            except OSError as error:
+                logger.warning("%s cannot be removed: %s", path, error)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermarks of the last checkpoint."""
+        return dict(self._high_watermarks)
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write down recovery points, log starts and high watermarks; those of closed partitions stay. Raises OSError."""
+        logs = self.logs.items()
+        self._high_watermarks = {**_of(self.failed, self._high_watermarks), **high_watermarks}
+        started = {key: log.start_offset for key, log in logs if log.start_offset > log.segments[0].base_offset}
+        self._start_offsets = {**_of(self.failed, self._start_offsets), **started}
+        self._recovery_points = {
+            **_of(self.failed, self._recovery_points),
+            **{key: log.recovery_point for key, log in logs},
+        }
+        for name, offsets in (
+            (HIGH_WATERMARKS, self._high_watermarks),
+            (START_OFFSETS, self._start_offsets),
+            (RECOVERY_POINTS, self._recovery_points),
+        ):
+            checkpoint.write_offsets(self.pool.files, self._path(name), offsets)
+
+    def close(self) -> None:
+        """Make everything durable, and mark the directory as cleanly left if every log could be opened and closed."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            failures = [error for log in self.logs.values() if (error := _close(log)) is not None]
+            self.checkpoint(_of(self.logs, self._high_watermarks))
+            if not failures and not self.failed:
+                self.pool.files.write(self._path(CLEAN_SHUTDOWN), b"", sync=True)
+                self.pool.files.sync_directory(self.directory)
+        finally:
+            self._lock.release()
+
+
+def _of(keys: Container[TopicPartition], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    return {key: offset for key, offset in offsets.items() if key in keys}
+
+
+def _close(log: Log) -> KafkaError | None:
+    try:
+        log.close()
+    except KafkaError as error:
+        logger.error("%s-%d is not closed cleanly, the next start scans: %s", log.topic, log.partition, error.message)
+        log.release()
+        return error
+    return None

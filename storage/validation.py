@@ -1,0 +1,99 @@
+"""What a leader checks of a client's batch before it appends it, and what a topic's configuration changes in it.
+
+By default that is the header alone: CRC, count and offset deltas, sequence, time range, no control batch. Records are decoded only with
+validate="full", on a compacted topic (every record needs a key), or when batches are recompressed. Source: Apache Kafka's `LogValidator`.
+"""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import batch, compression
+from protocol.records.batch import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
+from storage.config import LOG_APPEND_TIME, PRODUCER, LogConfig
+
+HEADER = "header"
+FULL = "full"
+HIGHEST_CODEC = 4
+
+
+def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> None:
+    """Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE."""
+    if len(view) > config.max_message_bytes:
+        limit = f"max.message.bytes={config.max_message_bytes}"
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(view)} bytes exceeds {limit}")
+    if crc32c(view[batch.CRC_START :]) != header.crc:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong")
+    timestamp = header.max_timestamp
+    if (
+        timestamp - now_ms > config.message_timestamp_after_max_ms
+        or now_ms - timestamp > config.message_timestamp_before_max_ms
+    ):
+        _check_time(timestamp, config, now_ms)
+    if not 0 <= header.attributes <= HIGHEST_CODEC:
+        _check_attributes(header, config)
+    if header.base_offset:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"the base offset of a produced batch is 0, not {header.base_offset}"
+        )
+    if header.base_sequence < 0 and header.producer_id != NO_PRODUCER_ID:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"producer {header.producer_id} sent sequence {header.base_sequence}"
+        )
+
+
+def adapt(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int, validate: str) -> memoryview:
+    """The batch as this topic stores it: the same view, changed in place, or a new one.
+
+    Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, CORRUPT_MESSAGE for what is wrong with its records.
+    """
+    if validate == FULL or config.is_compacted:
+        _check_records(header, view, config, now_ms)
+    if config.compression_type != PRODUCER:
+        codec = compression.type_names.index(
+            "none" if config.compression_type == "uncompressed" else config.compression_type
+        )
+        if codec != header.compression:
+            level = config.compression_level(compression.type_names[codec])
+            view = memoryview(batch.recompress(view, codec, level))
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        batch.patch_timestamps(view, now_ms)
+    return view
+
+
+def _check_time(timestamp: int, config: LogConfig, now_ms: int) -> None:
+    if timestamp == NO_TIMESTAMP or config.message_timestamp_type == LOG_APPEND_TIME:
+        return
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if not -before <= timestamp - now_ms <= after:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {timestamp} is out of range: it may be {before} ms before and {after} ms after {now_ms}",
+        )
+
+
+def _check_attributes(header: BatchHeader, config: LogConfig) -> None:
+    if header.is_control:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "clients are not allowed to write control batches")
+    if header.is_transactional:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
+    if header.compression > HIGHEST_CODEC:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {header.compression}")
+    if header.is_log_append_time and config.message_timestamp_type != LOG_APPEND_TIME:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP, "a producer cannot send a batch with timestamp type LogAppendTime"
+        )
+
+
+def _check_records(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> None:
+    for number, record in enumerate(batch.iterate(view)):
+        if record.offset != header.base_offset + number:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"record {number} has offset delta {record.offset - header.base_offset}"
+            )
+        if record.key is None and config.is_compacted:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"record {number} has no key; every record of a compacted topic needs one"
+            )
+        _check_time(record.timestamp, config, now_ms)
