@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.broker import Broker, running
+from compat_tests.broker import TARGET, Broker, running
 from compat_tests.families import FAMILIES, Family
 
 NUMBERS = itertools.count()
@@ -19,6 +19,23 @@ def pytest_configure(config: pytest.Config) -> None:
     # kafka-python: how it reads its message definitions; a connection that could not be made is not closed
     config.addinivalue_line("filterwarnings", "ignore:read_text is deprecated:DeprecationWarning")
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+
+
+FIGURES: list[str] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was measured on the way."""
+    if FIGURES:
+        terminalreporter.section(f"measured against {TARGET}")
+        for line in sorted(FIGURES):
+            terminalreporter.line(line)
+
+
+@pytest.fixture
+def figure() -> Callable[[str], None]:
+    """Say something measured: it is printed at the end of the run."""
+    return FIGURES.append
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,6 @@ from compat_tests.records import Received, assert_equal, assert_same, by_partiti
 from compat_tests.restarting import restarting
 from compat_tests.stored import CODECS, batches
 
-pytestmark = [pytest.mark.sockets, pytest.mark.slow]
-
 COUNT = 10_000
 PARTITIONS = 2
 
