@@ -89,7 +89,7 @@ class Broker:
         scheduler = Scheduler(self.clock)
         purgatory = Purgatory(self.clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, self.clock, self.random)
-        partitions = Partitions(self.config.node_id, self._store, self.config, purgatory)
+        partitions = Partitions(self._store, self.config, purgatory)
         partitions.follow(Image.empty(), metadata.image)
         metadata.on_change(partitions.follow)
         return Services(
@@ -154,6 +154,7 @@ class Broker:
         now_ms = self.clock.now_ms()
         for partition in self.services.partitions:
             partition.log.roll_if_due(now_ms)
+            partition.log.delete_old_segments(now_ms, partition.high_watermark)
 
 
 def _limits(config: BrokerConfig) -> Limits:

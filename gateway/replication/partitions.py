@@ -10,6 +10,7 @@ from gateway.metadata.image import Image, Topic
 from gateway.replication.partition import Partition
 from gateway.waiting import Purgatory
 from protocol.errors import ErrorCode, KafkaError
+from storage.config import LogConfig
 from storage.log import Log
 from storage.store import Store
 
@@ -19,12 +20,12 @@ logger = logging.getLogger("headgate.replication")
 class Partitions:
     """(topic, index) -> Partition. Follows the image: makes logs for what appears in it, removes those of what goes."""
 
-    def __init__(self, node_id: int, store: Store, config: BrokerConfig, purgatory: Purgatory) -> None:
-        self._node_id = node_id
+    def __init__(self, store: Store, config: BrokerConfig, purgatory: Purgatory) -> None:
         self._store = store
         self._config = config
         self._purgatory = purgatory
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._offline: dict[tuple[str, int], KafkaError] = {}
         self._names: dict[bytes, str] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -34,11 +35,15 @@ class Partitions:
         return len(self._partitions)
 
     def get(self, topic: str, index: int) -> Partition:
-        """The partition; raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
-        try:
-            return self._partitions[topic, index]
-        except KeyError:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}") from None
+        """The partition; raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR for one that is damaged."""
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            raise self._absent(topic, index)
+        return partition
+
+    def _absent(self, topic: str, index: int) -> KafkaError:
+        offline = self._offline.get((topic, index))
+        return offline or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
 
     def topic_name(self, topic_id: bytes) -> str:
         """The name behind an id; raises KafkaError(UNKNOWN_TOPIC_ID)."""
@@ -61,28 +66,44 @@ class Partitions:
         log_config = self._config.log_config(topic.configs)
         self._names[topic.topic_id] = topic.name
         for index, state in enumerate(topic.partitions):
-            partition = self._partitions.get((topic.name, index))
-            if partition is None:
-                log = self._open(topic, index)
-                log.config = log_config
-                partition = Partition(topic.name, index, log, state.leader_epoch, self._advanced)
-                self._partitions[topic.name, index] = partition
-            partition.log.config = log_config
-            partition.leader_epoch = state.leader_epoch
-            partition.replicas, partition.isr = state.replicas, state.isr
+            partition = self._partitions.get((topic.name, index)) or self._open(topic, index, log_config)
+            if partition is not None:
+                partition.log.config = log_config
+                partition.leader_epoch = state.leader_epoch
+                partition.replicas, partition.isr = state.replicas, state.isr
 
-    def _open(self, topic: Topic, index: int) -> Log:
+    def _open(self, topic: Topic, index: int, log_config: LogConfig) -> Partition | None:
+        """The partition over its log, or None if it cannot be had: then the others go on, and `get` says why."""
+        key = topic.name, index
+        try:
+            log = self._log(topic, index, log_config)
+        except KafkaError as error:
+            self._offline[key] = error
+            logger.error("%s-%d is offline: %s", topic.name, index, error.message)
+            return None
+        partition = Partition(topic.name, index, log, topic.partitions[index].leader_epoch, self._advanced)
+        self._partitions[key] = partition
+        return partition
+
+    def _log(self, topic: Topic, index: int, log_config: LogConfig) -> Log:
         log = self._store.logs.get((topic.name, index))
-        if log is not None:
-            return log
-        return self._store.create(topic.name, index, topic.topic_id, self._config.log_config(topic.configs))
+        if log is not None and log.topic_id not in (None, topic.topic_id):
+            # The topic was deleted and made anew, and the broker died between the two and the end of the deletion.
+            logger.warning(
+                "%s-%d belongs to a topic of that name that was deleted; its log goes now", topic.name, index
+            )
+            self._store.delete(topic.name, index)
+            log = None
+        return log or self._store.create(topic.name, index, topic.topic_id, log_config)
 
     def _remove(self, topic: Topic) -> None:
         self._names.pop(topic.topic_id, None)
         for index in range(len(topic.partitions)):
-            partition = self._partitions.pop((topic.name, index), None)
-            if partition is not None:
+            key = topic.name, index
+            partition = self._partitions.pop(key, None)
+            if partition is not None or self._offline.pop(key, None) is not None:
                 self._store.delete(topic.name, index)
+            if partition is not None:
                 self._purgatory.touch(partition.waiters)
 
     def _advanced(self, partition: Partition) -> None:
