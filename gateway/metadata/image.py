@@ -1,0 +1,194 @@
+"""The immutable image of the cluster, and how metadata records change it.
+
+Everybody reads the image of the moment; whoever keeps it makes the next one with `apply`. Records of one change are
+applied together: what is copied is then copied once, however many partitions there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.internal.metadata import (
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
+
+
+class PartitionState(NamedTuple):
+    """Who has a partition. `leader` is -1 while there is none; epochs grow by one with every change."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    partition_epoch: int
+
+
+class Topic(NamedTuple):
+    """A topic; its partitions by index, its own configs by Kafka's names."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionState, ...]
+    configs: Mapping[str, str]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the topic belongs to the brokers, as Kafka's clients are told."""
+        return self.name in INTERNAL_TOPICS
+
+
+class Node(NamedTuple):
+    """A live broker. `endpoints`: host and port by listener; none for this broker itself, see `advertised_address`."""
+
+    node_id: int
+    rack: str | None
+    endpoints: Mapping[str, tuple[str, int]]
+
+
+class Image(NamedTuple):
+    """The cluster at one moment. Mappings are not to be changed: the next image may share them."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: Mapping[int, Node]
+    topics: Mapping[str, Topic]
+    topic_names: Mapping[bytes, str]
+    features: Mapping[str, int]
+    configs: Mapping[tuple[int, str], Mapping[str, str]]
+    next_producer_id: int
+
+    @classmethod
+    def empty(cls, cluster_id: str = "", controller_id: int = -1, brokers: Iterable[Node] = ()) -> Image:
+        """A cluster without topics."""
+        return cls(cluster_id, controller_id, {node.node_id: node for node in brokers}, {}, {}, {}, {}, 0)
+
+    def topic(self, name: str) -> Topic:
+        """The topic of that name. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
+        topic = self.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return topic
+
+    def topic_by_id(self, topic_id: bytes) -> Topic:
+        """The topic of that id. Raises KafkaError(UNKNOWN_TOPIC_ID)."""
+        name = self.topic_names.get(topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
+        return self.topics[name]
+
+    def apply(self, *records: MetadataRecord) -> Image:
+        """The image after these records. Raises ValueError for one that does not fit what was before."""
+        return self.apply_all(records)
+
+    def apply_all(self, records: Iterable[MetadataRecord]) -> Image:
+        """The image after many records, for instance all of a log."""
+        draft = _Draft(self)
+        for record in records:
+            draft.apply(record)
+        return draft.finish()
+
+
+class _Draft:
+    """An image in the making: what changes is copied once, partitions are lists until the end."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._topics = dict(image.topics)
+        self._names = dict(image.topic_names)
+        self._features = dict(image.features)
+        self._configs = dict(image.configs)
+        self._next_producer_id = image.next_producer_id
+        self._partitions: dict[bytes, list[PartitionState]] = {}
+
+    def apply(self, record: MetadataRecord) -> None:
+        _APPLY[type(record)](self, record)
+
+    def finish(self) -> Image:
+        for topic_id, partitions in self._partitions.items():
+            name = self._names.get(topic_id)
+            if name is not None:
+                self._topics[name] = self._topics[name]._replace(partitions=tuple(partitions))
+        return self._image._replace(
+            topics=self._topics,
+            topic_names=self._names,
+            features=self._features,
+            configs=self._configs,
+            next_producer_id=self._next_producer_id,
+        )
+
+    def topic(self, record: TopicRecord) -> None:
+        if record.name in self._topics:
+            raise ValueError(f"the topic {record.name!r} exists already")
+        self._topics[record.name] = Topic(record.name, record.topic_id, (), {})
+        self._names[record.topic_id] = record.name
+
+    def partition(self, record: PartitionRecord) -> None:
+        partitions = self._partitions.get(record.topic_id)
+        if partitions is None:
+            partitions = self._partitions[record.topic_id] = list(self._topics[self._name(record.topic_id)].partitions)
+        if record.partition_id > len(partitions) or record.partition_id < 0:
+            raise ValueError(f"partition {record.partition_id} of a topic that has {len(partitions)}")
+        state = PartitionState(
+            record.leader, record.leader_epoch, tuple(record.replicas), tuple(record.isr), record.partition_epoch
+        )
+        partitions[record.partition_id : record.partition_id + 1] = [state]
+
+    def config(self, record: ConfigRecord) -> None:
+        if record.resource_type != TOPIC_RESOURCE:
+            key = (record.resource_type, record.resource_name)
+            self._configs[key] = _with_config(self._configs.get(key, {}), record)
+            return
+        topic = self._topics.get(record.resource_name)
+        if topic is None:
+            raise ValueError(f"a config of the topic {record.resource_name!r}, which does not exist")
+        self._topics[topic.name] = topic._replace(configs=_with_config(topic.configs, record))
+
+    def remove_topic(self, record: RemoveTopicRecord) -> None:
+        del self._topics[self._name(record.topic_id)]
+        del self._names[record.topic_id]
+        self._partitions.pop(record.topic_id, None)
+
+    def feature(self, record: FeatureLevelRecord) -> None:
+        if record.feature_level:
+            self._features[record.name] = record.feature_level
+        else:
+            self._features.pop(record.name, None)
+
+    def producer_ids(self, record: ProducerIdsRecord) -> None:
+        self._next_producer_id = record.next_producer_id
+
+    def _name(self, topic_id: bytes) -> str:
+        name = self._names.get(topic_id)
+        if name is None:
+            raise ValueError(f"there is no topic with the id {topic_id.hex()}")
+        return name
+
+
+def _with_config(configs: Mapping[str, str], record: ConfigRecord) -> Mapping[str, str]:
+    changed = {name: value for name, value in configs.items() if name != record.name}
+    if record.value is not None:
+        changed[record.name] = record.value
+    return changed
+
+
+_APPLY: dict[type[MetadataRecord], Callable[[_Draft, Any], None]] = {
+    TopicRecord: _Draft.topic,
+    PartitionRecord: _Draft.partition,
+    ConfigRecord: _Draft.config,
+    RemoveTopicRecord: _Draft.remove_topic,
+    FeatureLevelRecord: _Draft.feature,
+    ProducerIdsRecord: _Draft.producer_ids,
+}

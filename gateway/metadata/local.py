@@ -1,0 +1,239 @@
+"""The metadata of one node that stands alone: the image is the replay of `__headgate_metadata-0`.
+
+Every change is one batch in that log and on disk before anybody sees it. A cluster will have the same operations and
+the same image, made from ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import TYPE_CHECKING
+
+from gateway.clock import Clock
+from gateway.config import topics as topic_configs
+from gateway.metadata.image import Image, Node, PartitionState, Topic
+from gateway.metadata.journal import LOG_CONFIG, Journal
+from gateway.metadata.topics import (
+    METADATA_TOPIC,
+    Assignments,
+    assigned_partitions,
+    check_new,
+    collision_key,
+    new_partitions,
+)
+from protocol.errors import ErrorCode, KafkaError
+from protocol.internal.metadata import (
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+if TYPE_CHECKING:
+    from gateway.config import BrokerConfig
+    from storage.store import Store
+
+logger = logging.getLogger("headgate.metadata")
+
+PRODUCER_IDS_A_BLOCK = 1000
+# Kafka's id of its own metadata topic.
+_METADATA_TOPIC_ID = bytes(15) + b"\x01"
+_RESERVED_TOPIC_IDS = frozenset((bytes(16), _METADATA_TOPIC_ID))
+
+Changed = Callable[[Image, Image], None]
+
+
+class LocalMetadata:
+    """The image of the moment, and the operations that change it."""
+
+    def __init__(self, store: Store, config: BrokerConfig, clock: Clock, random: Random) -> None:
+        """Raises StorageError if the log cannot be understood."""
+        self._config = config
+        self._clock = clock
+        self._random = random
+        log = store.logs.get((METADATA_TOPIC, 0))
+        if log is None:
+            log = store.create(METADATA_TOPIC, 0, _METADATA_TOPIC_ID, LOG_CONFIG)
+        log.config = LOG_CONFIG
+        self._journal = Journal(log)
+        self._listeners: list[Changed] = []
+        node = Node(config.node_id, config.broker_rack, {})
+        self.image = Image.empty(store.cluster_id, config.node_id, [node]).apply_all(self._journal.replay())
+        self._collisions = {collision_key(name): name for name in self.image.topics}
+
+    def on_change(self, callback: Changed) -> None:
+        """Have `callback(old, new)` called after every change."""
+        self._listeners.append(callback)
+
+    # Topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+        assignments: Assignments | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Make a topic; -1 stands for the broker's default. Returns it, also if it was only to be validated.
+
+        Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, POLICY_VIOLATION,
+        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG, KAFKA_STORAGE_ERROR.
+        """
+        check_new(name, self.image, self._collisions)
+        topic_configs.check(configs or {})
+        states = self._place(partitions, replication_factor, assignments or {})
+        topic_id = self._new_topic_id()
+        records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
+        records += _partition_records(topic_id, 0, states)
+        records += _config_records(name, configs or {})
+        return self._change(records, validate_only).topics[name]
+
+    def _place(self, partitions: int, replication_factor: int, assignments: Assignments) -> list[PartitionState]:
+        if assignments:
+            if partitions != -1 or replication_factor != -1:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "with an assignment of replicas, the numbers of partitions and of replicas must be -1",
+                )
+            return assigned_partitions(self.image, 0, assignments)
+        count = self._config.num_partitions if partitions == -1 else partitions
+        factor = self._default_factor() if replication_factor == -1 else replication_factor
+        return new_partitions(self.image, 0, count, factor)
+
+    def _default_factor(self) -> int:
+        """A default that was written for a cluster does not keep a node that stands alone from working."""
+        return min(self._config.default_replication_factor, len(self.image.brokers))
+
+    def _new_topic_id(self) -> bytes:
+        while True:
+            topic_id = _random_uuid(self._random)
+            if topic_id not in _RESERVED_TOPIC_IDS and topic_id not in self.image.topic_names:
+                return topic_id
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic with everything in it.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, KAFKA_STORAGE_ERROR.
+        """
+        topic = self.image.topic(name)
+        if not self._config.delete_topic_enable:
+            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "topics are not deleted: delete.topic.enable is false")
+        self._change([RemoveTopicRecord(topic_id=topic.topic_id)])
+
+    def create_partitions(
+        self, name: str, total: int, assignments: Assignments | None = None, *, validate_only: bool = False
+    ) -> Topic:
+        """Raise the number of a topic's partitions to `total`. `assignments` has the new ones by their index.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION,
+        INVALID_REPLICATION_FACTOR, KAFKA_STORAGE_ERROR.
+        """
+        topic = self.image.topic(name)
+        present = len(topic.partitions)
+        if total <= present:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"{name!r} has {present} partitions; more can be had, not {total}"
+            )
+        factor = len(topic.partitions[0].replicas)
+        if assignments is None:
+            states = new_partitions(self.image, present, total - present, factor)
+        else:
+            states = assigned_partitions(self.image, present, assignments)
+            if len(states) != total - present or len(states[0].replicas) != factor:
+                raise KafkaError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{total - present} new partitions with {factor} replicas each must be assigned",
+                )
+        return self._change(_partition_records(topic.topic_id, present, states), validate_only).topics[name]
+
+    def change_topic_configs(
+        self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> Topic:
+        """Set configs of a topic; None takes one away.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, KAFKA_STORAGE_ERROR.
+        """
+        topic = self.image.topic(name)
+        topic_configs.check({config: value for config, value in changes.items() if value is not None})
+        after = {config: value for config, value in {**topic.configs, **changes}.items() if value is not None}
+        topic_configs.check(after)
+        return self._change(_config_records(name, changes), validate_only).topics[name]
+
+    # Features and producer ids
+
+    def set_feature(self, name: str, level: int) -> None:
+        """Finalize a feature at a level; 0 takes it away. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        self._change([FeatureLevelRecord(name=name, feature_level=level)])
+
+    def next_producer_id_block(self) -> tuple[int, int]:
+        """The first of a block of producer ids that nobody ever had, and how many there are (KIP-730).
+
+        The block is on disk as taken before it is returned. Raises KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        first = self.image.next_producer_id
+        taken = ProducerIdsRecord(broker_id=self._config.node_id, next_producer_id=first + PRODUCER_IDS_A_BLOCK)
+        self._change([taken])
+        return first, PRODUCER_IDS_A_BLOCK
+
+    # Changing
+
+    def _change(self, records: list[MetadataRecord], validate_only: bool = False) -> Image:
+        old = self.image
+        new = old.apply_all(records)
+        if validate_only or not records:
+            return new
+        self._journal.append(records, self._clock.now_ms())
+        self.image = new
+        self._note_names(records, old)
+        for listener in self._listeners:
+            listener(old, new)
+        return new
+
+    def _note_names(self, records: Iterable[MetadataRecord], old: Image) -> None:
+        for record in records:
+            if isinstance(record, TopicRecord):
+                self._collisions[collision_key(record.name)] = record.name
+                logger.info("created topic %s", record.name)
+            elif isinstance(record, RemoveTopicRecord):
+                name = old.topic_names[record.topic_id]
+                self._collisions.pop(collision_key(name), None)
+                logger.info("deleted topic %s", name)
+
+
+def _partition_records(topic_id: bytes, first: int, states: Iterable[PartitionState]) -> list[MetadataRecord]:
+    return [
+        PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=list(state.replicas),
+            isr=list(state.isr),
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+        )
+        for index, state in enumerate(states, start=first)
+    ]
+
+
+def _config_records(topic: str, configs: Mapping[str, str | None]) -> list[MetadataRecord]:
+    return [
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
+        for name, value in configs.items()
+    ]
+
+
+def _random_uuid(random: Random) -> bytes:
+    """A random id as RFC 9562 has it (version 4)."""
+    made = bytearray(random.randbytes(16))
+    made[6] = made[6] & 0x0F | 0x40
+    made[8] = made[8] & 0x3F | 0x80
+    return bytes(made)

@@ -1,0 +1,117 @@
+"""What a new topic may be called, and which brokers its partitions go to: checks of the image, without effect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from gateway.metadata.image import Image, PartitionState
+from protocol.errors import ErrorCode, KafkaError
+
+MAX_NAME_LENGTH = 249  # with a partition's number behind it, it still is a file name
+# As many as Kafka's controller does in one step; each partition costs files and memory.
+MAX_PARTITIONS_AT_ONCE = 10_000
+METADATA_TOPIC = "__headgate_metadata"
+_RESERVED = frozenset((METADATA_TOPIC, "__cluster_metadata"))
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+# Partition -> brokers, the preferred leader first.
+Assignments = Mapping[int, Sequence[int]]
+
+
+def check_name(name: str) -> None:
+    """Raises KafkaError(INVALID_TOPIC_EXCEPTION) for what Kafka does not allow either."""
+    if not name:
+        raise _invalid_topic("the name of a topic must not be empty")
+    if name in (".", ".."):
+        raise _invalid_topic(f"{name!r} is no name for a topic")
+    if len(name) > MAX_NAME_LENGTH:
+        raise _invalid_topic(
+            f"{name[:40]!r}... has {len(name)} characters; the name of a topic may have {MAX_NAME_LENGTH}"
+        )
+    if _LEGAL.fullmatch(name) is None:
+        raise _invalid_topic(f"{name!r}: the name of a topic may have letters of ASCII, digits, '.', '_' and '-'")
+    if name in _RESERVED:
+        raise _invalid_topic(f"{name!r} is the name of an internal log")
+
+
+def collision_key(name: str) -> str:
+    """What must differ between any two topics: as names of metrics, '.' and '_' are the same in Kafka."""
+    return name.replace(".", "_")
+
+
+def check_new(name: str, image: Image, collisions: Mapping[str, str]) -> None:
+    """Raises KafkaError where a topic of that name cannot be made. `collisions`: collision key -> topic."""
+    check_name(name)
+    if name in image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {name!r} exists already")
+    other = collisions.get(collision_key(name))
+    if other is not None:
+        raise _invalid_topic(f"{name!r} collides with {other!r}: the two differ in '.' and '_' only")
+
+
+def new_partitions(image: Image, first: int, count: int, factor: int) -> list[PartitionState]:
+    """`count` partitions from index `first` on, spread over the live brokers.
+
+    Raises KafkaError: INVALID_PARTITIONS, POLICY_VIOLATION, INVALID_REPLICATION_FACTOR.
+    """
+    check_count(count)
+    brokers = sorted(image.brokers)
+    if factor <= 0:
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a replication factor of {factor} is less than one")
+    if factor > len(brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"a replication factor of {factor} needs as many brokers, and {len(brokers)} are alive",
+        )
+    return [
+        _fresh([brokers[(index + step) % len(brokers)] for step in range(factor)])
+        for index in range(first, first + count)
+    ]
+
+
+def check_count(count: int) -> None:
+    """Raises KafkaError: INVALID_PARTITIONS, POLICY_VIOLATION."""
+    if count <= 0:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are too few; a topic has at least one")
+    if count > MAX_PARTITIONS_AT_ONCE:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{count} partitions at once are too many; at most {MAX_PARTITIONS_AT_ONCE} are made",
+        )
+
+
+def assigned_partitions(image: Image, first: int, assignments: Assignments) -> list[PartitionState]:
+    """The partitions that a client wants where it wants them. Raises KafkaError(INVALID_REPLICA_ASSIGNMENT)."""
+    if sorted(assignments) != list(range(first, first + len(assignments))):
+        raise _invalid_assignment(f"the partitions must be numbered from {first} on, and are {sorted(assignments)}")
+    check_count(len(assignments))
+    factors = {len(brokers) for brokers in assignments.values()}
+    if len(factors) != 1:
+        raise _invalid_assignment("all partitions of a topic must have as many replicas")
+    for index, brokers in assignments.items():
+        _check_brokers(index, brokers, image)
+    return [_fresh(assignments[index]) for index in sorted(assignments)]
+
+
+def _check_brokers(index: int, brokers: Sequence[int], image: Image) -> None:
+    if not brokers:
+        raise _invalid_assignment(f"partition {index} has no replica")
+    if len(set(brokers)) != len(brokers):
+        raise _invalid_assignment(f"partition {index} names a broker twice: {list(brokers)}")
+    unknown = [broker for broker in brokers if broker not in image.brokers]
+    if unknown:
+        raise _invalid_assignment(f"partition {index} names brokers that are not there: {unknown}")
+
+
+def _fresh(brokers: Sequence[int]) -> PartitionState:
+    replicas = tuple(brokers)
+    return PartitionState(replicas[0], 0, replicas, replicas, 0)
+
+
+def _invalid_topic(sentence: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, sentence)
+
+
+def _invalid_assignment(sentence: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, sentence)
