@@ -129,8 +129,9 @@ def timed(what: str) -> Iterator[None]:
 
 def environment(machine: Machine) -> None:
     """A virtual environment that works, or a new one."""
+    made = machine.stamps / "environment"
     if machine.unfinished.exists():
-        if is_whole(machine.venv):
+        if made.exists() and is_whole(machine.venv):
             machine.unfinished.unlink()
         else:
             say(f"an installation was interrupted: making {machine.venv} anew")
@@ -139,12 +140,18 @@ def environment(machine: Machine) -> None:
         return
     with timed("virtual environment"):
         shutil.rmtree(machine.venv, ignore_errors=True)
-        try:
-            machine.run(sys.executable, "-m", "venv", machine.venv)
-        except InstallError as error:
-            shutil.rmtree(machine.venv, ignore_errors=True)
-            version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-            raise InstallError(f"{error}\n(on Debian and Ubuntu: apt-get install {version}-venv)") from error
+        with marked(machine):
+            new_environment(machine)
+    write_stamp(made, sys.version)
+
+
+def new_environment(machine: Machine) -> None:
+    try:
+        machine.run(sys.executable, "-m", "venv", machine.venv)
+    except InstallError as error:
+        shutil.rmtree(machine.venv, ignore_errors=True)
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        raise InstallError(f"{error}\n(on Debian and Ubuntu: apt-get install {version}-venv)") from error
 
 
 def is_whole(venv: Path) -> bool:

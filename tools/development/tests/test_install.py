@@ -27,7 +27,7 @@ class Recorder(Machine):
         if self.failing in words:
             raise InstallError(f"{words} failed")
         if words[1:3] == ("-m", "venv"):
-            self.python.parent.mkdir(parents=True)
+            self.python.parent.mkdir(parents=True, exist_ok=True)
             self.python.touch()
         if words[0] == "mvn":
             for name in words[words.index("-pl") + 1].split(","):
@@ -107,7 +107,6 @@ def test_an_interrupted_run_leaves_its_mark_and_no_stamp(machine: Recorder) -> N
 def test_after_an_interruption_a_whole_environment_is_kept(machine: Recorder) -> None:
     install.environment(machine)
     package(machine, "whole", files=("whole.py",))
-    machine.stamps.mkdir()
     machine.unfinished.touch()
     machine.commands.clear()
     install.environment(machine)
@@ -121,12 +120,19 @@ def test_after_an_interruption_half_a_package_makes_the_environment_anew(
 ) -> None:
     install.environment(machine)
     package(machine, "half", files=files, record=record)
-    machine.stamps.mkdir()
     machine.unfinished.touch()
     install.environment(machine)
     assert machine.commands == [(sys.executable, "-m", "venv", str(machine.venv))] * 2
     assert not machine.unfinished.exists()
     assert machine.python.exists()
+
+
+def test_an_environment_that_was_interrupted_while_it_was_made_is_made_anew(machine: Recorder) -> None:
+    machine.stamps.mkdir(parents=True)
+    machine.unfinished.touch()
+    machine.run(sys.executable, "-m", "venv", machine.venv)
+    install.environment(machine)
+    assert len(machine.commands) == 2
 
 
 def test_an_environment_that_could_not_be_made_is_removed_and_the_package_is_named(machine: Recorder) -> None:
