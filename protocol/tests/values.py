@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from protocol import wire
 from protocol.emitter import fixed_format
 from protocol.registry import APIS, request, response
-from protocol.schema import Field, Message, Struct
+from protocol.schema import Field, Message, Struct, tree
 
 MESSAGES = sorted([cls for key in APIS for cls in (request(key), response(key))], key=lambda cls: cls.__name__)
 VERSIONS = [(cls, version) for cls in MESSAGES for version in range(cls.versions.first, cls.versions.last + 1)]
@@ -70,6 +72,29 @@ def of_node(node: Any, version: int) -> st.SearchStrategy[Any]:
     if node is wire.UUID:
         return st.binary(min_size=16, max_size=16)
     return st.floats(allow_nan=False) if code == "d" else integers(str(code))
+
+
+def full(cls: type[Message], version: int) -> Any:
+    """A message with something in every field of a version: small numbers, all different, and two elements an array."""
+    return _full(tree(cls, version), itertools.count(1))
+
+
+def _full(node: Any, numbers: Iterator[int]) -> Any:
+    if isinstance(node, wire.NullableInstance):
+        return _full(node.instance, numbers)
+    if isinstance(node, wire.Instance):
+        fields = [*node.members, *((tagged.name, tagged.node) for tagged in node.tagged or ())]
+        return node.cls(**{name: _full(member, numbers) for name, member in fields})
+    if isinstance(node, wire.Array):
+        return [_full(node.element, numbers) for _ in range(2)]
+    number = next(numbers)
+    if isinstance(node, wire.Text):
+        return f"text {number}"
+    if isinstance(node, wire.Blob):
+        return b"blob %d" % number
+    if node is wire.UUID:
+        return number.to_bytes(16, "big")
+    return True if node is wire.Flag else number
 
 
 def optional(node: Any, strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

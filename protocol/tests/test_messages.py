@@ -1,0 +1,243 @@
+"""The declared messages against three independent implementations, and the error response of every request.
+
+kio has the versions that Kafka 4 has, as generated classes; kafka-python has Kafka's own definitions of them, and
+classes written by hand for the versions that Kafka 4 dropped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import functools
+import importlib
+import inspect
+import io
+import json
+import pkgutil
+import re
+import warnings
+from importlib import resources
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+import protocol.messages
+from protocol import compiler, wire
+from protocol.emitter import fixed_format
+from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.registry import APIS, header_versions, request, response
+from protocol.schema import Field, Message, Struct, Versions, fields_in
+from protocol.tests.values import IDS, VERSIONS, full
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python
+    import kafka.protocol.old
+    from kio.index import load_request_schema, load_response_schema
+    from kio.schema.index import schema_name_map
+    from kio.serial import entity_reader, entity_writer
+
+REQUESTS = [(cls, version) for cls, version in VERSIONS if not cls.is_response]
+REQUEST_IDS = [f"{cls.__name__}-v{version}" for cls, version in REQUESTS]
+
+
+def written(value: Message, version: int) -> bytes:
+    out = bytearray()
+    compiler.write(value, version, out, [])
+    return bytes(out)
+
+
+# ------------------------------------------------------------------------------------------ Kafka's own definitions
+
+DEFINITIONS = resources.files("kafka.protocol.schemas") / "resources"
+FORMATS = {"?": "bool", "b": "int8", "h": "int16", "H": "uint16", "l": "int32", "q": "int64", "16s": "uuid"}
+
+
+@functools.cache
+def definition(name: str) -> dict[str, Any] | None:
+    """Kafka's definition of a message, if kafka-python has it."""
+    file = DEFINITIONS / f"{name}.json"
+    if not file.is_file():
+        return None
+    text = re.sub(r"^\s*//.*$", "", file.read_text(), flags=re.MULTILINE)
+    defined: dict[str, Any] = json.loads(text)
+    return defined
+
+
+DEFINED = [
+    (cls, version)
+    for cls, version in VERSIONS
+    if (defined := definition(cls.__name__)) and version in Versions.parse(defined["validVersions"])
+]
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name.replace("2Pc", "_2pc")).lower().replace("e_l_r", "elr")
+
+
+def described(field: Field, version: int, flexible: bool) -> tuple[Any, ...]:
+    """A declared field in the terms of Kafka's definitions."""
+    node = field.lower(version, flexible)
+    default = field.default()
+    is_null = isinstance(node, wire.NullableInstance) or getattr(getattr(node, "length", None), "nullable", False)
+    element = node.element if isinstance(node, wire.Array) else node
+    kind = ("[]" if isinstance(node, wire.Array) else "") + type_name(element)
+    return field.name, kind, is_null, field.tag, "struct" if isinstance(default, Struct) else default
+
+
+def type_name(node: Any) -> str:
+    if isinstance(node, wire.NullableInstance):
+        node = node.instance
+    if isinstance(node, wire.Instance):
+        return str(node.cls.__name__)
+    names = {wire.Text: "string", wire.Blob: "bytes", wire.Records: "records"}
+    return names.get(type(node)) or FORMATS[str(fixed_format(node))]
+
+
+def defined_field(field: dict[str, Any], version: int) -> tuple[Any, ...]:
+    nullable = version in Versions.parse(field.get("nullableVersions", "none"))
+    return snake_case(field["name"]), field["type"], nullable, field.get("tag"), defined_default(field)
+
+
+def defined_default(field: dict[str, Any]) -> Any:
+    kind, default = field["type"], field.get("default")
+    if default == "null" or kind == "records":
+        return None
+    if kind.startswith("[]"):
+        return []
+    if kind[0].isupper():
+        return "struct"
+    zeros: dict[str, Any] = {"string": "", "bytes": b"", "uuid": bytes(16)}
+    if kind in zeros:
+        return zeros[kind] if default is None else default
+    return str(default).lower() == "true" if kind == "bool" else int(str(default or 0), 0)
+
+
+def compare(cls: type[Struct], fields: list[dict[str, Any]], version: int, flexible: bool) -> None:
+    ours = list(fields_in(cls, version))
+    theirs = [field for field in fields if version in Versions.parse(field["versions"])]
+    expected = [defined_field(field, version) for field in theirs]
+    assert [described(field, version, flexible) for field in ours] == expected, f"{cls.__name__} v{version}"
+    for our, their in zip(ours, theirs, strict=True):
+        if "fields" in their:
+            compare(our.element, their["fields"], version, flexible)
+
+
+@pytest.mark.parametrize("cls, version", DEFINED, ids=[f"{cls.__name__}-v{version}" for cls, version in DEFINED])
+def test_fields_are_those_of_kafkas_definition(cls: type[Message], version: int) -> None:
+    defined = definition(cls.__name__)
+    assert defined is not None
+    assert defined["apiKey"] == cls.api_key
+    flexible = version in Versions.parse(defined["flexibleVersions"])
+    assert flexible == (version in cls.flexible)
+    compare(cls, defined["fields"], version, flexible)
+
+
+# ------------------------------------------------------------------------------------------------------------- bytes
+
+
+def leaves(value: Any, version: int = -1) -> list[Any]:
+    """Everything that a version of a message carries, in order, in plain Python."""
+    if isinstance(value, Struct):
+        fields = [getattr(value, field.name) for field in fields_in(type(value), version)]
+    elif dataclasses.is_dataclass(value):
+        fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    elif isinstance(value, list | tuple):
+        fields = list(value)
+    else:
+        return [plain(value)]
+    return [leaf for field in fields for leaf in leaves(field, version)]
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(milliseconds=1)
+    if isinstance(value, dt.datetime):
+        return round(value.timestamp() * 1000)
+    if isinstance(value, UUID):
+        return value.bytes
+    return getattr(value, "value", value)
+
+
+def kio_class(cls: type[Message], version: int) -> Any:
+    name = re.sub(r"_(request|response)$", "", snake_case(cls.__name__))
+    if version not in schema_name_map.get(name, {}):
+        return None
+    load = load_response_schema if cls.is_response else load_request_schema
+    return load(cls.api_key, version)
+
+
+@pytest.mark.parametrize("cls, version", VERSIONS, ids=IDS)
+def test_kio_reads_and_writes_the_same_bytes(cls: type[Message], version: int) -> None:
+    theirs = kio_class(cls, version)
+    if theirs is None:
+        pytest.skip("not in kio")
+    value = full(cls, version)
+    encoded = written(value, version)
+    entity, size = entity_reader(theirs)(encoded, 0)
+    assert size == len(encoded)
+    assert leaves(entity) == leaves(value, version)
+    again = io.BytesIO()
+    entity_writer(theirs)(again, entity)
+    assert again.getvalue() == encoded
+
+
+OLD = {
+    name: found
+    for module in pkgutil.iter_modules(kafka.protocol.old.__path__)
+    for name, found in inspect.getmembers(importlib.import_module(f"kafka.protocol.old.{module.name}"), inspect.isclass)
+}
+OLD.pop("DescribeLogDirsRequest_v0")  # takes one partition where Kafka takes an array
+DROPPED = [
+    (cls, version, OLD[f"{cls.__name__}_v{version}"])
+    for cls, version in VERSIONS
+    if (cls, version) not in DEFINED and f"{cls.__name__}_v{version}" in OLD
+]
+
+
+@pytest.mark.parametrize("cls, version, old", DROPPED, ids=[old.__name__ for _, _, old in DROPPED])
+def test_kafka_python_reads_and_writes_the_same_bytes(cls: type[Message], version: int, old: Any) -> None:
+    encoded = written(full(cls, version), version)
+    stream = io.BytesIO(encoded)
+    decoded = old.decode(stream)
+    assert stream.tell() == len(encoded)
+    assert decoded.encode() == encoded
+
+
+# --------------------------------------------------------------------------------------------------- what holds for all
+
+
+def test_every_module_is_in_the_registry() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(protocol.messages.__path__)}
+    assert modules == {request(key).__module__.rpartition(".")[2] for key in APIS}
+
+
+@pytest.mark.parametrize("key", APIS)
+def test_the_registry_agrees_with_the_declarations(key: int) -> None:
+    for cls in (request(key), response(key)):
+        assert cls.api_key == key
+        assert cls.is_response == (cls is response(key))
+        assert cls.versions == request(key).versions
+        for version in range(cls.versions.first, cls.versions.last + 1):
+            assert (header_versions(key, version)[0] == 2) == (version in cls.flexible)
+
+
+@pytest.mark.parametrize("cls, version", REQUESTS, ids=REQUEST_IDS)
+def test_every_request_has_an_error_response(cls: type[Message], version: int) -> None:
+    value: Message = full(cls, version)
+    refusal = value.error_response(version, ErrorCode.UNKNOWN_SERVER_ERROR, "a sentence")
+    assert type(refusal) is response(cls.api_key)
+    sent, _ = compiler.read(type(refusal), version, written(refusal, version))
+    expected = set() if cls is DescribeLogDirsRequest and version < 3 else {int(ErrorCode.UNKNOWN_SERVER_ERROR)}
+    assert set(error_codes(sent, version)) == expected
+
+
+def error_codes(value: Any, version: int) -> list[int]:
+    if isinstance(value, list):
+        return [code for element in value for code in error_codes(element, version)]
+    if not isinstance(value, Struct):
+        return []
+    fields = [(field.name, getattr(value, field.name)) for field in fields_in(type(value), version)]
+    nested = [code for _, field in fields for code in error_codes(field, version)]
+    return [code for name, code in fields if name == "error_code"] + nested
