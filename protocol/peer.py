@@ -1,0 +1,105 @@
+"""The client side of a connection, sans-IO: requests to bytes, bytes to responses; for tools, followers, tests.
+
+    peer = Peer(client_id="dump")
+    send(peer.request(ApiVersionsRequest(), 3))
+    for request, response in peer.receive(received): ...
+    send(peer.request(MetadataRequest(topics=None)))      # now at the best version that both sides have
+
+A broker answers a connection's requests in order, so what is in flight is a queue, and a correlation id is a check.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import NamedTuple
+
+from protocol.compiler import read, write
+from protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from protocol.frame import FrameReader
+from protocol.header import RequestHeader, read_response_header, write_request_header
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.produce import ProduceRequest
+from protocol.registry import response
+from protocol.schema import Message, Versions
+from protocol.wire import Splice
+
+MAX_RESPONSE_SIZE = 256 * 1024 * 1024
+
+_SIZE = struct.Struct(">i")
+_INT16 = struct.Struct(">h")
+
+
+class InFlight(NamedTuple):
+    """A request whose response is to come."""
+
+    correlation_id: int
+    version: int
+    request: Message
+
+
+class Peer:
+    """One connection to a broker. `served` is what the broker said that it serves, by API key; empty until it did."""
+
+    def __init__(self, client_id: str | None = None, max_response_size: int = MAX_RESPONSE_SIZE) -> None:
+        self.client_id = client_id
+        self.served: dict[int, Versions] = {}
+        self.in_flight: deque[InFlight] = deque()
+        self._frames = FrameReader(max_response_size)
+        self._correlation_id = 0
+
+    def best(self, cls: type[Message]) -> int:
+        """The newest version of a request that both sides have. Raises KafkaError before ApiVersions, and for none."""
+        served = self.served.get(cls.api_key)
+        if served is None:
+            known = "says nothing of it" if self.served else "has not been asked (ApiVersionsRequest) what it serves"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{cls.__name__}: the broker {known}")
+        version = min(served.last, cls.versions.last)
+        if version < max(served.first, cls.versions.first):
+            ranges = f"the broker has versions {served}, this side {cls.versions}"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{cls.__name__}: {ranges}")
+        return version
+
+    def request(self, message: Message, version: int | None = None) -> bytes:
+        """The frame to send for a request, at the best version if none is given."""
+        if version is None:
+            version = self.best(type(message))
+        correlation_id = self._correlation_id
+        self._correlation_id = (correlation_id + 1) & 0x7FFF_FFFF
+        out = bytearray(_SIZE.size)
+        splices: list[tuple[int, Splice]] = []
+        write_request_header(out, RequestHeader(message.api_key, version, correlation_id, self.client_id))
+        write(message, version, out, splices)
+        if splices:
+            raise ValueError(f"{type(message).__name__}: a request is sent as it is; give bytes, not a splice")
+        _SIZE.pack_into(out, 0, len(out) - _SIZE.size)
+        if not (isinstance(message, ProduceRequest) and message.acks == 0):
+            self.in_flight.append(InFlight(correlation_id, version, message))
+        return bytes(out)
+
+    def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[Message, Message]]:
+        """Take what was received; return the requests that are answered now, each with its response.
+
+        `records` in a response may be views of `data`. Raises MalformedRequest; the connection must close then.
+        """
+        return [self._answer(frame) for frame in self._frames.feed(data)]
+
+    def _answer(self, frame: memoryview) -> tuple[Message, Message]:
+        if not self.in_flight:
+            raise MalformedRequest(f"a response of {len(frame)} bytes came, but nothing was asked")
+        expected, version, request = self.in_flight.popleft()
+        correlation_id, position = read_response_header(frame, request.api_key, version)
+        if correlation_id != expected:
+            raise MalformedRequest(f"a response to request {correlation_id} came, but {expected} is the next")
+        if isinstance(request, ApiVersionsRequest):
+            return request, self._negotiate(frame, position, version)
+        answer, _ = read(response(request.api_key), version, frame, position)
+        return request, answer
+
+    def _negotiate(self, frame: memoryview, position: int, version: int) -> ApiVersionsResponse:
+        """Learn what the broker serves. If it does not know this version, it says so in version 0 (KIP-511)."""
+        if frame[position : position + _INT16.size] == _INT16.pack(ErrorCode.UNSUPPORTED_VERSION):
+            version = 0
+        answer, _ = read(ApiVersionsResponse, version, frame, position)
+        self.served = {api.api_key: Versions(api.min_version, api.max_version) for api in answer.api_keys}
+        return answer

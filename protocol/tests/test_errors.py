@@ -1,0 +1,30 @@
+"""Error codes, against kafka-python's, and the two exceptions."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from protocol.errors import ErrorCode, KafkaError
+
+# Kafka changed its mind after the version that kio was made from
+RETRIABLE_SINCE = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID}
+
+
+@pytest.mark.parametrize("theirs", KioErrorCode, ids=lambda code: str(code.name))
+def test_codes_are_kios(theirs: KioErrorCode) -> None:
+    ours = ErrorCode(theirs.value)
+    assert ours.name.lower() == theirs.name
+    assert ours.retriable == theirs.retriable or ours in RETRIABLE_SINCE
+
+
+def test_codes_have_no_gap_and_a_sentence_each() -> None:
+    assert [int(code) for code in ErrorCode] == list(range(-1, len(ErrorCode) - 1))
+    assert all(code.message.endswith(".") for code in ErrorCode if code is not ErrorCode.NONE)
+
+
+def test_a_kafka_error_says_its_code() -> None:
+    assert str(KafkaError(ErrorCode.INVALID_PARTITIONS)) == "INVALID_PARTITIONS: The number of partitions is invalid."
+    error = KafkaError(ErrorCode.INVALID_PARTITIONS, "-3 partitions for t")
+    assert (error.code, error.message) == (ErrorCode.INVALID_PARTITIONS, "-3 partitions for t")
+    assert str(error) == "INVALID_PARTITIONS: -3 partitions for t"

@@ -1,0 +1,65 @@
+"""Framing: however the bytes arrive, the frames are the same."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import MalformedRequest
+from protocol.frame import FrameReader, FrameTooLarge
+
+frames = st.lists(st.binary(max_size=40), max_size=5)
+
+
+def framed(contents: list[bytes]) -> bytes:
+    return b"".join(struct.pack(">i", len(content)) + content for content in contents)
+
+
+@given(frames, st.lists(st.integers(0, 200)))
+def test_any_cut_gives_the_same_frames(contents: list[bytes], cuts: list[int]) -> None:
+    reader, stream = FrameReader(40), framed(contents)
+    edges = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
+    got = [frame for start, end in pairwise(edges) for frame in reader.feed(stream[start:end])]
+    assert got == contents
+    assert reader.incomplete_size == 0
+
+
+def test_byte_at_a_time() -> None:
+    reader = FrameReader(10)
+    stream = framed([b"abc", b"", b"de"])
+    got = [frame for byte in stream for frame in reader.feed(bytes([byte]))]
+    assert got == [b"abc", b"", b"de"]
+
+
+def test_a_whole_frame_is_a_view_and_a_cut_one_owns_its_bytes() -> None:
+    reader = FrameReader(10)
+    received = bytearray(framed([b"whole", b"in pieces"]))
+    whole, *none = reader.feed(memoryview(received)[:-3])
+    assert none == []
+    (cut,) = reader.feed(memoryview(received)[-3:])
+    received[:] = bytes([0xDD]) * len(received)
+    assert [bytes(whole), bytes(cut)] == [b"\xdd" * 5, b"in pieces"]
+
+
+def test_incomplete_size_is_that_of_the_whole_frame() -> None:
+    reader = FrameReader(10)
+    assert reader.incomplete_size == 0
+    reader.feed(b"\0\0")
+    assert reader.incomplete_size == 0
+    reader.feed(b"\0\x07abc")
+    assert reader.incomplete_size == 7
+    reader.feed(b"defg")
+    assert reader.incomplete_size == 0
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 11, 2**31 - 1])
+@pytest.mark.parametrize("cut", [4, 2])
+def test_a_bad_size_is_refused(size: int, cut: int) -> None:
+    reader, stream = FrameReader(10), struct.pack(">i", size) + b"x" * 11
+    with pytest.raises(FrameTooLarge, match=f"a frame claims {size} bytes; the limit is 10"):
+        [reader.feed(stream[:cut]), reader.feed(stream[cut:])]
+    assert issubclass(FrameTooLarge, MalformedRequest)

@@ -1,0 +1,100 @@
+"""The client side: correlation, negotiation, and what it refuses."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from protocol.compiler import write
+from protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from protocol.header import write_response_header
+from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.peer import Peer
+from protocol.schema import Message
+
+TABLE = ApiVersionsResponse(api_keys=[ApiVersion(3, 0, 12), ApiVersion(1, 30, 40)])
+
+
+def reply(response: Message, correlation_id: int, version: int) -> bytes:
+    out = bytearray()
+    write_response_header(out, correlation_id, response.api_key, version)
+    write(response, version, out, [])
+    return struct.pack(">i", len(out)) + out
+
+
+def negotiated() -> Peer:
+    peer = Peer("test")
+    peer.request(ApiVersionsRequest(), 3)
+    peer.receive(reply(TABLE, 0, 3))
+    return peer
+
+
+def test_a_request_is_a_frame_with_a_header() -> None:
+    frame = Peer("me").request(MetadataRequest(topics=None), 1)
+    assert frame == struct.pack(">ihhih2si", 16, 3, 1, 0, 2, b"me", -1)
+
+
+def test_answers_come_with_their_requests_in_order() -> None:
+    peer = Peer()
+    requests = [MetadataRequest(), MetadataRequest(topics=None)]
+    for request in requests:
+        peer.request(request, 9)
+    answers = [MetadataResponse(cluster_id="a"), MetadataResponse(cluster_id="b")]
+    data = b"".join(reply(answer, number, 9) for number, answer in enumerate(answers))
+    got = peer.receive(data[:10]) + peer.receive(data[10:])
+    assert got == list(zip(requests, answers, strict=True))
+    assert not peer.in_flight
+
+
+def test_the_best_version_is_the_newest_of_both_sides() -> None:
+    assert negotiated().best(MetadataRequest) == 12
+
+
+def test_no_common_version_is_said() -> None:
+    peer = negotiated()
+    with pytest.raises(KafkaError, match="FetchRequest: the broker has versions 30-40, this side 0-18"):
+        peer.best(FetchRequest)
+    with pytest.raises(KafkaError, match="ProduceRequest: the broker says nothing of it"):
+        peer.best(ProduceRequest)
+    with pytest.raises(KafkaError, match="has not been asked"):
+        Peer().request(MetadataRequest())
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
+    peer = Peer()
+    peer.request(ApiVersionsRequest(), 5)
+    refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=TABLE.api_keys)
+    [(_, answer)] = peer.receive(reply(refusal, 0, 0))
+    assert answer == refusal
+    assert peer.best(MetadataRequest) == 12
+
+
+def test_produce_without_acks_waits_for_nothing() -> None:
+    peer = Peer()
+    data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(0, b"batch")])]
+    peer.request(ProduceRequest(acks=0, topic_data=data), 9)
+    assert not peer.in_flight
+
+
+def test_an_answer_to_another_request_is_refused() -> None:
+    peer = Peer()
+    peer.request(MetadataRequest(), 9)
+    with pytest.raises(MalformedRequest, match="response to request 7 came, but 0 is the next"):
+        peer.receive(reply(MetadataResponse(), 7, 9))
+
+
+def test_an_answer_to_nothing_is_refused() -> None:
+    with pytest.raises(MalformedRequest, match="nothing was asked"):
+        Peer().receive(reply(MetadataResponse(), 0, 9))
+
+
+def test_correlation_ids_stay_positive() -> None:
+    peer = Peer()
+    peer._correlation_id = 0x7FFF_FFFF
+    peer.request(MetadataRequest(), 0)
+    peer.request(MetadataRequest(), 0)
+    assert [waiting.correlation_id for waiting in peer.in_flight] == [0x7FFF_FFFF, 0]
