@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     base = read_ratios(options.base) if options.base else {}
     BUILD.mkdir(parents=True, exist_ok=True)
     journal = Journal(BUILD / time.strftime("%Y%m%d-%H%M%S.json"))
-    progress = Progress(settings.steps(len(launchers)))
+    progress = Progress(settings.steps([launcher.name for launcher in launchers]))
     try:
         Bench(settings, launchers, BUILD.resolve(), journal, progress).run()
     finally:

@@ -37,9 +37,11 @@ class Settings:
     warm_up_seconds: float = 6.0
     jvm_warm_up_seconds: float = 20.0
 
-    def steps(self, brokers: int) -> int:
+    def steps(self, brokers: Sequence[str]) -> int:
+        """Measurements and warm-ups, for the progress bar."""
         loads = sum(name in ROWS for name in self.rows)
-        return brokers * (loads * (self.repetitions + 1) + (START in self.rows) * self.repetitions) + (loads > 0)
+        each = loads * (self.repetitions + 1) + (START in self.rows) * self.repetitions
+        return len(brokers) * each + (loads > 0 and KAFKA in brokers)
 
 
 QUICK = Settings((), repetitions=3, seconds=1.5, warm_up_seconds=3.0, jvm_warm_up_seconds=12.0)

@@ -11,6 +11,7 @@ from tools.bench.__main__ import arguments, chosen_rows, settings_of
 from tools.bench.client import BenchError
 from tools.bench.generator import Load
 from tools.bench.rows import ALL_ROWS, DEFAULT_ROWS, NEWEST, ROWS, FetchRow, produce_templates
+from tools.bench.run import Settings
 from tools.bench.target import Topic
 from tools.bench.templates import Template, write_templates
 
@@ -83,3 +84,10 @@ def test_options_come_from_make_or_from_arguments() -> None:
     assert (settings.rows, settings.repetitions, settings.seconds) == (("fetch-64k", "metadata"), 7, 1.5)
     assert settings_of(arguments(["--repeat", "2"], {"QUICK": "0", "REPEAT": "7"})).repetitions == 2
     assert settings_of(arguments([], {})).repetitions == 5
+
+
+def test_progress_counts_warm_ups() -> None:
+    settings = Settings(("start", "produce-16k", "fetch-1m", "memory"), repetitions=3)
+    assert settings.steps(["headgate"]) == 3 + 2 * 4
+    assert settings.steps(["headgate", "kafka"]) == 2 * (3 + 2 * 4) + 1
+    assert Settings(("memory",)).steps(["kafka"]) == 0
