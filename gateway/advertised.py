@@ -16,13 +16,20 @@ class Endpoint(NamedTuple):
     rack: str | None
 
 
+def endpoints(context: Context) -> list[Endpoint]:
+    """Every broker that is alive and has the listener of the client."""
+    config, listener = context.broker.config, context.client.listener
+    found = []
+    for node in context.broker.metadata.image.brokers.values():
+        if node.node_id == config.node_id:
+            found.append(own_endpoint(context))
+        elif listener in node.endpoints:
+            found.append(Endpoint(node.node_id, *node.endpoints[listener], node.rack))
+    return found
+
+
 def own_endpoint(context: Context) -> Endpoint:
     """This broker, for the client that asks: what is configured, or else the address that it connected to."""
     config, client = context.broker.config, context.client
     host, port = config.advertised_address(client.listener, client.local_host, client.local_port)
     return Endpoint(config.node_id, host, port, config.broker_rack)
-
-
-def endpoints(context: Context) -> list[Endpoint]:
-    """Every broker that is alive: with an embedded store, this one."""
-    return [own_endpoint(context)]

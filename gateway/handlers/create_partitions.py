@@ -1,0 +1,45 @@
+"""CreatePartitions: let topics have more partitions.
+
+v2 flexible   v3 quota errors (KIP-599)
+"""
+
+from collections import Counter
+
+from gateway.context import Context
+from gateway.handlers import handles
+from gateway.handlers.each import each
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+@handles(CreatePartitionsRequest, versions="0-3")
+def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
+    """Raise every topic's number of partitions, or with `validate_only` tell which could be raised."""
+    names = Counter(topic.name for topic in request.topics)
+
+    def answer(wanted: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+        if names[wanted.name] > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} stands in the request more than once")
+        _create(wanted, request.validate_only, context)
+        return CreatePartitionsTopicResult(name=wanted.name)
+
+    unique = {topic.name: topic for topic in request.topics}
+    return CreatePartitionsResponse(results=each(unique.values(), answer, _refuse))
+
+
+def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Context) -> None:
+    metadata = context.broker.metadata
+    assignments = None
+    if wanted.assignments is not None:
+        present = len(metadata.image.topic(wanted.name).partitions)
+        assignments = {index: row.broker_ids for index, row in enumerate(wanted.assignments, start=present)}
+    metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
+
+
+def _refuse(wanted: CreatePartitionsTopic, code: ErrorCode, message: str) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=wanted.name, error_code=code, error_message=message)

@@ -1,0 +1,89 @@
+"""DescribeConfigs: the settings of brokers and topics, and where their values come from.
+
+v1 sources and synonyms (KIP-226)   v3 types and documentation (KIP-569)   v4 flexible
+"""
+
+from gateway.config import describe
+from gateway.config.describe import ConfigEntry
+from gateway.context import Context
+from gateway.handlers import handles
+from gateway.handlers.each import each
+from gateway.metadata.topics import check_name
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+# org.apache.kafka.common.config.ConfigResource.Type
+TOPIC, BROKER = 2, 4
+
+
+@handles(DescribeConfigsRequest, versions="0-4")
+def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+    """Describe every resource that is named."""
+
+    def answer(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        return DescribeConfigsResult(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            error_message=None,
+            configs=[_row(entry, request) for entry in _entries(resource, context)],
+        )
+
+    return DescribeConfigsResponse(results=each(request.resources, answer, _refuse))
+
+
+def _entries(resource: DescribeConfigsResource, context: Context) -> list[ConfigEntry]:
+    names = resource.configuration_keys or None  # an empty list means all, as null does
+    if resource.resource_type == TOPIC:
+        return _topic_entries(resource.resource_name, names, context)
+    if resource.resource_type == BROKER:
+        return _broker_entries(resource.resource_name, names, context)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
+
+
+def _topic_entries(name: str, names: list[str] | None, context: Context) -> list[ConfigEntry]:
+    check_name(name)
+    topic = context.broker.metadata.image.topic(name)
+    return describe.describe_topic(context.broker.config, topic.configs, names)
+
+
+def _broker_entries(name: str, names: list[str] | None, context: Context) -> list[ConfigEntry]:
+    """Those of this broker; of the empty name, what was changed for all brokers at run time: nothing."""
+    config = context.broker.config
+    if not name:
+        return []
+    if name != str(config.node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"this is broker {config.node_id}; broker {name[:20]!r} must be asked itself"
+        )
+    return describe.describe_broker(config, names)
+
+
+def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = [DescribeConfigsSynonym(*synonym) for synonym in entry.synonyms] if request.include_synonyms else []
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_default=entry.is_default,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=synonyms,
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )
+
+
+def _refuse(resource: DescribeConfigsResource, code: ErrorCode, message: str) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

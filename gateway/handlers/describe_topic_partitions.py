@@ -1,0 +1,93 @@
+"""DescribeTopicPartitions: the partitions of topics, in pages (KIP-966)."""
+
+from collections.abc import Iterable
+
+from gateway import operations
+from gateway.context import Context
+from gateway.handlers import handles
+from gateway.metadata.image import PartitionState, Topic
+from gateway.metadata.topics import check_name
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+@handles(DescribeTopicPartitionsRequest, versions="0")
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: Context
+) -> DescribeTopicPartitionsResponse:
+    """One page, in order of the names from the cursor on, and the cursor of the next."""
+    topics = context.broker.metadata.image.topics
+    names = _names(request, topics)
+    left = max(1, min(request.response_partition_limit, context.broker.config.max_request_partition_size_limit))
+    rows: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        topic = topics.get(name)
+        if topic is None:
+            rows.append(_unknown(name))
+            continue
+        start = _start(name, request.cursor)
+        if not left:
+            return DescribeTopicPartitionsResponse(
+                topics=rows, next_cursor=Cursor(topic_name=name, partition_index=start)
+            )
+        end = min(start + left, len(topic.partitions))
+        rows.append(_describe(topic, start, end))
+        if end < len(topic.partitions):
+            return DescribeTopicPartitionsResponse(
+                topics=rows, next_cursor=Cursor(topic_name=name, partition_index=end)
+            )
+        left -= max(0, end - start)
+    return DescribeTopicPartitionsResponse(topics=rows)
+
+
+def _names(request: DescribeTopicPartitionsRequest, existing: Iterable[str]) -> list[str]:
+    cursor = request.cursor
+    named = {topic.name for topic in request.topics}
+    if cursor is None:
+        return sorted(named or existing)
+    if named and cursor.topic_name not in named:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the topic of the cursor, {cursor.topic_name}, is not in the list")
+    if cursor.partition_index < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor is at partition {cursor.partition_index}")
+    return sorted(name for name in named or existing if name >= cursor.topic_name)
+
+
+def _start(name: str, cursor: Cursor | None) -> int:
+    return cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+
+
+def _describe(topic: Topic, start: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(index, topic.partitions[index]) for index in range(start, end)],
+        topic_authorized_operations=operations.TOPIC,
+    )
+
+
+def _partition(index: int, state: PartitionState) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if state.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    try:
+        check_name(name)
+    except KafkaError as error:
+        return DescribeTopicPartitionsResponseTopic(error_code=error.code, name=name)
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)

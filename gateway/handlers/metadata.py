@@ -1,0 +1,111 @@
+"""Metadata: the brokers, and of every topic its partitions and their leaders.
+
+v0 an empty list means all topics, v1 null does; controller, racks, internal topics   v2 cluster id   v3 throttle
+v4 may forbid auto-creation   v5 offline replicas   v7 leader epochs   v8 authorized operations (KIP-430)   v9 flexible
+v10 topic ids (KIP-516)   v12 topics by id   v13 an error at the top
+
+Topics come into being here if `auto.create.topics.enable` and the request say so, and nowhere else.
+"""
+
+from collections.abc import Iterable
+
+from gateway import operations
+from gateway.advertised import endpoints
+from gateway.context import Context
+from gateway.handlers import handles
+from gateway.handlers.each import guarded
+from gateway.metadata.image import INTERNAL_TOPICS, PartitionState, Topic
+from gateway.metadata.topics import check_name
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.wire import ZERO_UUID
+
+
+@handles(MetadataRequest, versions="0-13")
+def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
+    """Describe all topics, or those that are named; these may be created by it."""
+    if request.topics is None or (context.version == 0 and not request.topics):
+        topics = [_describe(topic, request, context) for topic in context.broker.metadata.image.topics.values()]
+    else:
+        topics = _named(request.topics, request, context)
+    image = context.broker.metadata.image
+    wants_operations = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(*endpoint) for endpoint in endpoints(context)],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+        cluster_authorized_operations=operations.CLUSTER if wants_operations else operations.UNKNOWN,
+    )
+
+
+def _named(
+    topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: Context
+) -> list[MetadataResponseTopic]:
+    def answer(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+        return _describe(_find(wanted, request, context), request, context)
+
+    unique: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
+    for topic in topics:
+        _check(topic, context.version)
+        unique[topic.name, topic.topic_id] = topic
+    return [guarded(topic, answer, _refuse) for topic in unique.values()]
+
+
+def _check(topic: MetadataRequestTopic, version: int) -> None:
+    """Versions 10 and 11 have fields for ids, which no broker ever served."""
+    if version < 12 and (topic.name is None or topic.topic_id != ZERO_UUID):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} asks for topics by name, not by id")
+
+
+def _find(wanted: MetadataRequestTopic, request: MetadataRequest, context: Context) -> Topic:
+    image = context.broker.metadata.image
+    if wanted.name is None or wanted.topic_id != ZERO_UUID:
+        return image.topic_by_id(wanted.topic_id)
+    found = image.topics.get(wanted.name)
+    return _create(wanted.name, request, context) if found is None else found
+
+
+def _create(name: str, request: MetadataRequest, context: Context) -> Topic:
+    """Create a topic by the defaults. Raises KafkaError where there shall be none.
+
+    Topics of coordinators are left to these, which know how many partitions they need.
+    """
+    check_name(name)
+    is_wanted = context.broker.config.auto_create_topics_enable and request.allow_auto_topic_creation
+    if not is_wanted or name in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+    return context.broker.metadata.create_topic(name)
+
+
+def _describe(topic: Topic, request: MetadataRequest, context: Context) -> MetadataResponseTopic:
+    wants_operations = request.include_topic_authorized_operations
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(index, state) for index, state in enumerate(topic.partitions)],
+        topic_authorized_operations=operations.TOPIC if wants_operations else operations.UNKNOWN,
+    )
+
+
+def _partition(index: int, state: PartitionState) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if state.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+    )
+
+
+def _refuse(wanted: MetadataRequestTopic, code: ErrorCode, message: str) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=wanted.name, topic_id=wanted.topic_id)

@@ -1,0 +1,110 @@
+"""A broker's services without a loop and without a network, and requests put to its handlers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from gateway.config import BrokerConfig
+from gateway.context import Client, Context, Services
+from gateway.coordinator.producer_ids import ProducerIds
+from gateway.handlers import Outcome, load
+from gateway.metadata.image import Image
+from gateway.metadata.local import LocalMetadata
+from gateway.replication.partitions import Partitions
+from gateway.sessions import FetchSessions
+from gateway.tests.manual import ManualTime
+from gateway.waiting import Purgatory
+from protocol.compiler import read, write
+from protocol.errors import ErrorCode, KafkaError
+from protocol.schema import Message
+from storage.files import Files
+from storage.store import Store
+
+
+class Node:
+    """The services of one broker over a directory, with time that stands still, and one client.
+
+    Settings are Kafka's names with underscores: `Node(path, num_partitions="3")`.
+    """
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        overrides = {name.replace("_", "."): value for name, value in settings.items()}
+        self.config = BrokerConfig.load("", {"log.dirs": str(directory), **overrides})
+        self.time = ManualTime()
+        self.random = Random(0)
+        self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
+        self._store = self._open_store()
+        self.services = self._build()
+
+    def _open_store(self) -> Store:
+        return Store.open(
+            self.config.log_directories[0],
+            files=Files(),
+            node_id=self.config.node_id,
+            config=self.config.log_config({}),
+            now_ms=self.time.clock.now_ms(),
+            random=self.random,
+        )
+
+    def _build(self) -> Services:
+        clock, scheduler = self.time.clock, self.time.scheduler
+        purgatory = Purgatory(clock, scheduler)
+        metadata = LocalMetadata(self._store, self.config, clock, self.random)
+        partitions = Partitions(self._store, self.config, purgatory)
+        partitions.follow(Image.empty(), metadata.image)
+        metadata.on_change(partitions.follow)
+        return Services(
+            config=self.config,
+            clock=clock,
+            random=self.random,
+            scheduler=scheduler,
+            purgatory=purgatory,
+            metadata=metadata,
+            partitions=partitions,
+            fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.random),
+            producer_ids=ProducerIds(metadata),
+        )
+
+    def context(self, version: int) -> Context:
+        """What a handler of a request of `version` gets."""
+        return Context(self.services, self.client, version, "test")
+
+    def handle(self, request: Message, version: int) -> Outcome:
+        """What the registered handler returns, or the error response of the KafkaError that it raises."""
+        registration = load()[request.api_key]
+        assert registration.served_min <= version <= registration.served_max
+        try:
+            outcome = registration.handler(request, self.context(version))
+        except KafkaError as error:
+            return request.error_response(version, error.code, error.message)
+        assert not hasattr(outcome, "__await__")
+        return outcome
+
+    def ask(self, request: Message, version: int) -> Any:
+        """The response as a client reads it: both messages go over the wire of `version`."""
+        response = self.handle(_over_the_wire(request, version), version)
+        assert isinstance(response, Message)
+        return _over_the_wire(response, version)
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        self._store.close()
+
+
+def refusal(node: Node, request: Message, version: int) -> ErrorCode:
+    """The code of the KafkaError that a handler raises for a request as a whole."""
+    try:
+        load()[request.api_key].handler(request, node.context(version))
+    except KafkaError as error:
+        return error.code
+    raise AssertionError(f"{type(request).__name__} was not refused")
+
+
+def _over_the_wire(message: Message, version: int) -> Message:
+    out = bytearray()
+    write(message, version, out, [])
+    received, end = read(type(message), version, out)
+    assert end == len(out)
+    return received

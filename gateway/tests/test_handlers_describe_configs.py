@@ -1,0 +1,94 @@
+"""DescribeConfigs: topics and this broker."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.tests.builders import Node
+from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+TOPIC, BROKER = 2, 4
+OF_TOPIC, STATIC, DEFAULT = 1, 4, 5
+
+
+@pytest.fixture
+def described(tmp_path: Path) -> Iterator[Node]:
+    """A broker with two settings of its own, and topic t with one."""
+    node = Node(tmp_path, log_retention_hours="1", num_partitions="2")
+    node.services.metadata.create_topic("t", 1, configs={"cleanup.policy": "compact"})
+    yield node
+    node.close()
+
+
+def ask(node: Node, version: int, kind: int, name: str, keys: list[str] | None = None, **options: bool) -> Any:
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+    (result,) = node.ask(DescribeConfigsRequest(resources=[resource], **options), version).results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+def rows(result: Any) -> dict[str, Any]:
+    assert result.error_code == ErrorCode.NONE
+    assert result.error_message is None
+    return {row.name: row for row in result.configs}
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_topic(described: Node, version: int) -> None:
+    found = rows(ask(described, version, TOPIC, "t"))
+    values = {name: found[name].value for name in ("cleanup.policy", "retention.ms", "segment.bytes")}
+    assert values == {"cleanup.policy": "compact", "retention.ms": "3600000", "segment.bytes": "1073741824"}
+    sources = [found[name].config_source for name in values]
+    assert sources == ([OF_TOPIC, STATIC, DEFAULT] if version else [-1, -1, -1])
+    assert [found[name].is_default for name in values] == ([False] * 3 if version else [False, False, True])
+    assert found["cleanup.policy"].config_type == (7 if version >= 3 else 0)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_this_broker(described: Node, version: int) -> None:
+    found = rows(ask(described, version, BROKER, "0"))
+    assert (found["num.partitions"].value, found["log.retention.hours"].value) == ("2", "1")
+    assert found["num.partitions"].read_only
+    if version:
+        assert (found["num.partitions"].config_source, found["message.max.bytes"].config_source) == (STATIC, DEFAULT)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_synonyms_and_documentation_only_when_asked(described: Node, version: int) -> None:
+    plain = rows(ask(described, version, TOPIC, "t"))["retention.ms"]
+    assert (plain.synonyms, plain.documentation) == ([], None if version >= 3 else "")
+    result = ask(described, version, TOPIC, "t", include_synonyms=True, include_documentation=True)
+    full = rows(result)["retention.ms"]
+    told = [(synonym.name, synonym.value, synonym.source) for synonym in full.synonyms]
+    retention = [("log.retention.hours", "1", STATIC), ("log.retention.hours", "168", DEFAULT)]
+    assert told == (retention if version else [])
+    assert bool(full.documentation) == (version >= 3)
+
+
+def test_only_the_settings_that_are_named(described: Node) -> None:
+    assert set(rows(ask(described, 4, TOPIC, "t", ["retention.ms", "no.such"]))) == {"retention.ms"}
+    assert set(rows(ask(described, 4, BROKER, "0", ["num.partitions", "no.such"]))) == {"num.partitions"}
+    assert len(rows(ask(described, 4, TOPIC, "t", []))) > 10
+
+
+def test_what_was_changed_for_all_brokers_is_nothing(described: Node) -> None:
+    assert rows(ask(described, 4, BROKER, "")) == {}
+
+
+@pytest.mark.parametrize(
+    "kind, name, code",
+    [
+        (TOPIC, "unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "1", ErrorCode.INVALID_REQUEST),
+        (BROKER, "zero", ErrorCode.INVALID_REQUEST),
+        (99, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_described(described: Node, kind: int, name: str, code: ErrorCode) -> None:
+    result = ask(described, 4, kind, name)
+    assert (result.error_code, result.configs) == (code, [])
+    assert result.error_message
