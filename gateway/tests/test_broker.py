@@ -41,7 +41,7 @@ def fetch(name: str, offset: int, max_wait_ms: int = 500, min_bytes: int = 1, **
     )
 
 
-def values(response: Any) -> list[bytes]:
+def values(response: Any) -> list[bytes | None]:
     rows = [row for topic in response.responses for row in topic.partitions]
     return [record.value for row in rows for _, view in split(row.records) for record in iterate(view)]
 
@@ -67,7 +67,7 @@ def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
         await create(client, "t")
         for number in range(5):
             await client.send(produce("t", batch(b"%d" % number)), 7)
-        offsets = []
+        offsets: list[int] = []
         while len(offsets) < 5:
             for _, response in client._peer.receive(await client._some()):
                 offsets.append(response.responses[0].partition_responses[0].base_offset)

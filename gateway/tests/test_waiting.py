@@ -35,7 +35,8 @@ class Bucket:
 
 
 def test_a_change_completes_it_once(time: ManualTime, purgatory: Purgatory) -> None:
-    bucket, replies = Bucket(), []
+    bucket = Bucket()
+    replies: list[Any] = []
     purgatory.park(bucket.wait_for(2), replies.append)
     for _ in range(3):
         bucket.level += 1
@@ -48,7 +49,8 @@ def test_a_change_completes_it_once(time: ManualTime, purgatory: Purgatory) -> N
 
 
 def test_the_changes_of_one_turn_are_one_attempt(time: ManualTime, purgatory: Purgatory) -> None:
-    bucket, replies = Bucket(), []
+    bucket = Bucket()
+    replies: list[Any] = []
     purgatory.park(bucket.wait_for(1_000), replies.append)
     for _ in range(100):
         bucket.level += 1
@@ -58,7 +60,8 @@ def test_the_changes_of_one_turn_are_one_attempt(time: ManualTime, purgatory: Pu
 
 
 def test_the_deadline_answers_with_what_there_is(time: ManualTime, purgatory: Purgatory) -> None:
-    bucket, replies = Bucket(), []
+    bucket = Bucket()
+    replies: list[Any] = []
     bucket.level = 1
     purgatory.park(bucket.wait_for(2, deadline_ms=500.0), replies.append)
     time.advance(499)
@@ -69,7 +72,8 @@ def test_the_deadline_answers_with_what_there_is(time: ManualTime, purgatory: Pu
 
 
 def test_what_is_abandoned_is_never_answered(time: ManualTime, purgatory: Purgatory) -> None:
-    bucket, replies = Bucket(), []
+    bucket = Bucket()
+    replies: list[Any] = []
     waiting = bucket.wait_for(1)
     purgatory.park(waiting, replies.append)
     bucket.level = 1
@@ -80,7 +84,8 @@ def test_what_is_abandoned_is_never_answered(time: ManualTime, purgatory: Purgat
 
 
 def test_a_failure_is_handed_over_and_stops_nobody_else(time: ManualTime, purgatory: Purgatory) -> None:
-    bucket, replies = Bucket(), []
+    bucket = Bucket()
+    replies: list[Any] = []
 
     def broken(_: WaitList) -> Any:
         raise ValueError("no reply can be made")
@@ -94,7 +99,8 @@ def test_a_failure_is_handed_over_and_stops_nobody_else(time: ManualTime, purgat
 
 
 def test_shutdown_answers_everything(purgatory: Purgatory) -> None:
-    bucket, replies = Bucket(), []
+    bucket = Bucket()
+    replies: list[Any] = []
     for level in range(5):
         purgatory.park(bucket.wait_for(level + 1), replies.append)
     purgatory.expire_all()
