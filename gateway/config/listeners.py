@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-# As Apache Kafka reads an endpoint; an IPv6 address stands in brackets.
-_ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%A-Za-z]+)\]|([0-9A-Za-z._%-]*)):([0-9]+)")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 ANY_ADDRESS = frozenset(("0.0.0.0", "::", "0:0:0:0:0:0:0:0"))  # noqa: S104 - to refuse it
 
@@ -35,15 +32,16 @@ def parse(text: str) -> tuple[Listener, ...]:
 
 
 def _parse_one(text: str) -> Listener:
-    match = _ENDPOINT.fullmatch(text)
-    if match is None:
+    name, slashes, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    if not (name and slashes and colon and port.isascii() and port.isdecimal()) or (":" in host and not is_bracketed):
         raise ListenerProblem(
             f"{text!r} is not NAME://host:port, as in PLAINTEXT://127.0.0.1:9092 or PLAINTEXT://[::1]:9092"
         )
-    name, address, host, port = match.groups()
     if int(port) > 65535:
         raise ListenerProblem(f"{text!r}: ports end at 65535")
-    return Listener(name.upper(), address if address is not None else host, int(port))
+    return Listener(name.upper(), host.strip("[]"), int(port))
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:

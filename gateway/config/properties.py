@@ -7,14 +7,11 @@ documentation of `Properties.load(Reader)`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 _BLANKS = " \t\f"
-_LINE_END = re.compile(r"\r\n|\r|\n")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 class Property(NamedTuple):
@@ -37,7 +34,7 @@ def parse(text: str) -> list[Property]:
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
     parts: list[str] = []
     begun = 0
-    for number, natural in enumerate(_LINE_END.split(text), start=1):
+    for number, natural in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
         stripped = natural.lstrip(_BLANKS)
         if not parts:
             begun = number
@@ -87,8 +84,8 @@ def _unescape(text: str, line: int) -> str:
         if character == "\\" and position < len(text):
             character, position = _escape(text, position, line)
         result.append(character)
-    joined = "".join(result)
-    return _SURROGATES.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), joined)
+    # Java writes what is beyond 16 bits as a pair of surrogates.
+    return "".join(result).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _escape(text: str, position: int, line: int) -> tuple[str, int]:
