@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from protocol.compiler import read, write
 from protocol.errors import ErrorCode, KafkaError, MalformedRequest
@@ -77,14 +77,14 @@ class Peer:
             self.in_flight.append(InFlight(correlation_id, version, message))
         return bytes(out)
 
-    def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[Message, Message]]:
+    def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[Message, Any]]:
         """Take what was received; return the requests that are answered now, each with its response.
 
         `records` in a response may be views of `data`. Raises MalformedRequest; the connection must close then.
         """
         return [self._answer(frame) for frame in self._frames.feed(data)]
 
-    def _answer(self, frame: memoryview) -> tuple[Message, Message]:
+    def _answer(self, frame: memoryview) -> tuple[Message, Any]:
         if not self.in_flight:
             raise MalformedRequest(f"a response of {len(frame)} bytes came, but nothing was asked")
         expected, version, request = self.in_flight.popleft()

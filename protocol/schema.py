@@ -129,6 +129,10 @@ class Field:
 
     def complete(self, name: str, annotation: Any) -> None:
         """Take name and type; null is possible only if the type says so."""
+        if isinstance(annotation, str):
+            raise TypeError(
+                f"{name}: the type is a string; declare messages without `from __future__ import annotations`"
+            )
         self.name, self.annotation = name, annotation
         if not _is_optional(annotation):
             self.nullable = Versions.parse("none")

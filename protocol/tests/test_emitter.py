@@ -1,0 +1,68 @@
+"""The parts the compiler is made of: sources, runs, and what a node takes at least."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+from construct import Construct
+
+from protocol.emitter import Run, Source, fixed_format, smallest_size
+from protocol.messages.fetch import FetchRequest
+from protocol.schema import tree
+from protocol.wire import UUID, Array, Blob, Flag, Float64b, Int16sb, Int32sb, Int64sb, Length, NullableInstance, Text
+
+
+def test_a_source_becomes_a_function_whose_lines_tracebacks_show() -> None:
+    source = Source()
+    limit = source.constant("limit", 3)
+    with source.block("def check(value)"), source.block(f"if value > {limit}"):
+        source.line("raise ValueError(value)")
+    check = source.function("check", "<a test>")
+    check(3)
+    with pytest.raises(ValueError, match="4") as caught:
+        check(4)
+    assert "raise ValueError(value)" in "".join(traceback.format_tb(caught.tb))
+
+
+def test_the_same_constant_has_one_name() -> None:
+    source, thing = Source(), object()
+    assert source.constant("a", thing) == source.constant("b", thing)
+    assert source.constant("Fetch", 7) == "Fetch"
+    assert source.constant("Fetch", 8) != "Fetch"
+
+
+def test_a_run_is_one_struct() -> None:
+    run = Run()
+    assert not run
+    run.add("h", "a")
+    run.add("?", "b")
+    packer, expressions = run.take()
+    assert (packer.format, packer.size, expressions) == (">h?", 3, ["a", "b"])
+    assert not run
+
+
+@pytest.mark.parametrize(
+    "node, size",
+    [
+        (Flag, 1),
+        (Int16sb, 2),
+        (Int64sb, 8),
+        (Float64b, 8),
+        (UUID, 16),
+        (Text(Length.short(nullable=True)), 2),
+        (Blob(Length.long(nullable=False)), 4),
+        (Array(Length.compact(nullable=False), Int32sb), 1),
+        (tree(FetchRequest, 0), 16),
+        (tree(FetchRequest, 12), 29),
+        (NullableInstance(tree(FetchRequest, 12)), 1),
+    ],
+)
+def test_smallest_sizes(node: Construct, size: int) -> None:
+    assert smallest_size(node) == size
+
+
+def test_what_has_no_rule_is_named() -> None:
+    assert fixed_format(Length.short(nullable=False)) is None
+    with pytest.raises(TypeError, match="no rule for"):
+        smallest_size(Length.short(nullable=False))

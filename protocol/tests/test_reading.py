@@ -1,0 +1,132 @@
+"""What readers promise besides agreeing with construct: views, copies, bounds, tags, and words for what is wrong."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from protocol import compiler
+from protocol.errors import MalformedRequest
+from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from protocol.messages.fetch import FetchRequest, FetchTopic
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from protocol.schema import Message
+
+
+def written(value: Message, version: int) -> bytes:
+    out = bytearray()
+    compiler.write(value, version, out, [])
+    return bytes(out)
+
+
+def refusal(cls: type[Message], version: int, data: str) -> str:
+    with pytest.raises(MalformedRequest) as caught:
+        compiler.read(cls, version, bytes.fromhex(data))
+    return str(caught.value)
+
+
+PRODUCE = ProduceRequest(acks=1, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, b"batch")])])
+
+
+@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_buffer_is_read_from_any_position(kind: Any, version: int) -> None:
+    encoded = written(PRODUCE, version)
+    value, position = compiler.read(ProduceRequest, version, kind(b"head" + encoded + b"tail"), 4)
+    assert (value, position) == (PRODUCE, 4 + len(encoded))
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_records_are_views_and_can_be_patched_in_place(version: int) -> None:
+    frame = bytearray(written(PRODUCE, version))
+    value, _ = compiler.read(ProduceRequest, version, frame)
+    records = value.topic_data[0].partition_data[0].records
+    assert isinstance(records, memoryview)
+    records[:2] = b"BA"
+    assert b"BAtch" in frame
+
+
+@pytest.mark.parametrize("size", [3, 300])
+def test_all_else_is_copied(size: int) -> None:
+    frame = bytearray(written(SaslAuthenticateRequest(b"x" * size), 2))
+    value, _ = compiler.read(SaslAuthenticateRequest, 2, frame)
+    frame[:] = bytes([0xDD]) * len(frame)
+    assert value.auth_bytes == b"x" * size
+
+
+def test_what_follows_is_left_alone() -> None:
+    assert compiler.read(MetadataRequest, 1, b"\xff\xff\xff\xffrest") == (MetadataRequest(topics=None), 4)
+
+
+def test_an_array_is_bounded_by_the_bytes_that_are_left() -> None:
+    """A count of two thousand million in a few bytes costs nothing: neither time nor memory."""
+    assert "topics cannot have length 2147483647" in refusal(MetadataRequest, 0, "7fffffff0000")
+    assert "topics cannot have length 4294967294" in refusal(MetadataRequest, 9, "ffffffff0f0000")
+
+
+def test_refusals_name_message_version_and_place() -> None:
+    assert refusal(MetadataRequest, 1, "00000001ffff") == "MetadataRequest v1, at byte 6: name cannot have length -1"
+    assert refusal(MetadataRequest, 1, "0000000100056162").startswith(
+        "MetadataRequest v1, at byte 6: unpack_from requires"
+    )
+    assert "at byte 6: 'utf-8' codec can't decode" in refusal(MetadataRequest, 1, "000000010002c328")
+    assert "varint is longer than 5 bytes" in refusal(MetadataRequest, 9, "808080808001")
+
+
+def test_nulls_are_refused_where_they_cannot_be() -> None:
+    assert "topics cannot have length -1" in refusal(MetadataRequest, 0, "ffffffff")
+    assert "topics cannot have length -2" in refusal(MetadataRequest, 1, "fffffffe")
+    assert "records cannot have length -2" in refusal(
+        ProduceRequest, 2, "000100000000000000010001740000000100000000fffffffe"
+    )
+    assert "topics cannot have length -1" in refusal(FetchRequest, 12, "00" * 25 + "00")
+
+
+def test_records_do_not_reach_past_the_end() -> None:
+    frame = bytearray(written(PRODUCE, 8))
+    frame[-9:-5] = struct.pack(">i", 6)
+    assert "records cannot have length 6" in refusal(ProduceRequest, 8, frame.hex())
+
+
+def test_unknown_tags_are_kept_and_written_again() -> None:
+    request = FetchRequest(topics=[FetchTopic("t")], cluster_id="c")
+    request.topics[0].unknown_tags = {3: b"three", 200: b"x" * 200}
+    request.unknown_tags = {7: b""}
+    encoded = written(request, 12)
+    value, _ = compiler.read(FetchRequest, 12, encoded)
+    assert value.topics[0].unknown_tags == {3: b"three", 200: b"x" * 200}
+    assert (value.cluster_id, value.unknown_tags) == ("c", {7: b""})
+    assert written(value, 12) == encoded
+
+
+def test_a_tagged_field_fills_what_was_announced_for_it() -> None:
+    start = "00" * 25 + "010101"
+    assert compiler.read(FetchRequest, 12, bytes.fromhex(start + "0100020263"))[0].cluster_id == "c"
+    assert "cluster_id cannot have length 3" in refusal(FetchRequest, 12, start + "010003026300")
+    assert "unpack_from" in refusal(FetchRequest, 12, start + "0100020363")
+    assert "tag 0 cannot have length 9" in refusal(FetchRequest, 12, start + "0100090263")
+
+
+def test_null_structs() -> None:
+    topics = "01000007d0"
+    read = compiler.read(DescribeTopicPartitionsRequest, 0, bytes.fromhex(topics + "ff00"))[0]
+    assert read.cursor is None
+    read = compiler.read(DescribeTopicPartitionsRequest, 0, bytes.fromhex(topics + "010274000000050000"))[0]
+    assert read.cursor is not None
+    assert (read.cursor.topic_name, read.cursor.partition_index) == ("t", 5)
+
+
+def test_fields_of_other_versions_are_at_their_defaults() -> None:
+    value, _ = compiler.read(OffsetCommitRequest, 0, written(OffsetCommitRequest(group_id="g"), 0))
+    assert (value.generation_id_or_member_epoch, value.member_id, value.group_instance_id) == (-1, "", None)
+
+
+def test_default_arrays_are_not_shared() -> None:
+    first, _ = compiler.read(FetchRequest, 4, written(FetchRequest(), 4))
+    second, _ = compiler.read(FetchRequest, 4, written(FetchRequest(), 4))
+    assert first.forgotten_topics_data is not second.forgotten_topics_data
