@@ -61,7 +61,7 @@ rootLogger.appenderRef.stderr.ref = stderr
 
 
 class KafkaFailed(Exception):
-    """Kafka or one of its tools did not start, stopped by itself, or ended with an error. The text carries its output."""
+    """Kafka or one of its tools did not start, stopped by itself, or ended with an error; with what it printed."""
 
 
 def missing(jar_set: str = "broker") -> str | None:
@@ -101,8 +101,8 @@ def run_tool(
 ) -> str:
     """Run one of Kafka's tools to its end and return its standard output.
 
-    Raises KafkaFailed with both outputs when it ends with an error or not within `timeout_s`. Give `options=("-Xmx512m",)`
-    where the tool itself is the load (ProducerPerformance).
+    Raises KafkaFailed with both outputs when it ends with an error or not within `timeout_s`. Where the tool itself is
+    the load (ProducerPerformance), give it `options=("-Xmx512m",)`.
     """
     command = java(main_class, *arguments, options=options)
     try:
