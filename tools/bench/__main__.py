@@ -17,7 +17,7 @@ from types import FrameType
 
 from tools.bench.brokers import HEADGATE, KAFKA, HeadgateLauncher, KafkaLauncher, Launcher
 from tools.bench.client import BenchError
-from tools.bench.report import Journal, Progress, fallen, read_ratios, table
+from tools.bench.report import Journal, Progress, busiest, fallen, read_ratios, table
 from tools.bench.rows import ALL_ROWS, DEFAULT_ROWS
 from tools.bench.run import QUICK, Bench, Settings
 
@@ -80,6 +80,8 @@ def run(options: argparse.Namespace) -> int:
         progress.end()
         print(table(journal.lines))
         print(f"\nsamples and figures: {journal.path}")
+        if busy := busiest(journal.lines):
+            print(busy)
     sentences = fallen(journal.lines, base)
     for sentence in sentences:
         print(f"fell by more than a tenth: {sentence}")

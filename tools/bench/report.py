@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from tools.bench.brokers import HEADGATE, KAFKA
 from tools.bench.figures import Comparison, Figure, Sample, compare, has_fallen
 
+OTHERS_TOLERATED = 0.1
 _MORE, _LESS = "more", "less"
 
 
@@ -113,6 +114,14 @@ class Journal:
     def _write(self, entry: dict[str, Any]) -> None:
         with self.path.open("a") as file:
             file.write(json.dumps(entry) + "\n")
+
+
+def busiest(lines: Sequence[Line]) -> str | None:
+    """A warning where other processes had so much of the machine that only ratios of CPU are worth reading."""
+    share = max((line.others_share for line in lines), default=0.0)
+    if share <= OTHERS_TOLERATED:
+        return None
+    return f"other processes used up to {share:.0%} of the CPU: rates, latencies and start times mean nothing here"
 
 
 def read_ratios(path: Path) -> dict[tuple[str, str], float]:

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from tools.bench.figures import Figure, cpu_seconds_per_gigabyte, megabytes_per_second
-from tools.bench.report import Journal, Line, Progress, fallen, read_ratios, table
+from tools.bench.report import Journal, Line, Progress, busiest, fallen, read_ratios, table
 
 CPU = Figure("CPU s/GB", cpu_seconds_per_gigabyte, mark=0.5)
 RATE = Figure("MB/s", megabytes_per_second, more_is_better=True, mark=2)
@@ -52,6 +52,14 @@ def test_a_later_run_names_what_fell(tmp_path: Path) -> None:
     assert fallen(lines(cpu=1.1, rate=900), base) == []
     assert fallen(lines(cpu=1.6), base) == ["produce-16k: CPU s/GB is 0.400 of Kafka's, was 0.300"]
     assert fallen(lines(rate=600), base) == ["produce-16k: MB/s is 3.000 of Kafka's, was 4.000"]
+
+
+def test_a_busy_machine_is_named() -> None:
+    assert busiest(lines()) is None
+    assert busiest([]) is None
+    warning = busiest([*lines(), Line.of("fetch-1m", CPU, {"kafka": [0.25]}, 0.42)])
+    assert warning is not None
+    assert "42%" in warning
 
 
 def test_progress_is_json_where_nobody_looks() -> None:
