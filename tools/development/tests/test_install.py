@@ -41,8 +41,6 @@ def machine(tmp_path: Path) -> Recorder:
     for name in ("runtime", "test", "spark"):
         (tmp_path / "requirements" / f"{name}.txt").write_text("trio==0.35.0\n")
     (tmp_path / "pyproject.toml").write_text("[project]\n")
-    (tmp_path / "gateway").mkdir()
-    (tmp_path / "gateway" / "__init__.py").write_text('__version__ = "0.1.0"\n')
     for name in ("", *install.JAR_SETS):
         (tmp_path / "compat_tests" / "java" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "compat_tests" / "java" / name / "pom.xml").write_text("<project/>")
