@@ -15,7 +15,8 @@ stand in the order of the wire; names are those of Kafka's message definitions i
 so a constructor takes only what matters: the one given to `v`, else that of its type (0, False, "", b"", [], ZERO_UUID,
 a struct of defaults; None for records).
 
-A field that is not in a version is not on the wire in it: not written, and read as its default.
+A field that is not in a version is not on the wire in it: not written, and read as its default. A module of
+declarations has no `from __future__ import annotations`: types must be there, not their names.
 
 Instances are slotted and compare by value. **Treat them as immutable**: a default struct is shared by all that have it.
 """
@@ -90,14 +91,15 @@ class Versions(NamedTuple):
     first: int
     last: int
 
-    @classmethod
-    def parse(cls, text: str) -> Versions:
+    @staticmethod
+    @functools.cache
+    def parse(text: str) -> Versions:
         if text == "none":
-            return cls(0, -1)
+            return Versions(0, -1)
         if text.endswith("+"):
-            return cls(int(text[:-1]), _NO_LIMIT)
+            return Versions(int(text[:-1]), _NO_LIMIT)
         first, _, last = text.partition("-")
-        return cls(int(first), int(last or first))
+        return Versions(int(first), int(last or first))
 
     def __contains__(self, version: object) -> bool:
         return isinstance(version, int) and self.first <= version <= self.last

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import construct
 from construct import Construct, Flag, Float64b, Int8sb, Int16sb, Int16ub, Int32sb, Int32ub, Int64sb
@@ -62,7 +62,6 @@ ZERO_UUID = bytes(16)
 """What Kafka writes where there is no id."""
 
 
-@runtime_checkable
 class Splice(Protocol):
     """Bytes that go into a message but stay where they are until they are sent: a piece of a segment file."""
 

@@ -1,4 +1,4 @@
-"""Error codes, against kafka-python's, and the two exceptions."""
+"""Error codes, against kio's, and the two exceptions."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 
 from protocol.errors import ErrorCode, KafkaError
 
-# Kafka changed its mind after the version that kio was made from
-RETRIABLE_SINCE = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID}
-
 
 @pytest.mark.parametrize("theirs", KioErrorCode, ids=lambda code: str(code.name))
 def test_codes_are_kios(theirs: KioErrorCode) -> None:
     ours = ErrorCode(theirs.value)
     assert ours.name.lower() == theirs.name
-    assert ours.retriable == theirs.retriable or ours in RETRIABLE_SINCE
+    assert ours.retriable == theirs.retriable
 
 
 def test_codes_have_no_gap_and_a_sentence_each() -> None:

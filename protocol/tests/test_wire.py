@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from construct import ConstructError
 
-from protocol.wire import Array, Blob, Int32sb, Length, Records, Splice, Text, UnsignedVarint
+from protocol.wire import Array, Blob, Int32sb, Length, Records, Text, UnsignedVarint
 
 SHORT, NULLABLE_SHORT = Length.short(nullable=False), Length.short(nullable=True)
 LONG, NULLABLE_LONG = Length.long(nullable=False), Length.long(nullable=True)
@@ -73,8 +73,3 @@ def test_bad_bytes_are_refused(node: Any, encoded: str) -> None:
 def test_null_is_not_written_where_it_cannot_be(node: Any) -> None:
     with pytest.raises(ConstructError):
         node.build(None)
-
-
-def test_bytes_are_no_splice() -> None:
-    assert not isinstance(b"", Splice)
-    assert not isinstance(memoryview(b""), Splice)
