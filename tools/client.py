@@ -1,0 +1,107 @@
+"""A small blocking client for tools: one connection, one question at a time, over `protocol.peer`."""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import Any, Self
+
+from protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.peer import Peer
+from protocol.schema import Message
+
+DEFAULT_PORT = 9092
+DEFAULT_TIMEOUT_S = 30.0
+_RECEIVED_BYTES = 1 << 16
+_API_VERSIONS = 3  # known to every broker since 2.4; an older one answers with what it knows
+
+
+class ClientError(Exception):
+    """A broker cannot be reached, or does not speak as it should; the text says which, and what to do."""
+
+
+class Client:
+    """A connection to one broker. Close it, or use `with`."""
+
+    def __init__(self, bootstrap: str, client_id: str = "headgate-tools", timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Connect to the first broker of `host:port,...` that answers, and ask what it serves. Raises ClientError."""
+        self._timeout_s = timeout_s
+        self._peer = Peer(client_id)
+        failures = []
+        for address in parse_addresses(bootstrap):
+            try:
+                self._socket = socket.create_connection(address, timeout_s)
+            except OSError as error:
+                failures.append(f"{address[0]}:{address[1]} ({error.strerror or error})")
+                continue
+            self.address = f"{address[0]}:{address[1]}"
+            self._negotiate()
+            return
+        raise ClientError(
+            f"no broker answers at {', '.join(failures)}; start one, or name another: --bootstrap-server host:port"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def _negotiate(self) -> None:
+        software = ApiVersionsRequest(client_software_name="headgate-tools", client_software_version="1")
+        try:
+            answer = self.ask(software, _API_VERSIONS)
+        except ClientError:
+            self.close()
+            raise
+        if answer.error_code not in {ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION}:
+            self.close()
+            raise ClientError(f"{self.address} refuses ApiVersions: {ErrorCode(answer.error_code).name}")
+
+    def ask(self, request: Message, version: int | None = None) -> Any:
+        """The response to a request, in the newest version that both sides have. Raises ClientError."""
+        try:
+            self._socket.sendall(self._peer.request(request, version))
+            return self._receive(type(request).__name__)
+        except KafkaError as error:
+            raise ClientError(f"{self.address} is too old or too new for this: {error.message}") from None
+        except MalformedRequest as error:
+            raise ClientError(f"{self.address} does not answer as a Kafka broker does: {error}") from None
+        except OSError as error:
+            raise ClientError(f"the connection to {self.address} failed: {error.strerror or error}") from None
+
+    def _receive(self, name: str) -> Any:
+        while True:
+            try:
+                data = self._socket.recv(_RECEIVED_BYTES)
+            except TimeoutError:
+                raise ClientError(f"{self.address} did not answer {name} within {self._timeout_s:g} s") from None
+            if not data:
+                raise ClientError(f"{self.address} hung up at {name}; its log says why")
+            for _, response in self._peer.receive(data):
+                return response
+
+
+def parse_addresses(text: str) -> list[tuple[str, int]]:
+    """`host:port,[::1]:9092,host` -> addresses; the port is 9092 where none is given. Raises ClientError."""
+    return [_parse_address(part.strip()) for part in text.split(",") if part.strip()] or _refuse(text)
+
+
+def _parse_address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(DEFAULT_PORT)
+    if not host or (":" in host and not host.startswith("[")) or not port.isdecimal() or int(port) > 65535:
+        return _refuse(text)[0]
+    return host.strip("[]"), int(port)
+
+
+def _refuse(text: str) -> list[tuple[str, int]]:
+    raise ClientError(f"{text!r} is no address of a broker; write host:port, as in 127.0.0.1:9092 or [::1]:9092")

@@ -1,0 +1,65 @@
+"""A broker that answers what a test tells it to, on a real socket."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from protocol import compiler
+from protocol.frame import FrameReader
+from protocol.header import read_request_header, write_response_header
+from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.metadata import MetadataRequest
+from protocol.registry import request as request_class
+from protocol.schema import Message
+
+# A request and its version -> the response; bytes are sent as they are; None hangs up.
+Answer = Callable[[Message, int], Message | bytes | None]
+
+SERVED = ApiVersionsResponse(
+    api_keys=[
+        ApiVersion(api_key=cls.api_key, min_version=0, max_version=9) for cls in (ApiVersionsRequest, MetadataRequest)
+    ]
+)
+
+
+@contextmanager
+def fake_broker(answer: Answer) -> Iterator[str]:
+    """The address of a broker that serves one connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_serve, args=(listener, answer), daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+
+
+def _serve(listener: socket.socket, answer: Answer) -> None:
+    try:
+        connection, _ = listener.accept()
+    except OSError:
+        return
+    frames = FrameReader(1 << 20)
+    with connection:
+        while data := connection.recv(1 << 16):
+            for frame in frames.feed(data):
+                reply = _reply(frame, answer)
+                if reply is None:
+                    return
+                connection.sendall(reply)
+
+
+def _reply(frame: memoryview, answer: Answer) -> bytes | None:
+    header, position = read_request_header(frame)
+    request, _ = compiler.read(request_class(header.api_key), header.api_version, frame, position)
+    response = answer(request, header.api_version)
+    if response is None or isinstance(response, bytes):
+        return response
+    out = bytearray(4)
+    write_response_header(out, header.correlation_id, header.api_key, header.api_version)
+    compiler.write(response, header.api_version, out, [])
+    struct.pack_into(">i", out, 0, len(out) - 4)
+    return bytes(out)

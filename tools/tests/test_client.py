@@ -1,0 +1,110 @@
+"""The tools' client: what it asks, and what it says when it gets no answer."""
+
+import socket
+
+import pytest
+
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.schema import Message
+from tools.client import Client, ClientError, parse_addresses
+from tools.tests.fake_broker import SERVED, Answer, fake_broker
+
+
+def instead_of_metadata(reply: Message | bytes | None) -> Answer:
+    return lambda request, version: SERVED if isinstance(request, ApiVersionsRequest) else reply
+
+
+@pytest.mark.parametrize(
+    "text, addresses",
+    [
+        ("localhost:9093", [("localhost", 9093)]),
+        ("localhost", [("localhost", 9092)]),
+        ("a:1, b:2 ,c", [("a", 1), ("b", 2), ("c", 9092)]),
+        ("[::1]:9093,[::1]", [("::1", 9093), ("::1", 9092)]),
+    ],
+)
+def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
+    assert parse_addresses(text) == addresses
+
+
+@pytest.mark.parametrize("text", ["", ":9092", "a:b", "::1:9092", "a:70000", "a:"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ClientError, match="is no address of a broker; write host:port"):
+        parse_addresses(text)
+
+
+@pytest.mark.sockets
+def test_questions_are_asked_in_the_newest_common_version() -> None:
+    asked: list[tuple[Message, int]] = []
+
+    def answer(request: Message, version: int) -> Message:
+        asked.append((request, version))
+        return SERVED if isinstance(request, ApiVersionsRequest) else MetadataResponse(cluster_id="c")
+
+    with fake_broker(answer) as address, Client(address) as client:
+        assert client.ask(MetadataRequest(topics=None)).cluster_id == "c"
+        assert client.ask(MetadataRequest(topics=[]), 1).cluster_id is None
+    assert [(type(request), version) for request, version in asked] == [
+        (ApiVersionsRequest, 3),
+        (MetadataRequest, 9),
+        (MetadataRequest, 1),
+    ]
+
+
+@pytest.mark.sockets
+def test_the_next_address_is_tried() -> None:
+    with (
+        fake_broker(instead_of_metadata(MetadataResponse())) as address,
+        socket.create_server(("127.0.0.1", 0)) as free,
+    ):
+        dead = f"127.0.0.1:{free.getsockname()[1]}"
+        free.close()
+        with Client(f"{dead},{address}") as client:
+            assert client.address == address
+
+
+@pytest.mark.sockets
+def test_nobody_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(ClientError, match=f"no broker answers at .*:{port} .Connection refused.; start one"):
+        Client(f"127.0.0.1:{port}")
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize(
+    "reply, sentence",
+    [
+        (None, "hung up at MetadataRequest; its log says why"),
+        (b"\0\0\0\x05\0\0\x27\x0f\0", "does not answer as a Kafka broker does: a response to request 9999 came"),
+        (b"HTTP/1.1 400 Bad Request", "does not answer as a Kafka broker does"),
+    ],
+)
+def test_answers_that_are_none(reply: bytes | None, sentence: str) -> None:
+    with (
+        fake_broker(instead_of_metadata(reply)) as address,
+        Client(address) as client,
+        pytest.raises(ClientError, match=sentence),
+    ):
+        client.ask(MetadataRequest(topics=None))
+
+
+@pytest.mark.sockets
+def test_a_broker_that_is_too_old() -> None:
+    with (
+        fake_broker(instead_of_metadata(None)) as address,
+        Client(address) as client,
+        pytest.raises(ClientError, match="is too old or too new for this: CreateTopicsRequest"),
+    ):
+        client.ask(CreateTopicsRequest())
+
+
+@pytest.mark.sockets
+def test_a_broker_that_says_nothing() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises(ClientError, match=r"did not answer ApiVersionsRequest within 0\.01 s"),
+    ):
+        Client(f"127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.01)
