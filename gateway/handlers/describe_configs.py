@@ -9,6 +9,7 @@ from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import each
 from gateway.metadata.topics import check_name
+from gateway.resources import ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -18,9 +19,6 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-
-# org.apache.kafka.common.config.ConfigResource.Type
-TOPIC, BROKER = 2, 4
 
 
 @handles(DescribeConfigsRequest, versions="0-4")
@@ -40,9 +38,9 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Descr
 
 def _entries(resource: DescribeConfigsResource, context: Context) -> list[ConfigEntry]:
     names = resource.configuration_keys or None  # an empty list means all, as null does
-    if resource.resource_type == TOPIC:
+    if resource.resource_type == ResourceType.TOPIC:
         return _topic_entries(resource.resource_name, names, context)
-    if resource.resource_type == BROKER:
+    if resource.resource_type == ResourceType.BROKER:
         return _broker_entries(resource.resource_name, names, context)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
 

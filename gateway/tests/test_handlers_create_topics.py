@@ -119,8 +119,8 @@ def test_what_is_refused_stops_no_other(
 
 
 def test_a_partition_that_is_assigned_twice(node: Node) -> None:
-    wanted = assigned("a", [0])
-    wanted.assignments.append(wanted.assignments[0])
+    once = assigned("a", [0])
+    wanted = CreatableTopic("a", -1, -1, once.assignments * 2)
     assert create(node, 7, wanted)["a"].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 

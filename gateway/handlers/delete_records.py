@@ -1,0 +1,55 @@
+"""DeleteRecords: let a log begin later (KIP-107). The space comes back with the next clean-up of old segments.
+
+v2 flexible
+"""
+
+from gateway.context import Context
+from gateway.handlers import handles
+from gateway.handlers.each import each
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.delete_records import (
+    TO_HIGH_WATERMARK,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
+)
+
+
+@handles(DeleteRecordsRequest, versions="0-2")
+def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+    """Move the start of every log that is named up to an offset, at most to the high watermark."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(name=topic.name, partitions=_partitions(topic, context))
+            for topic in request.topics
+        ]
+    )
+
+
+def _partitions(topic: DeleteRecordsTopic, context: Context) -> list[DeleteRecordsPartitionResult]:
+    def answer(wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        start_offset = _delete(topic.name, wanted, context)
+        return DeleteRecordsPartitionResult(wanted.partition_index, start_offset)
+
+    return each(topic.partitions, answer, _refuse)
+
+
+def _delete(topic: str, wanted: DeleteRecordsPartition, context: Context) -> int:
+    partition = context.broker.partitions.get(topic, wanted.partition_index)
+    offset = partition.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
+    if not 0 <= offset <= partition.high_watermark:
+        message = f"offset {offset} is outside of [0, {partition.high_watermark}] of {topic}-{partition.index}"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+    if not partition.log.config.is_deleted:
+        message = f"records of {topic} cannot be deleted: its cleanup.policy has no delete"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+    partition.log.advance_start(offset)
+    context.broker.purgatory.touch(partition.waiters)
+    return partition.log.start_offset
+
+
+def _refuse(wanted: DeleteRecordsPartition, code: ErrorCode, message: str) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(wanted.partition_index, -1, code)

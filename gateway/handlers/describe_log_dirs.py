@@ -1,0 +1,38 @@
+"""DescribeLogDirs: what lies in the data directory (KIP-113).
+
+v2 flexible   v3 an error at the top   v4 sizes of the volume (KIP-827)   v5 cordoned directories (KIP-1066)
+"""
+
+from pathlib import Path
+
+from gateway.context import Context
+from gateway.handlers import handles
+from gateway.replication.partition import Partition
+from protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+@handles(DescribeLogDirsRequest, versions="0-5")
+def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+    """Bytes of every partition that is named and here, or of all."""
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for partition in _wanted(request, context):
+        row = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+        row.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size))
+    directory = Path(context.broker.config.log_directories[0]).absolute()
+    return DescribeLogDirsResponse(
+        results=[DescribeLogDirsResult(log_dir=str(directory), topics=list(topics.values()))]
+    )
+
+
+def _wanted(request: DescribeLogDirsRequest, context: Context) -> list[Partition]:
+    here = context.broker.partitions
+    if request.topics is None:
+        return list(here)
+    named = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return [partition for partition in here if (partition.topic, partition.index) in named]
