@@ -90,7 +90,7 @@ def _client_id(buffer: memoryview, position: int, size: int) -> str:
     if size > len(buffer) - position:
         raise MalformedRequest(f"a client id of {size} bytes does not fit in its request")
     try:
-        return str(buffer[position : position + size], "utf-8")
+        return buffer[position : position + size].tobytes().decode()
     except UnicodeDecodeError as error:
         raise MalformedRequest(f"a client id is not UTF-8: {error}") from error
 

@@ -70,6 +70,7 @@ def response(key: int) -> type[Message]:
     return _declared(key, "Response")
 
 
+@functools.lru_cache(maxsize=1024)
 def header_versions(key: int, version: int) -> tuple[int, int]:
     """The versions of the request header and of the response header.
 
