@@ -64,7 +64,7 @@ class BrokerConfig(Settings):
 
     def notes(self) -> list[Answer]:
         """The answers that a person should see: what was given and has no effect."""
-        return [answer for answer in self.answers if answer.effect is not Effect.FULL or answer.reason]
+        return [answer for answer in self.answers if answer.effect is not Effect.FULL]
 
     def advertised_address(self, listener: str, local_host: str, local_port: int) -> tuple[str, int]:
         """What a client of `listener` is told to connect to: as configured, or else the address that it connected to.

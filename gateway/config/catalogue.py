@@ -30,7 +30,9 @@ def _pending_reason(name: str) -> str:
 
 def _broker(row: broker_table.Row) -> Definition:
     reason = _pending_reason(row[0])
-    return Definition(*row, effect=Effect.PENDING if reason else Effect.FULL, reason=reason)
+    pending_value = broker_table.PENDING_VALUES.get(row[0], "")
+    effect = Effect.PENDING if reason else Effect.FULL
+    return Definition(*row, effect=effect, reason=reason, pending_value=pending_value)
 
 
 def _foreign() -> Iterable[Definition]:

@@ -58,7 +58,8 @@ Value = bool | int | float | str | tuple[str, ...] | Secret | None
 class Definition(NamedTuple):
     """One setting. `default` is text as in a file.
 
-    `allowed` is a range (`1..`, `-1 or 1..`), a choice (`a|b`), or empty for anything.
+    `allowed` is a range (`1..`, `-1 or 1..`), a choice (`a|b`), or empty for anything. `harmless` are values that are
+    not refused; `pending_value` is the one without effect yet, where others have theirs.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Definition(NamedTuple):
     effect: Effect = Effect.FULL
     reason: str = ""
     harmless: tuple[str, ...] = ()
+    pending_value: str = ""
 
     @property
     def is_sensitive(self) -> bool:
@@ -84,6 +86,10 @@ class Definition(NamedTuple):
         if not self._allows(value):
             raise ValueError(self.describe_allowed())
         return value
+
+    def effect_of(self, text: str) -> Effect:
+        """What this value does."""
+        return self.effect if self.pending_value in text else Effect.FULL
 
     def default_value(self) -> Value:
         """The default as a value; None where there is none."""

@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
     def __str__(self) -> str:
         if self.effect is Effect.FULL:
-            return f"{self.where}: {self.name}={self.value}{f' ({self.reason})' if self.reason else ''}"
+            return f"{self.where}: {self.name}={self.value}"
         wording = "no effect yet" if self.effect is Effect.PENDING else "no effect here"
         return f"{self.where}: {self.name}: accepted, {wording}, because {self.reason}"
 
@@ -127,7 +127,9 @@ def _take(setting: Setting, loaded: Loaded) -> None:
         return
     if definition.name in catalogue.BROKER:
         loaded.values[definition.name] = value
-    loaded.answers.append(Answer(setting.where, setting.name, shown, definition.effect, definition.reason))
+    effect = definition.effect_of(setting.text)
+    reason = "" if effect is Effect.FULL else definition.reason
+    loaded.answers.append(Answer(setting.where, setting.name, shown, effect, reason))
 
 
 def _refuse_unless_harmless(setting: Setting, definition: Definition, loaded: Loaded) -> None:

@@ -1,0 +1,50 @@
+"""The table says of every setting whether it does anything; the program's text says whether that is true."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import gateway
+from gateway.config import BrokerConfig, catalogue
+from gateway.config.definition import Definition, Effect
+
+# Read by the configuration itself: listeners and directories are looked up in what it makes of them.
+READ_HERE = {"advertised.listeners", "listener.security.protocol.map", "log.dir", "log.dirs", "broker.id"}
+
+
+def program_text() -> str:
+    root = Path(gateway.__file__).parent
+    paths = [path for path in sorted(root.rglob("*.py")) if not {"tests", "config"} & set(path.relative_to(root).parts)]
+    return "\n".join(path.read_text() for path in paths)
+
+
+@pytest.fixture(scope="module")
+def attributes() -> set[str]:
+    """Every attribute that the program reads of anything called a config."""
+    return set(re.findall(r"config\.(\w+)", program_text()))
+
+
+def is_for_logs(name: str) -> bool:
+    return any(name in synonyms for synonyms in catalogue.BROKER_SYNONYMS.values())
+
+
+@pytest.mark.parametrize("definition", catalogue.BROKER.values(), ids=list(catalogue.BROKER))
+def test_what_has_an_effect_is_read_and_what_is_read_has_an_effect(
+    definition: Definition, attributes: set[str]
+) -> None:
+    if definition.name in READ_HERE or is_for_logs(definition.name):
+        return
+    is_read = definition.name.replace(".", "_") in attributes
+    if definition.effect is Effect.FULL:
+        assert is_read, f"nothing reads {definition.name}: say in broker_table.PENDING why it has no effect yet"
+    else:
+        assert not is_read, f"{definition.name} is read: take it out of broker_table.PENDING"
+
+
+def test_a_value_may_be_pending_where_others_are_not() -> None:
+    def effect(policy: str) -> Effect:
+        return BrokerConfig.load(f"log.cleanup.policy={policy}").answers[0].effect
+
+    assert effect("delete") is Effect.FULL
+    assert effect("compact,delete") is Effect.PENDING
