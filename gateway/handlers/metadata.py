@@ -15,7 +15,7 @@ from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import guarded
 from gateway.metadata.image import INTERNAL_TOPICS, PartitionState, Topic
-from gateway.metadata.topics import check_name
+from gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE, check_name
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -56,6 +56,7 @@ def _named(
     for topic in topics:
         _check(topic, context.version)
         unique[topic.name, topic.topic_id] = topic
+    _check_size(unique.values(), context)
     return [guarded(topic, answer, _refuse) for topic in unique.values()]
 
 
@@ -63,6 +64,14 @@ def _check(topic: MetadataRequestTopic, version: int) -> None:
     """Versions 10 and 11 have fields for ids, which no broker ever served."""
     if version < 12 and (topic.name is None or topic.topic_id != ZERO_UUID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} asks for topics by name, not by id")
+
+
+def _check_size(wanted: Iterable[MetadataRequestTopic], context: Context) -> None:
+    """One request must not create topics for longer than CreateTopics could."""
+    existing = context.broker.metadata.image.topics
+    unknown = sum(topic.name not in existing for topic in wanted)
+    if unknown * context.broker.config.num_partitions > MAX_PARTITIONS_AT_ONCE:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{unknown} unknown topics in one request are too many")
 
 
 def _find(wanted: MetadataRequestTopic, request: MetadataRequest, context: Context) -> Topic:

@@ -115,6 +115,12 @@ def test_a_topic_that_is_named_twice_is_told_once(closed: Node) -> None:
     assert [topic.name for topic in closed.ask(named("a", "b", "a"), 12).topics] == ["a", "b"]
 
 
+def test_one_request_cannot_create_topics_without_end(node: Node) -> None:
+    names = [f"t{index}" for index in range(10_001)]
+    assert refusal(node, named(*names), 12) == ErrorCode.POLICY_VIOLATION
+    assert not node.services.metadata.image.topics
+
+
 def test_operations_are_told_when_asked(closed: Node) -> None:
     silent = closed.ask(named("a"), 8)
     assert silent.cluster_authorized_operations == silent.topics[0].topic_authorized_operations == operations.UNKNOWN
