@@ -23,6 +23,8 @@ FAILED = 1
 _TOPIC_RESOURCE = 2
 _SET_FOR_THE_TOPIC = 1  # the source of a config in DescribeConfigs
 
+_WHY_NOT = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic; `headgate topics list` shows all"}
+
 Row = Mapping[str, Any]
 
 
@@ -131,7 +133,7 @@ def describe_topics(client: Client, options: argparse.Namespace) -> tuple[list[R
     configs = _own_configs(client, [topic.name or "" for topic in found])
     rows = [_description(topic, configs.get(topic.name or "", {})) for topic in found]
     failures = [
-        f"{topic.name} cannot be described: {_reason(topic.error_code, None)}"
+        f"{topic.name} cannot be described: {_reason(topic.error_code, _WHY_NOT.get(topic.error_code))}"
         for topic in topics
         if topic.error_code != ErrorCode.NONE
     ]

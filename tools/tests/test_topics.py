@@ -152,7 +152,7 @@ def test_describe_an_unknown_topic(answering: Answering, capsys: pytest.CaptureF
     assert topics.main(["describe", "x"]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("headgate topics: x cannot be described: ")
+    assert shown.err.startswith("headgate topics: x cannot be described: there is no such topic; ")
     assert "(UNKNOWN_TOPIC_OR_PARTITION)" in shown.err
 
 
