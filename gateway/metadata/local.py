@@ -34,6 +34,7 @@ from protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from gateway.config import BrokerConfig
@@ -59,6 +60,7 @@ class LocalMetadata:
         self._random = random
         log = store.logs.get((METADATA_TOPIC, 0))
         if log is None:
+            _check_fresh(store)
             log = store.create(METADATA_TOPIC, 0, _METADATA_TOPIC_ID, LOG_CONFIG)
         log.config = LOG_CONFIG
         self._journal = Journal(log)
@@ -207,6 +209,19 @@ class LocalMetadata:
                 name = old.topic_names[record.topic_id]
                 self._collisions.pop(collision_key(name), None)
                 logger.info("deleted topic %s", name)
+
+
+def _check_fresh(store: Store) -> None:
+    """A new metadata log is for a new directory: beside partitions it would disown them all."""
+    damaged = store.failed.get((METADATA_TOPIC, 0))
+    if damaged is not None:
+        raise damaged
+    known = len(store.logs) + len(store.failed)
+    if known:
+        raise StorageError(
+            f"{store.directory} holds {known} partitions but no log {METADATA_TOPIC}-0, which knows their topics: it is"
+            " another program's directory, or that log was lost; restore it from a copy, or choose another log.dirs"
+        )
 
 
 def _partition_records(topic_id: bytes, first: int, states: Iterable[PartitionState]) -> list[MetadataRecord]:

@@ -1,0 +1,188 @@
+"""Fetch: what it plans, and what it waits for. Sessions have tests of their own."""
+
+from typing import Any
+
+import pytest
+
+from gateway.tests.builders import Node
+from gateway.waiting import Waiting
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.records.batch import Record, build, split
+from storage.segment import FileSlice
+
+NOW_MS = 1_700_000_000_000
+VERSIONS = range(4, 19)
+
+
+def append(node: Node, name: str, *values: bytes, index: int = 0) -> int:
+    """Append one batch; returns its size in bytes."""
+    batch = build([Record(timestamp=NOW_MS, value=value) for value in values])
+    node.services.partitions.get(name, index).append(memoryview(batch), 1, NOW_MS)
+    return len(batch)
+
+
+def wanted(node: Node, name: str, version: int, *partitions: FetchPartition) -> FetchTopic:
+    topic = node.services.metadata.image.topics.get(name)
+    topic_id = bytes(range(16)) if topic is None else topic.topic_id
+    return FetchTopic(topic=name, topic_id=topic_id if version >= 13 else bytes(16), partitions=list(partitions))
+
+
+def from_offset(offset: int, index: int = 0, max_bytes: int = 1 << 20, **options: Any) -> FetchPartition:
+    return FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes, **options)
+
+
+def request(*topics: FetchTopic, **options: Any) -> FetchRequest:
+    return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, **options}, topics=list(topics))
+
+
+def rows(response: Any) -> list[Any]:
+    assert isinstance(response, FetchResponse)
+    return [row for topic in response.responses for row in topic.partitions]
+
+
+def sizes(response: Any) -> list[int]:
+    """Bytes of every row; gives the pieces back."""
+    found = []
+    for row in rows(response):
+        found.append(len(row.records))
+        if isinstance(row.records, FileSlice):
+            row.records.release()
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_batches_are_planned_as_pieces_of_the_segment(node: Node, version: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    size = append(node, "t", b"a", b"b") + append(node, "t", b"c")
+    response = node.handle(request(wanted(node, "t", version, from_offset(0))), version)
+    (row,) = rows(response)
+    assert (row.error_code, row.high_watermark, row.last_stable_offset, row.log_start_offset) == (0, 3, 3, 0)
+    assert isinstance(row.records, FileSlice)
+    assert [header.base_offset for header, _ in split(row.records.read())] == [0, 2]
+    assert sizes(response) == [size]
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_both_isolation_levels_are_answered(node: Node, isolation_level: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    size = append(node, "t", b"a")
+    fetch = request(wanted(node, "t", 12, from_offset(0)), isolation_level=isolation_level)
+    response = node.handle(fetch, 12)
+    assert rows(response)[0].aborted_transactions == []
+    assert sizes(response) == [size]
+
+
+def test_limits_cut_between_batches_and_the_first_comes_whole(node: Node) -> None:
+    node.services.metadata.create_topic("t", 3)
+    size = append(node, "t", bytes(1_000))
+    for index in (0, 1, 2):
+        for _ in range(3 if index else 2):
+            append(node, "t", bytes(1_000), index=index)
+    everywhere = [from_offset(0, index, max_bytes=size * 2 + 10) for index in (0, 1, 2)]
+    assert sizes(node.handle(request(wanted(node, "t", 12, *everywhere)), 12)) == [2 * size] * 3
+    few = request(wanted(node, "t", 12, *everywhere), max_bytes=3 * size + 10)
+    assert sizes(node.handle(few, 12)) == [2 * size, size, 0]
+    tiny = request(wanted(node, "t", 12, *[from_offset(0, index, max_bytes=1) for index in (0, 1, 2)]), max_bytes=1)
+    assert sizes(node.handle(tiny, 12)) == [size, 0, 0]
+
+
+def test_an_empty_fetch_waits_for_one_append(node: Node) -> None:
+    node.services.metadata.create_topic("t", 2)
+    replies: list[Any] = []
+    both = wanted(node, "t", 12, from_offset(0, 0), from_offset(0, 1))
+    waiting = node.handle(request(both, max_wait_ms=500), 12)
+    assert isinstance(waiting, Waiting)
+    node.services.purgatory.park(waiting, replies.append)
+    size = append(node, "t", b"late", index=1)
+    assert replies == [], "it is answered after the turn, not within it"
+    node.time.advance()
+    assert sizes(replies[0]) == [0, size]
+
+
+def test_it_waits_for_min_bytes_over_all_partitions(node: Node) -> None:
+    node.services.metadata.create_topic("t", 2)
+    size = append(node, "t", b"first")
+    replies: list[Any] = []
+    both = wanted(node, "t", 12, from_offset(0, 0), from_offset(0, 1))
+    waiting = node.handle(request(both, max_wait_ms=500, min_bytes=2 * size), 12)
+    assert isinstance(waiting, Waiting)
+    node.services.purgatory.park(waiting, replies.append)
+    append(node, "t", b"", index=1)
+    node.time.advance()
+    assert replies == []
+    append(node, "t", b"", index=1)
+    node.time.advance()
+    assert len(replies) == 1
+    sizes(replies[0])
+
+
+def test_the_time_is_up_with_what_there_is(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    size = append(node, "t", b"a")
+    replies: list[Any] = []
+    waiting = node.handle(request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500, min_bytes=1 << 19), 12)
+    assert isinstance(waiting, Waiting)
+    node.services.purgatory.park(waiting, replies.append)
+    node.time.advance(500)
+    assert sizes(replies[0]) == [size]
+
+
+def test_a_deleted_topic_ends_the_wait(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    replies: list[Any] = []
+    waiting = node.handle(request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500), 12)
+    assert isinstance(waiting, Waiting)
+    node.services.purgatory.park(waiting, replies.append)
+    node.services.metadata.delete_topic("t")
+    node.time.advance()
+    assert [row.error_code for row in rows(replies[0])] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@pytest.mark.parametrize(
+    ("version", "partition", "code"),
+    [
+        (12, from_offset(9), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (12, from_offset(-1), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (12, from_offset(0, 5), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (12, from_offset(0, current_leader_epoch=9), ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_errors_are_told_without_waiting(node: Node, version: int, partition: FetchPartition, code: ErrorCode) -> None:
+    node.services.metadata.create_topic("t", 1)
+    response = node.handle(request(wanted(node, "t", version, partition), max_wait_ms=30_000), version)
+    assert [row.error_code for row in rows(response)] == [code]
+
+
+def test_an_unknown_id_and_an_unknown_name(node: Node) -> None:
+    for version, code in ((12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)):
+        response = node.handle(request(wanted(node, "t", version, from_offset(0)), max_wait_ms=30_000), version)
+        assert [row.error_code for row in rows(response)] == [code]
+
+
+def test_a_history_that_diverges_is_told_where(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    partition = node.services.partitions.get("t", 0)
+    partition.leader_epoch = 1
+    append(node, "t", b"a")
+    partition.leader_epoch = 4
+    append(node, "t", b"b")
+    response = node.handle(request(wanted(node, "t", 12, from_offset(2, last_fetched_epoch=3)), max_wait_ms=30_000), 12)
+    (row,) = rows(response)
+    assert (row.error_code, row.diverging_epoch.epoch, row.diverging_epoch.end_offset) == (0, 1, 1)
+    assert len(row.records) == 0
+    agrees = node.handle(request(wanted(node, "t", 12, from_offset(1, last_fetched_epoch=1))), 12)
+    assert rows(agrees)[0].diverging_epoch.epoch == -1
+    assert sizes(agrees)[0] > 0
+
+
+def test_an_incremental_fetch_tells_only_what_is_new(node: Node) -> None:
+    node.services.metadata.create_topic("t", 2)
+    both = wanted(node, "t", 12, from_offset(0, 0), from_offset(0, 1))
+    first = node.handle(request(both, session_epoch=0), 12)
+    assert isinstance(first, FetchResponse)
+    assert len(rows(first)) == 2
+    size = append(node, "t", b"new", index=1)
+    second = node.handle(request(session_id=first.session_id, session_epoch=1), 12)
+    assert [row.partition_index for row in rows(second)] == [1]
+    assert sizes(second) == [size]

@@ -1,0 +1,93 @@
+"""A partition as its leader sees it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.replication.partition import ACKS_ALL, READ_COMMITTED, READ_UNCOMMITTED, Partition
+from gateway.tests.builders import Node
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import Record, build
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path / "data")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def partition(node: Node) -> Partition:
+    node.services.metadata.create_topic("t", 1)
+    return node.services.partitions.get("t", 0)
+
+
+NOW_MS = 1_700_000_000_000
+
+
+def records(*values: bytes) -> memoryview:
+    return memoryview(build([Record(timestamp=NOW_MS, value=value) for value in values]))
+
+
+def refusal(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+    return error.value.code
+
+
+def test_one_replica_moves_its_high_watermark_with_its_log(partition: Partition) -> None:
+    moved: list[int] = []
+    partition.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
+    partition.append(records(b"a", b"b"), ACKS_ALL, NOW_MS)
+    assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
+    assert moved == [2]
+
+
+@pytest.mark.parametrize("isolation_level", [READ_UNCOMMITTED, READ_COMMITTED])
+def test_consumers_see_nothing_above_the_high_watermark(partition: Partition, isolation_level: int) -> None:
+    partition.append(records(b"a"), 1, NOW_MS)
+    first = len(records(b"a"))
+    partition.append(records(b"b"), 1, NOW_MS)
+    partition.high_watermark = 1
+    piece = partition.read(0, 1 << 20, isolation_level, at_least_one=True)
+    assert piece is not None
+    assert len(piece) == first
+    piece.release()
+    assert partition.read(1, 1 << 20, isolation_level, at_least_one=True) is None
+
+
+@pytest.mark.parametrize("offset", [-1, 2, 100])
+def test_outside_of_the_log_is_out_of_range(partition: Partition, offset: int) -> None:
+    partition.append(records(b"a"), 1, NOW_MS)
+    with pytest.raises(KafkaError) as error:
+        partition.read(offset, 100, READ_UNCOMMITTED, at_least_one=True)
+    assert refusal(error) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_acks_all_needs_enough_replicas_in_sync(node: Node, partition: Partition) -> None:
+    node.services.metadata.change_topic_configs("t", {"min.insync.replicas": "2"})
+    with pytest.raises(KafkaError) as error:
+        partition.append(records(b"a"), ACKS_ALL, NOW_MS)
+    assert refusal(error) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.log.end_offset == 0
+    assert partition.append(records(b"a"), 1, NOW_MS).first_offset == 0, "acks=1 asks for no more than the leader"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"), [(-1, None), (3, None), (2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)]
+)
+def test_a_client_that_knows_another_leader_is_fenced(partition: Partition, epoch: int, code: ErrorCode | None) -> None:
+    partition.leader_epoch = 3
+    if code is None:
+        partition.check_leader_epoch(epoch)
+        return
+    with pytest.raises(KafkaError) as error:
+        partition.check_leader_epoch(epoch)
+    assert refusal(error) == code
+
+
+def test_batches_carry_the_leader_epoch(partition: Partition) -> None:
+    partition.leader_epoch = 7
+    partition.append(records(b"a"), 1, NOW_MS)
+    assert [header.partition_leader_epoch for header in partition.log.headers(0)] == [7]
+    assert partition.log.epochs.latest == 7

@@ -1,0 +1,107 @@
+"""The partitions of a broker follow the image."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.metadata.image import Image
+from gateway.replication.partitions import Partitions
+from gateway.tests.builders import Node
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import Record, build
+from storage.errors import StorageError
+
+
+NOW_MS = 1_700_000_000_000
+
+
+def records(value: bytes) -> memoryview:
+    return memoryview(build([Record(timestamp=NOW_MS, value=value)]))
+
+
+def code_of(partitions: Partitions, topic: str, index: int = 0) -> ErrorCode:
+    with pytest.raises(KafkaError) as error:
+        partitions.get(topic, index)
+    return error.value.code
+
+
+def test_topics_come_grow_and_go(node: Node) -> None:
+    metadata, partitions = node.services.metadata, node.services.partitions
+    topic = metadata.create_topic("t", 2)
+    assert partitions.topic_name(topic.topic_id) == "t"
+    kept = partitions.get("t", 1)
+    metadata.create_partitions("t", 3)
+    assert partitions.get("t", 1) is kept
+    assert len(partitions) == 3
+    metadata.delete_topic("t")
+    assert code_of(partitions, "t") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(KafkaError) as error:
+        partitions.topic_name(topic.topic_id)
+    assert error.value.code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert not list(Path(node.config.log_directories[0]).glob("t-*"))
+
+
+def test_changed_configs_reach_the_log(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    node.services.metadata.change_topic_configs("t", {"max.message.bytes": "1000"})
+    assert node.services.partitions.get("t", 0).log.config.max_message_bytes == 1000
+
+
+def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    node = Node(tmp_path / "data")
+    node.services.metadata.create_topic("t", 2, configs={"max.message.bytes": "1000"})
+    node.services.partitions.get("t", 1).append(records(b"a"), 1, NOW_MS)
+    node.close()
+    again = Node(tmp_path / "data")
+    partition = again.services.partitions.get("t", 1)
+    assert (partition.high_watermark, partition.log.config.max_message_bytes) == (1, 1000)
+    again.close()
+
+
+def test_a_deleted_topics_log_does_not_come_back_under_its_name(tmp_path: Path) -> None:
+    """The broker died after the deletion was written down and before the directory was renamed."""
+    node = Node(tmp_path / "data")
+    node.services.metadata.create_topic("t", 1)
+    node.services.partitions.get("t", 0).append(records(b"old"), 1, NOW_MS)
+    node.services.metadata._listeners.clear()
+    node.services.metadata.delete_topic("t")
+    node.services.metadata.create_topic("t", 1)
+    node.close()
+    again = Node(tmp_path / "data")
+    assert again.services.partitions.get("t", 0).log.end_offset == 0
+    again.close()
+
+
+def test_a_damaged_partition_stops_no_other(tmp_path: Path) -> None:
+    node = Node(tmp_path / "data")
+    node.services.metadata.create_topic("t", 2)
+    for index in (0, 1):
+        node.services.partitions.get("t", index).append(records(b"a"), 1, NOW_MS)
+    node.close()
+    log = tmp_path / "data" / "t-0" / "00000000000000000000.log"
+    log.write_bytes(b"\xff" * log.stat().st_size)
+    (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
+    again = Node(tmp_path / "data")
+    assert code_of(again.services.partitions, "t", 0) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert again.services.partitions.get("t", 1).high_watermark == 1
+    again.services.metadata.delete_topic("t")
+    assert code_of(again.services.partitions, "t", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    again.close()
+
+
+def test_a_directory_whose_metadata_log_is_gone_is_refused(tmp_path: Path) -> None:
+    node = Node(tmp_path / "data")
+    node.services.metadata.create_topic("t", 1)
+    node.close()
+    (tmp_path / "data" / "__headgate_metadata-0").rename(tmp_path / "elsewhere")
+    with pytest.raises(StorageError, match="which knows their topics"):
+        Node(tmp_path / "data")
+
+
+def test_an_image_that_did_not_change_changes_nothing(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    partition = node.services.partitions.get("t", 0)
+    image = node.services.metadata.image
+    node.services.partitions.follow(image, image)
+    node.services.partitions.follow(Image.empty(), image)
+    assert node.services.partitions.get("t", 0) is partition
