@@ -23,7 +23,9 @@ FAILED = 1
 _TOPIC_RESOURCE = 2
 _SET_FOR_THE_TOPIC = 1  # the source of a config in DescribeConfigs
 
-_WHY_NOT = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic; `headgate topics list` shows all"}
+_WHY_NOT: dict[int, str] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic; `headgate topics list` shows all"
+}
 
 Row = Mapping[str, Any]
 
