@@ -140,7 +140,7 @@ def test_a_deleted_topic_ends_the_wait(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "partition", "code"),
+    "version, partition, code",
     [
         (12, from_offset(9), ErrorCode.OFFSET_OUT_OF_RANGE),
         (12, from_offset(-1), ErrorCode.OFFSET_OUT_OF_RANGE),

@@ -40,7 +40,7 @@ def test_offsets_are_given_in_order(node: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "records", "acks", "code"),
+    "name, records, acks, code",
     [
         ("t", batch(b"a"), 2, ErrorCode.INVALID_REQUIRED_ACKS),
         ("nowhere", batch(b"a"), 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

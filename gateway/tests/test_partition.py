@@ -74,7 +74,7 @@ def test_acks_all_needs_enough_replicas_in_sync(node: Node, partition: Partition
 
 
 @pytest.mark.parametrize(
-    ("epoch", "code"), [(-1, None), (3, None), (2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)]
+    "epoch, code", [(-1, None), (3, None), (2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
 def test_a_client_that_knows_another_leader_is_fenced(partition: Partition, epoch: int, code: ErrorCode | None) -> None:
     partition.leader_epoch = 3

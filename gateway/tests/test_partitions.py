@@ -11,7 +11,6 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import Record, build
 from storage.errors import StorageError
 
-
 NOW_MS = 1_700_000_000_000
 
 
