@@ -164,7 +164,7 @@ def test_a_fault_in_one_connection_stays_there(caplog: pytest.LogCaptureFixture)
         raise ZeroDivisionError("ours")
 
     async def scenario(driven: Driven) -> None:
-        driven.dispatcher.dispatch = fail  # type: ignore[method-assign]
+        driven.dispatcher.dispatch = fail  # type: ignore[assignment,method-assign]
         await driven.client.send_all(struct.pack(">i", 1) + b"x")
         assert await driven.client.receive_some(10) == b""
 
