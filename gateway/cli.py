@@ -177,6 +177,7 @@ def _read(path: str | None) -> str:
 
 
 def _run(settings: BrokerConfig, log_level: str) -> int:
+    import gc
     import logging
 
     from gateway import logs
@@ -185,8 +186,10 @@ def _run(settings: BrokerConfig, log_level: str) -> int:
     logger = logging.getLogger("headgate.config")
     for note in settings.notes():
         logger.log(logging.WARNING if note.is_pending else logging.INFO, "%s", note)
+    gc.disable()  # what is imported stays: to look for garbage in it is a tenth of a start
     from gateway import broker
 
+    gc.enable()
     try:
         broker.serve(settings)
     except Exception as error:  # noqa: BLE001 - what is not explained is raised again
