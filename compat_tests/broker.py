@@ -75,7 +75,7 @@ class Broker(ABC):
         return pages * resource.getpagesize()
 
     def open_files(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
 
 class HeadgateBroker(Broker):
@@ -152,7 +152,7 @@ def new_broker(directory: Path, settings: Mapping[str, str] | None = None) -> Br
     if TARGET == "headgate":
         return HeadgateBroker(directory, settings)
     assert TARGET == "kafka", f"HEADGATE_COMPAT_TARGET is headgate or kafka, not {TARGET}"
-    from compat_tests.kafka_target import KafkaBroker  # noqa: PLC0415 - the usual target needs none of it
+    from compat_tests.kafka_target import KafkaBroker
 
     return KafkaBroker(directory, settings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from compat_tests import toolchain
 from compat_tests.apache_kafka import ApacheKafka
@@ -13,9 +14,9 @@ from compat_tests.broker import Broker
 class KafkaBroker(Broker):
     """The verbs of `Broker` over `ApacheKafka`."""
 
-    # What costs Kafka seconds on every start and says nothing about these tests; above all its controller, which gives a
-    # killed broker its name back only when the session is over
-    SETTINGS = {
+    # What costs Kafka seconds on every start and says nothing about these tests: above all its controller, which gives
+    # a killed broker its id back only when the session is over
+    SETTINGS: ClassVar[Mapping[str, str]] = {
         "group.initial.rebalance.delay.ms": "0",
         "broker.session.timeout.ms": "1500",
         "broker.heartbeat.interval.ms": "200",
@@ -45,8 +46,11 @@ class KafkaBroker(Broker):
         self.kafka.kill()
 
     def restart(self) -> float:
-        """By SIGKILL. A clean stop takes it ten seconds, and its snapshot of a producer holds the last batch only: a client with
-        more in flight cannot have them recognised afterwards, and Java's then writes them twice."""
+        """By SIGKILL.
+
+        A clean stop takes it ten seconds, and its snapshot of a producer holds the last batch only: of a client with
+        more in flight the others are not recognised afterwards, and Java's client then writes them twice.
+        """
         self.kill()
         return self.start()
 

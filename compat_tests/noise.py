@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Sequence
 from types import TracebackType
@@ -17,7 +18,7 @@ QUIET = {"reconnect.backoff.max.ms": 500, "log_level": 2}
 
 
 class Noise:
-    """A thread that writes numbered records to partitions in turn, about 2,000 a second in small batches, until left."""
+    """A thread that writes numbered records to partitions in turn, 2,000 a second in small batches, until left."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, **QUIET})
@@ -33,7 +34,9 @@ class Noise:
             self.thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.is_ending.set()
         if self.partitions:
             self.thread.join()
@@ -41,12 +44,13 @@ class Noise:
         assert error is not None or not self.failures, self.failures[:3]
 
     def run(self) -> None:
-        number = 0
-        while not self.is_ending.wait(0.005):
-            for number in range(number + 1, number + 11):
+        for first in itertools.count(0, 10):
+            for number in range(first, first + 10):
                 value = b"%b%d" % (PREFIX, number)
                 self.producer.produce(self.topic, value, partition=number % self.partitions, on_delivery=self.delivered)
             self.producer.poll(0)
+            if self.is_ending.wait(0.005):
+                break
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         partition, offset, value = message.partition(), message.offset(), message.value()

@@ -46,7 +46,7 @@ class Traits(NamedTuple):
 
 
 def generate(count: int, partitions: int, traits: Traits, seed: int = 1, name: str = "record") -> list[Sent]:
-    """Records of both usual and awkward content, as far as the client can express it; the same for the same arguments."""
+    """Records of usual and of awkward content, as far as the client can express it."""
     chance = random.Random(seed)
     first_ms = int(time.time() * 1000) - HISTORY_MS
     make = text_content if traits.text_only else binary_content

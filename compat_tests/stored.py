@@ -6,6 +6,7 @@ module: 8-byte entries (relative offset, position) and 12-byte entries (timestam
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,7 @@ class Batch(NamedTuple):
 def batches(directory: Path) -> list[Batch]:
     """All batches of a partition, segment by segment; every checksum is checked and offsets must increase."""
     found = [batch for log in sorted(directory.glob("*.log")) for batch in segment_batches(log)]
-    for one, other in zip(found, found[1:], strict=False):
+    for one, other in itertools.pairwise(found):
         assert one.last_offset < other.base_offset, f"offsets go back in {directory} at {other}"
     return found
 
@@ -110,11 +111,11 @@ def check_offset_index(path: Path, held: list[Batch]) -> int:
 
 
 def check_time_index(path: Path, held: list[Batch]) -> int:
-    """Nothing before an entry's offset is later than the entry's timestamp, and something at it or before is that late."""
+    """Up to an entry's offset nothing is later than its timestamp, and something is that late."""
     found = time_index(path)
     for timestamp, offset in found:
         before = [batch.max_timestamp for batch in held if batch.base_offset <= offset]
-        assert before and max(before) >= timestamp, f"{path}: {timestamp} is later than all up to offset {offset}"
+        assert max(before, default=-1) >= timestamp, f"{path}: {timestamp} is later than all up to offset {offset}"
         whole = [batch.max_timestamp for batch in held if batch.last_offset <= offset]
         assert not whole or max(whole) <= timestamp, (
             f"{path}: something up to offset {offset} is later than {timestamp}"

@@ -16,20 +16,26 @@ from compat_tests.families.family import FromOffset, FromStart, FromTime
 from compat_tests.noise import Noise
 from compat_tests.records import Received, assert_equal, assert_same, by_partition, generate
 from compat_tests.restarting import restarting
-from compat_tests.stored import CODECS, batches
+from compat_tests.stored import CODECS, Batch, batches
 
 COUNT = 10_000
 PARTITIONS = 2
 
 
+def stored_batches(broker: Broker, topic: str) -> dict[int, list[Batch]]:
+    """What the files of each partition hold, whatever the broker says."""
+    found: dict[int, list[Batch]] = {}
+    while (directory := broker.partition_directory(topic, len(found))).exists():
+        found[len(found)] = batches(directory)
+    return found
+
+
 def end_offsets(broker: Broker, topic: str) -> dict[int, int]:
-    """As the files tell them, not the broker."""
-    directories = {partition: broker.partition_directory(topic, partition) for partition in range(PARTITIONS)}
-    return {partition: batches(directory)[-1].last_offset + 1 for partition, directory in directories.items()}
+    return {partition: found[-1].last_offset + 1 for partition, found in stored_batches(broker, topic).items()}
 
 
 def stored_codecs(broker: Broker, topic: str) -> set[str]:
-    return {batch.codec for partition in range(PARTITIONS) for batch in batches(broker.partition_directory(topic, partition))}
+    return {batch.codec for found in stored_batches(broker, topic).values() for batch in found}
 
 
 def middle(everything: Sequence[Received]) -> int:
@@ -42,8 +48,8 @@ def test_every_codec_from_the_start_an_offset_and_a_time(
     broker: Broker, topic: Callable[..., str], family: Family, codec: str
 ) -> None:
     assert codec in family.codecs
-    name = topic(PARTITIONS)
-    sent = generate(COUNT, PARTITIONS, family.traits)
+    name = topic(family.partitions)
+    sent = generate(COUNT, family.partitions, family.traits)
     began_ms = int(time.time() * 1000)
     family.produce(broker.bootstrap, name, sent, codec)
 
@@ -82,7 +88,7 @@ def not_older(records: Sequence[Received], timestamp_ms: int) -> list[Received]:
 
 
 def test_while_others_write(broker: Broker, topic: Callable[..., str], family: Family) -> None:
-    """Another client writes to the same partitions all the time: own records and the other's are both whole and in order."""
+    """Another client writes to the same partitions meanwhile: its records and the own ones are whole and in order."""
     name = topic(PARTITIONS)
     sent = generate(COUNT, PARTITIONS, family.traits)
     began_ms = int(time.time() * 1000)
@@ -128,7 +134,9 @@ def test_reading_across_a_restart(broker: Broker, topic: Callable[..., str], fam
     name = topic(1)
     tail = family.tail(broker.bootstrap, name)
     try:
-        sent = [f"before {number}".encode() for number in range(3)] + [f"after {number}".encode() for number in range(3)]
+        sent = [f"before {number}".encode() for number in range(3)] + [
+            f"after {number}".encode() for number in range(3)
+        ]
         with Noise(broker.bootstrap, name, 0) as writer:
             assert tail.is_parked.wait(30) or not family.knows_when_parked
             for value in sent:

@@ -1,7 +1,7 @@
 """A consumer sits at the end of an empty topic; a record that comes later reaches it at once.
 
-Measured from before the record is handed to its producer to when the consumer's user has it: for the tools that is a line
-on their standard output. A consumer's default long poll is 500 ms: one that is answered only then shows at least half of it.
+Measured from before the record is handed to its producer to when the consumer's user has it: for the tools that is a
+line on their standard output. A long poll is 500 ms by default: one that is answered only at its end cannot pass.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-
-import pytest
 
 from compat_tests.broker import Broker
 from compat_tests.families import Family

@@ -1,7 +1,7 @@
 """What these tests need from the machine, found or named.
 
-A missing tool skips its tests by name on a person's machine and fails them where `CI=true`: a green run in CI means that
-every client was really there.
+A missing tool skips its tests by name on a person's machine and fails them where `CI=true`: a green run in CI means
+that every client was really there.
 """
 
 from __future__ import annotations
@@ -47,14 +47,25 @@ def jars(jar_set: str) -> str:
 
 @functools.cache
 def compiled_java(jar_set: str) -> str:
-    """Compile compat_tests/java/<jar set>/src against the set, again only when a source is newer; the class path to run it."""
+    """Compile compat_tests/java/<jar set>/src against the set, if a source is newer; the class path that runs it."""
     classes, compiler = jars(jar_set), program("javac", "install a JDK, version 17 or newer")
     sources = sorted((apache_kafka.ROOT / "compat_tests" / "java" / jar_set / "src").glob("*.java"))
     target = COMPILED / jar_set
     stamp = target / "compiled"
     if not stamp.exists() or stamp.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         target.mkdir(parents=True, exist_ok=True)
-        command = [compiler, "-Xlint:all", "-Werror", "-proc:none", "--release", "17", "-cp", classes, "-d", str(target)]
+        command = [
+            compiler,
+            "-Xlint:all",
+            "-Werror",
+            "-proc:none",
+            "--release",
+            "17",
+            "-cp",
+            classes,
+            "-d",
+            str(target),
+        ]
         subprocess.run([*command, *map(str, sources)], check=True, timeout=120)
         stamp.touch()
     return os.pathsep.join((str(target), classes))

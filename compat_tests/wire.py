@@ -50,4 +50,3 @@ def ask(stream: socket.socket, key: int, version: int, body: bytes) -> bytes:
     answer = receive_frame(stream)
     assert struct.unpack(">i", answer[:4]) == (1,), "the answer is to another request"
     return answer[4:]
-

@@ -10,4 +10,6 @@ from compat_tests.families.java_client import JavaClient
 from compat_tests.families.kafka_python import KafkaPython
 from compat_tests.families.kcat import Kcat
 
+__all__ = ["FAMILIES", "Family"]
+
 FAMILIES: tuple[type[Family], ...] = (Confluent, KafkaPython, Aiokafka, JavaClient, Console, Kcat)

@@ -31,7 +31,9 @@ class Aiokafka(Family):
 
 
 async def produce(bootstrap: str, topic: str, records: Iterable[Sent], codec: str | None) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5, enable_idempotence=True)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5, enable_idempotence=True
+    )
     await producer.start()
     try:
         pending: list[asyncio.Future[object]] = []
@@ -39,10 +41,9 @@ async def produce(bootstrap: str, topic: str, records: Iterable[Sent], codec: st
         # The source may take its time (a broker restarts meanwhile): it must not hold up the client's loop
         while chunk := await asyncio.to_thread(lambda: list(itertools.islice(source, CHUNK))):
             for one in chunk:
-                # None is refused as headers, though an empty list is not
-                pending.append(
-                    await producer.send(topic, one.value, one.key, one.partition, one.timestamp_ms, list(one.headers))
-                )
+                headers = list(one.headers)
+                sent = await producer.send(topic, one.value, one.key, one.partition, one.timestamp_ms, headers)
+                pending.append(sent)
         await asyncio.gather(*pending)
     finally:
         await producer.stop()
@@ -59,7 +60,9 @@ async def consume(bootstrap: str, topic: str, start: Start, limits: Mapping[int,
         while gathered.is_waiting():
             for messages in (await consumer.getmany(timeout_ms=200, max_records=2000)).values():
                 for one in messages:
-                    gathered.add(Received(one.partition, one.offset, one.timestamp, one.key, one.value, tuple(one.headers)))
+                    gathered.add(
+                        Received(one.partition, one.offset, one.timestamp, one.key, one.value, tuple(one.headers))
+                    )
     finally:
         await consumer.stop()
     return gathered.records

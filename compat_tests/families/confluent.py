@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from compat_tests.families.family import Family, FromOffset, FromTime, Gathered, Start, Tail
-from compat_tests.records import Received, Sent
+from compat_tests.records import Headers, Received, Sent
+
+Delivered = Callable[[KafkaError | None, Message], None]
 
 
 class Confluent(Family):
@@ -17,7 +28,12 @@ class Confluent(Family):
         """Imported above: these tests require it."""
 
     def produce(self, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
-        settings = {"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True, "linger.ms": 5}
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "compression.type": codec,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+        }
         producer = Producer({**settings, "reconnect.backoff.max.ms": 500, "log_level": 2})
         failures: list[KafkaError] = []
 
@@ -54,7 +70,7 @@ class Confluent(Family):
                 if message is None:
                     continue
                 if error := message.error():
-                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    assert error.code() == KafkaError._PARTITION_EOF, error  # noqa: SLF001  its documented name
                     tail.is_parked.set()
                 else:
                     tail.arrived(message.value())
@@ -69,16 +85,21 @@ def new_consumer(bootstrap: str, settings: Mapping[str, object] | None = None) -
     return Consumer({**usual, "auto.offset.reset": "error", "log_level": 2, **(settings or {})})
 
 
-def send(producer: Producer, topic: str, record: Sent, delivered: object) -> None:
+def send(producer: Producer, topic: str, record: Sent, delivered: Delivered) -> None:
     """Hand one record over, waiting while the client's queue is full."""
-    arguments: dict[str, object] = {"key": record.key, "headers": list(record.headers), "on_delivery": delivered}
-    if record.partition is not None:
-        arguments["partition"] = record.partition
-    if record.timestamp_ms is not None:
-        arguments["timestamp"] = record.timestamp_ms
+    partition = -1 if record.partition is None else record.partition
+    headers: list[tuple[str, str | bytes | None]] = list(record.headers)
     while True:
         try:
-            producer.produce(topic, record.value, **arguments)
+            producer.produce(
+                topic,
+                record.value,
+                record.key,
+                partition,
+                on_delivery=delivered,
+                timestamp=record.timestamp_ms or 0,
+                headers=headers,
+            )
             producer.poll(0)
             return
         except BufferError:
@@ -96,7 +117,7 @@ def positions(consumer: Consumer, topic: str, start: Start, limits: Mapping[int,
 
 
 def received(message: Message) -> Received:
-    headers = tuple((name, value) for name, value in message.headers() or ())
+    headers: Headers = tuple(message.headers() or ())  # type: ignore[arg-type]  # never text, as received
     partition, offset = message.partition(), message.offset()
     assert partition is not None
     assert offset is not None

@@ -19,13 +19,23 @@ class Console(Family):
     name = "console-tools-4.1"
     traits = Traits(sets_partition=False, sets_timestamp=False, text_only=True)
     knows_when_parked = False
+    # It reads one a process, and a process is a JVM of a second or two
+    partitions = 1
 
     def check(self) -> None:
         toolchain.jars("broker")
 
     def produce(self, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
         # Its own three retries end before a broker is back
-        arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--compression-codec", codec, *properties("parse")]
+        arguments = [
+            "--bootstrap-server",
+            bootstrap,
+            "--topic",
+            topic,
+            "--compression-codec",
+            codec,
+            *properties("parse"),
+        ]
         command = java(CONSOLE_PRODUCER, *arguments, "--message-send-max-retries", "1000")
         with tempfile.TemporaryFile() as output:
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output) as process:
@@ -58,7 +68,8 @@ class Console(Family):
                 for text in process.stdout:
                     tail.arrived(received(text.rstrip("\n")).value)
 
-        return Tail(run, process.terminate)
+        # On SIGTERM it may spend half a minute in closing its connections
+        return Tail(run, process.kill)
 
 
 def properties(verb: str) -> list[str]:
@@ -77,7 +88,9 @@ def offsets(bootstrap: str, topic: str, start: Start) -> dict[int, str]:
         case FromOffset(wanted):
             return {partition: str(offset) for partition, offset in wanted.items()}
         case FromTime(timestamp_ms):
-            printed = run_tool(GET_OFFSETS, "--bootstrap-server", bootstrap, "--topic", topic, "--time", str(timestamp_ms))
+            printed = run_tool(
+                GET_OFFSETS, "--bootstrap-server", bootstrap, "--topic", topic, "--time", str(timestamp_ms)
+            )
             lines = [text.rsplit(":", 2) for text in printed.split()]
             return {int(partition): offset for _, partition, offset in lines}
     return {}
@@ -85,7 +98,7 @@ def offsets(bootstrap: str, topic: str, start: Start) -> dict[int, str]:
 
 def line(record: Sent) -> bytes:
     pairs = b",".join(b"%b:%b" % (name.encode(), value or b"") for name, value in record.headers)
-    return b"%b\t%b\t%b\n" % (pairs, record.key, record.value)
+    return b"%b\t%b\t%b\n" % (pairs, record.key or b"", record.value or b"")
 
 
 def is_record(text: str) -> bool:

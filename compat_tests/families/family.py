@@ -59,7 +59,7 @@ class Tail:
     def guard(self, run: Callable[[Tail], None]) -> None:
         try:
             run(self)
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001  raised again by next()
             self.arrivals.put(failure)
         finally:
             self.is_parked.set()
@@ -87,6 +87,8 @@ class Family(ABC):
     name: ClassVar[str]
     codecs: ClassVar[tuple[str, ...]] = CODECS
     traits: ClassVar[Traits] = Traits()
+    # Of the topics of the tests of every codec
+    partitions: ClassVar[int] = 2
     # Whether a tail can tell when it is parked; otherwise its first record is for finding out
     knows_when_parked: ClassVar[bool] = True
 
@@ -106,7 +108,7 @@ class Family(ABC):
     def tail(self, bootstrap: str, topic: str) -> Tail:
         """A consumer that waits at the end of partition 0 of an empty topic, with its default long poll."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  most keep nothing
         """End what is kept running between calls."""
 
 
@@ -129,5 +131,7 @@ class Gathered:
     def is_waiting(self) -> bool:
         """Whether records are missing; raises when they are late."""
         if self.left and time.monotonic() > self.deadline_s:
-            raise AssertionError(f"after {CONSUME_LIMIT_S} s so many records of each partition are missing: {self.left}")
+            raise AssertionError(
+                f"after {CONSUME_LIMIT_S} s so many records of each partition are missing: {self.left}"
+            )
         return bool(self.left)

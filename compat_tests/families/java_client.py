@@ -69,7 +69,11 @@ class JavaClient(Family):
 
 
 def start() -> Process:
-    arguments = [toolchain.program("java", "install a JDK"), *TOOL_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    arguments = [
+        toolchain.program("java", "install a JDK"),
+        *TOOL_OPTIONS,
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+    ]
     arguments += ["-cp", toolchain.compiled_java("clients"), "CompatClient"]
     pipe = subprocess.PIPE
     return subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, bufsize=1 << 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Iterable, Mapping
 
@@ -25,10 +26,13 @@ class KafkaPython(Family):
 
     def produce(self, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
         compression = None if codec == "none" else codec
-        producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=compression, linger_ms=5, enable_idempotence=True)
+        producer = KafkaProducer(
+            bootstrap_servers=bootstrap, compression_type=compression, linger_ms=5, enable_idempotence=True
+        )
         try:
             sent = [
-                producer.send(topic, one.value, one.key, list(one.headers), one.partition, one.timestamp_ms) for one in records
+                producer.send(topic, one.value, one.key, list(one.headers), one.partition, one.timestamp_ms)
+                for one in records
             ]
             producer.flush(60)
             failures = [future.exception for future in sent if not future.succeeded()]
@@ -67,6 +71,12 @@ class KafkaPython(Family):
             consumer.close()
 
         return Tail(run)
+
+    def close(self) -> None:
+        """Collect the sockets of connections that failed, which it leaves open."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 def seek(consumer: KafkaConsumer, partitions: list[TopicPartition], start: Start) -> None:

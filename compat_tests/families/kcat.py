@@ -64,7 +64,7 @@ def produce_block(bootstrap: str, topic: str, headers: Headers, block: Iterable[
     command += [word for name, value in headers for word in ("-H", f"{name}={(value or b'').decode()}")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
-        process.stdin.writelines(b"%b\t%b\n" % (record.key, record.value) for record in block)
+        process.stdin.writelines(b"%b\t%b\n" % (record.key or b"", record.value or b"") for record in block)
         _, errors = process.communicate(timeout=CONSUME_LIMIT_S)
     assert process.returncode == 0, errors.decode()
     assert b"Delivery failed" not in errors, errors.decode()
