@@ -132,7 +132,8 @@ class Broker:
     async def _listen(self) -> list[tuple[str, trio.SocketListener]]:
         opened: list[tuple[str, trio.SocketListener]] = []
         for listener in self.config.listeners:
-            for socket_listener in await trio.open_tcp_listeners(listener.port, host=listener.host or None):
+            host, backlog = listener.host or None, self.config.socket_listen_backlog_size
+            for socket_listener in await trio.open_tcp_listeners(listener.port, host=host, backlog=backlog):
                 opened.append((listener.name, socket_listener))
                 host, port = socket_listener.socket.getsockname()[:2]
                 self.endpoints.append(f"{listener.name}://{f'[{host}]' if ':' in host else host}:{port}")

@@ -205,8 +205,6 @@ PENDING: dict[str, str] = {
     "log.flush.start.offset.checkpoint.interval.ms": "log start offsets are written when high watermarks are",
     "log.preallocate": "files grow as they are written",
     "producer.id.": "a partition remembers all its producers",
-    "socket.listen.backlog.size": "the system's own limit holds",
-    "headgate.validate.records": "only headers and checksums are checked",
     "max.connections.per.ip.overrides": "max.connections.per.ip is the same for all addresses",
     "max.connection.creation.rate": "the rate of new connections is not limited yet",
     "num.recovery.threads.per.data.dir": "logs are opened one after the other",

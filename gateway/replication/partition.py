@@ -23,7 +23,18 @@ class Partition:
     `advanced` is called with the partition whenever the high watermark moves.
     """
 
-    __slots__ = ("advanced", "high_watermark", "index", "isr", "leader_epoch", "log", "replicas", "topic", "waiters")
+    __slots__ = (
+        "advanced",
+        "high_watermark",
+        "index",
+        "isr",
+        "leader_epoch",
+        "log",
+        "replicas",
+        "topic",
+        "validate",
+        "waiters",
+    )
 
     def __init__(
         self, topic: str, index: int, log: Log, leader_epoch: int, advanced: Callable[["Partition"], None]
@@ -35,6 +46,7 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.high_watermark = log.end_offset
+        self.validate = "header"  # headgate.validate.records
         self.waiters = WaitList()
         self.advanced = advanced
 
@@ -56,7 +68,7 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} replicas are in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
             )
-        info = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        info = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, validate=self.validate)
         self.advance()
         return info
 

@@ -82,6 +82,7 @@ class Partitions:
             logger.error("%s-%d is offline: %s", topic.name, index, error.message)
             return None
         partition = Partition(topic.name, index, log, topic.partitions[index].leader_epoch, self._advanced)
+        partition.validate = self._config.headgate_validate_records
         self._partitions[key] = partition
         return partition
 

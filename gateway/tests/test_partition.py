@@ -1,9 +1,11 @@
 """A partition as its leader sees it."""
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from gateway.replication.partition import ACKS_ALL, READ_COMMITTED, READ_UNCOMMITTED, Partition
 from gateway.tests.builders import Node
@@ -84,6 +86,23 @@ def test_a_client_that_knows_another_leader_is_fenced(partition: Partition, epoc
     with pytest.raises(KafkaError) as error:
         partition.check_leader_epoch(epoch)
     assert refusal(error) == code
+
+
+def test_records_are_looked_at_only_when_it_is_configured(tmp_path: Path) -> None:
+    unreadable = build([Record(timestamp=NOW_MS, value=b"a")])
+    unreadable[-1] = 5  # a header is announced that is not there
+    struct.pack_into(">I", unreadable, 17, crc32c(memoryview(unreadable)[21:]))
+    for validate, is_refused in (("header", False), ("full", True)):
+        node = Node(tmp_path / validate, headgate_validate_records=validate)
+        node.services.metadata.create_topic("t", 1)
+        partition = node.services.partitions.get("t", 0)
+        if is_refused:
+            with pytest.raises(KafkaError) as error:
+                partition.append(memoryview(unreadable), 1, NOW_MS)
+            assert refusal(error) == ErrorCode.INVALID_RECORD
+        else:
+            assert partition.append(memoryview(bytearray(unreadable)), 1, NOW_MS).last_offset == 0
+        node.close()
 
 
 def test_batches_carry_the_leader_epoch(partition: Partition) -> None:
