@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from storage.errors import BadFile
-from storage.files import Files
+from storage.files import Files, parent
 
 TEMPORARY_SUFFIX = ".tmp"
 VERSION = "0"
@@ -31,7 +31,7 @@ def replace(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
     files.write(temporary, data, sync=sync)
     files.rename(temporary, path)
     if sync:
-        files.sync_directory(path.rpartition("/")[0])
+        files.sync_directory(parent(path))
 
 
 def write_lines(files: Files, path: str, lines: Iterable[str], *, sync: bool = True) -> None:
@@ -45,9 +45,11 @@ def read_lines(files: Files, path: str) -> list[list[str]] | None:
     if not files.exists(path):
         return None
     try:
-        version, count, *rows = files.read(path).decode().splitlines()
+        version, count, *rows, end = files.read(path).decode().split("\n")
     except ValueError:
         raise BadFile(f"{path} has no version and count in its first two lines") from None
+    if end:
+        raise BadFile(f"{path} is cut in its last line")
     if version != VERSION:
         raise BadFile(f"{path} has version {version!r}; {VERSION} is known here")
     if not count.isdigit() or int(count) != len(rows):

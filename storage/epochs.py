@@ -19,20 +19,31 @@ NO_OFFSET = -1
 
 
 class Epochs:
-    """The epochs of one log, both columns increasing. Changes go to the file at once, to the disk with `sync`."""
+    """The epochs of one log, both columns increasing. Changes go to the file, and to the disk, at once.
 
-    __slots__ = ("_directory", "_entries", "_files", "_is_synced", "_log_end")
+    Only the first epoch of a new log waits for its first flush: making a thousand partitions must not make the disk stand still.
+    """
+
+    __slots__ = ("_directory", "_entries", "_files", "is_synced", "_log_end")
 
     def __init__(self, files: Files, directory: str, log_end: Callable[[], int]) -> None:
         self._files = files
         self._directory = directory
         self._log_end = log_end
         self._entries: list[tuple[int, int]] = []
-        self._is_synced = True
+        self.is_synced = True
+        """Whether the file's content is known to be on the disk."""
 
     def load(self, entries: Iterable[tuple[int, int]]) -> None:
         """Take what was read from the file."""
         self._entries = list(entries)
+
+    def replace(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Take these instead, if they are others."""
+        changed = list(entries)
+        if changed != self._entries:
+            self._entries = changed
+            self._write(sync=True)
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -49,13 +60,18 @@ class Epochs:
         """The newest epoch; -1 if there is none."""
         return self._entries[-1][0] if self._entries else NO_EPOCH
 
+    def covers(self, start_offset: int) -> bool:
+        """Whether it is known who wrote the log from `start_offset` on."""
+        return bool(self._entries) and self._entries[0][1] <= start_offset
+
     def assign(self, epoch: int, start_offset: int) -> None:
         """A leader of `epoch` writes from `start_offset` on. Entries that this contradicts go; an epoch already there stays."""
         if epoch <= self.latest or epoch < 0:
             return
+        is_first = not self._entries
         self._entries = [entry for entry in self._entries if entry[1] < start_offset]
         self._entries.append((epoch, start_offset))
-        self._write()
+        self._write(sync=not is_first)
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """The largest epoch at most `epoch`, and the offset where it ends; (-1, -1) where that is not known."""
@@ -74,28 +90,28 @@ class Epochs:
 
     def truncate_to(self, end_offset: int) -> None:
         """The log now ends at `end_offset`."""
-        kept = [entry for entry in self._entries if entry[1] < end_offset]
-        if len(kept) != len(self._entries):
-            self._entries = kept
-            self._write()
+        self.replace(entry for entry in self._entries if entry[1] < end_offset)
 
     def start_from(self, start_offset: int) -> None:
         """The log now begins at `start_offset`: the epoch there begins there, older ones go."""
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if after and (after > 1 or self._entries[0][1] < start_offset):
             self._entries[:after] = [(self._entries[after - 1][0], start_offset)]
-            self._write()
+            self._write(sync=True)
 
-    def sync(self) -> None:
-        """Wait until the file is on the disk; its name needs a sync of the directory, which the log does."""
-        if not self._is_synced:
+    def sync(self) -> bool:
+        """Wait until the content of the file is on the disk; whether its name still needs a sync of the directory."""
+        if self.is_synced:
+            return False
+        if self._files.exists(self.path):
             self._files.sync(self.path)
-            self._is_synced = True
+        self.is_synced = True
+        return True
 
-    def _write(self) -> None:
+    def _write(self, *, sync: bool) -> None:
         rows = (f"{epoch} {start_offset}" for epoch, start_offset in self._entries)
-        checkpoint.write_lines(self._files, self.path, rows, sync=False)
-        self._is_synced = False
+        checkpoint.write_lines(self._files, self.path, rows, sync=sync)
+        self.is_synced = sync
 
 
 def read_entries(files: Files, directory: str) -> list[tuple[int, int]] | None:

@@ -22,6 +22,11 @@ _read = os.pread
 _sync_content = getattr(os, "fdatasync", os.fsync)
 
 
+def parent(path: str) -> str:
+    """The directory in which a path is."""
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
 class File:
     """An open file with counted references: whoever sends from it keeps it open, even when it is rolled away or deleted meanwhile.
 

@@ -17,7 +17,9 @@ from protocol.records import batch
 from protocol.records.batch import BatchHeader, patch, split
 from storage import retention, snapshots, validation
 from storage.config import LOG_APPEND_TIME, LogConfig
+from storage.directories import PARTITION_METADATA
 from storage.epochs import Epochs
+from storage.files import parent
 from storage.pool import Pool
 from storage.producers import Producers, WrittenBatch
 from storage.retention import SegmentFacts
@@ -209,13 +211,19 @@ class Log:
 
     def _recall(self, producer_id: int, end: int) -> Iterator[BatchHeader]:
         """A producer's batches up to the offset `end`, from the last part of the log that may hold them."""
-        segment = self._segment_of(end)
-        position = segment.offsets.floor_position(max(0, segment.locate(end) - _RECALL_BYTES))
-        for _, header in segment.walk(position):
-            if header.last_offset > end:
-                return
-            if header.producer_id == producer_id:
-                yield header
+        last = first = self._position_of(end)
+        position = self._segments[last].locate(end) - _RECALL_BYTES
+        while position < 0 and first:
+            first -= 1
+            position += self._segments[first].size
+        for number in range(first, last + 1):
+            segment = self._segments[number]
+            start = segment.offsets.floor_position(max(0, position)) if number == first else 0
+            for _, header in segment.walk(start):
+                if header.last_offset > end:
+                    return
+                if header.producer_id == producer_id:
+                    yield header
 
     def _must_roll(self, size: int, max_timestamp: int, end_offset: int, now_ms: int) -> bool:
         active, config = self._active, self.config
@@ -252,6 +260,8 @@ class Log:
     def roll(self, now_ms: int) -> None:
         """Begin a new segment. The old one becomes durable with the next `flush`, which is then due. Raises OSError."""
         self._active.seal()
+        if self.recovery_point >= self.end_offset:  # the bytes are safe already: no flush will come for the indexes
+            self._active.sync()
         self._take_snapshot()
         segment = Segment.create(self.pool, self.directory, self.end_offset, now_ms)
         if self.config.segment_jitter_ms:
@@ -269,28 +279,33 @@ class Log:
             return
         if offset < self.start_offset:
             raise ValueError(f"{self!r} cannot be cut at {offset}, before its start")
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self.pool.write_recovery_points()
         segment = self._segment_of(offset)
         self.drop_behind(segment, segment.locate(offset))
         self.end_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
         self.epochs.truncate_to(offset)
         snapshots.remove(self.pool.files, self.directory, after=offset)
         self.reload_producers()
-        # A deleted snapshot that comes back after a crash would speak of batches that are not in the log.
-        self.pool.files.sync_directory(self.directory)
 
     def drop_behind(self, segment: Segment, position: int) -> None:
         """Remove the bytes from a position on, and the segments behind; what else knows of them is the caller's to set right."""
         while self._segments[-1] is not segment:
             self._segments.pop().delete()
         segment.truncate(position)
+        segment.file.sync()
         if not position and len(self._segments) > 1:
             self._segments.pop().delete()
         self._active = self._segments[-1]
         self._memo = None
+        # Else what was cut off could come back, in a crash, behind what is appended from now on.
+        self.pool.files.sync_directory(self.directory)
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Forget everything, and go on at `offset`. Raises OSError."""
+        self.recovery_point = min(self.recovery_point, self._segments[0].base_offset)
+        self.pool.write_recovery_points()
         for segment in reversed(self._segments):
             segment.delete()
         self._segments = [Segment.create(self.pool, self.directory, offset, now_ms)]
@@ -365,7 +380,8 @@ class Log:
             return start
         if not at_least_one:
             return position
-        self._remember(last_offset + 1, segment, end)
+        if end < segment.size:
+            self._remember(last_offset + 1, segment, end)
         return end
 
     def _limit(self, segment: Segment, up_to: int) -> int:
@@ -468,6 +484,7 @@ class Log:
         self.advance_start(self._segments[0].base_offset)
         for segment in removed:
             segment.delete()
+        self.pool.files.sync_directory(self.directory)
 
     def advance_start(self, offset: int) -> None:
         """Records before `offset` are no longer to be had; their segments go with `delete_old_segments`."""
@@ -487,8 +504,7 @@ class Log:
         try:
             for segment in self._segments[self._position_of(self.recovery_point) :]:
                 segment.sync()
-            self.epochs.sync()
-            if self.names_unsynced:
+            if self.epochs.sync() or self.names_unsynced:
                 self._sync_names()
         except OSError as error:
             raise self._disk_error(error) from error
@@ -498,8 +514,10 @@ class Log:
 
     def _sync_names(self) -> None:
         files = self.pool.files
+        if self.topic_id is not None:
+            files.sync(f"{self.directory}/{PARTITION_METADATA}")
         files.sync_directory(self.directory)
-        files.sync_directory(self.directory.rpartition("/")[0])
+        files.sync_directory(parent(self.directory))
         self.names_unsynced = False
 
     def _take_snapshot(self) -> None:
@@ -510,11 +528,11 @@ class Log:
     def close(self) -> None:
         """Make everything durable, write what lets the next start do without a scan, and close the files. Raises as `flush`."""
         try:
-            self._active.seal()
+            is_changed = self._active.seal()
             self._take_snapshot()
         except OSError as error:
             raise self._disk_error(error) from error
-        if self.recovery_point < self.end_offset:
+        if is_changed or self.recovery_point < self.end_offset or (self.names_unsynced and self.size):
             self.flush()
         self.release()
 

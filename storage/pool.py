@@ -7,6 +7,7 @@ in them, and both are given back when others need the room.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Protocol
 
 from storage.files import Files
@@ -29,6 +30,8 @@ class Pool:
         self, files: Files, max_open_segments: int = MAX_OPEN_SEGMENTS, max_index_bytes: int = MAX_INDEX_BYTES
     ) -> None:
         self.files = files
+        self.write_recovery_points: Callable[[], None] = _nothing
+        """Called before a log is cut below its recovery point: the checkpoint must not promise what will be gone."""
         self._max_open_segments = max_open_segments
         self._max_index_bytes = max_index_bytes
         self._opened: OrderedDict[Closable, None] = OrderedDict()
@@ -68,3 +71,7 @@ class Pool:
     def unloaded(self, index: Closable) -> None:
         """An index has left the memory by itself."""
         self._loaded_bytes -= self._loaded.pop(index, 0)
+
+
+def _nothing() -> None:
+    """Do nothing: a log without a store has no checkpoints."""

@@ -16,6 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 from protocol.errors import KafkaError
+from protocol.records.batch import BatchHeader
 from storage import epochs as leader_epochs
 from storage import snapshots
 from storage.checkpoint import TEMPORARY_SUFFIX
@@ -97,11 +98,13 @@ def open_log(pool: Pool, partition: Partition, config: LogConfig, random: Random
         _mend(log, partition)
     else:
         _scan(log, partition)
+        log.epochs.is_synced = False
+    log.names_unsynced = not partition.is_clean or not log.size  # an empty log has never had a reason to be flushed
     if partition.start_offset > log.end_offset:
         log.restart_at(partition.start_offset, now_ms)
     log.start_offset = max(partition.start_offset, segments[0].base_offset)
-    log.recovery_point = min(log.end_offset, max(partition.recovery_point, log.start_offset))
-    if entries is None and log.end_offset > log.start_offset:
+    log.recovery_point = min(log.end_offset, partition.recovery_point)
+    if log.end_offset > log.start_offset and not log.epochs.covers(log.start_offset):
         _derive_epochs(log, partition)
     snapshots.remove(pool.files, partition.directory, after=log.end_offset)
     log.reload_producers()
@@ -165,9 +168,10 @@ def _scan(log: Log, partition: Partition) -> None:
     for segment in segments[:first]:
         _check_indexes(log, partition, segment)
     log.end_offset = segments[first].base_offset
-    log.epochs.truncate_to(max(partition.recovery_point, log.end_offset))
+    safe = max(partition.recovery_point, log.end_offset)
+    epochs = [entry for entry in log.epochs.entries if entry[1] < safe]
     for number, segment in enumerate(segments[first:], first):
-        verdict = _scan_segment(log, partition, segment)
+        verdict = _scan_segment(log, partition, segment, epochs)
         if isinstance(verdict, Corrupt):
             raise _corrupt(partition, segment, f"byte {verdict.at}, offset {log.end_offset}: {verdict.reason}")
         if isinstance(verdict, Torn):
@@ -175,16 +179,17 @@ def _scan(log: Log, partition: Partition) -> None:
             break
         if segment is not segments[-1]:
             segment.seal()
+    log.epochs.replace(epochs)
 
 
-def _scan_segment(log: Log, partition: Partition, segment: Segment) -> Verdict:
+def _scan_segment(log: Log, partition: Partition, segment: Segment, epochs: list[tuple[int, int]]) -> Verdict:
     if segment.base_offset != log.end_offset:
         # One between them is lost: compaction leaves gaps too, but only in what was made safe before.
         return Torn(0, f"the segment should begin at offset {log.end_offset}")
     walk = segment.rebuild(log.config.index_interval_bytes)
     walk.check_crc_from = partition.recovery_point
     for _, header in walk:
-        log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        _note_epoch(epochs, header)
     log.end_offset = walk.next_offset
     if walk.problem is not None and _is_old_format(segment, walk.position):
         raise UnsupportedLog(
@@ -195,7 +200,7 @@ def _scan_segment(log: Log, partition: Partition, segment: Segment) -> Verdict:
 
 def _check_indexes(log: Log, partition: Partition, segment: Segment) -> None:
     """Make the indexes of a segment that is safe on the disk again, if they are not what they should be."""
-    if segment.has_sane_indexes(log.config.index_interval_bytes):
+    if segment.has_indexes(log.config.index_interval_bytes, look_into_them=not partition.is_clean):
         return
     logger.warning("%s: the indexes of %s are missing or cut; made again", partition, segment.path)
     walk = segment.rebuild(log.config.index_interval_bytes)
@@ -204,6 +209,7 @@ def _check_indexes(log: Log, partition: Partition, segment: Segment) -> None:
     if walk.problem is not None:
         raise _corrupt(partition, segment, f"byte {walk.position}, offset {walk.next_offset}: {walk.problem}")
     segment.seal()
+    segment.sync()
 
 
 def _corrupt(partition: Partition, segment: Segment, what: str) -> CorruptLog:
@@ -237,7 +243,7 @@ def _cut(log: Log, partition: Partition, segment: Segment, torn: Torn, later: Se
     for unreachable in later:
         _keep_aside(files, unreachable, 0)
     log.drop_behind(segment, torn.at)
-    files.sync_directory(partition.directory)
+    log.end_offset = log.segments[-1].end_offset()
 
 
 def _keep_aside(files: Files, segment: Segment, position: int) -> None:
@@ -263,7 +269,14 @@ def _read_epochs(files: Files, partition: Partition) -> list[tuple[int, int]] | 
 
 def _derive_epochs(log: Log, partition: Partition) -> None:
     """From the batches: only epochs in which nothing was written are not found again."""
-    logger.warning("%s: %s is missing or damaged; made again from the batches", partition, log.epochs.path)
-    log.epochs.load(())
+    logger.warning("%s: %s is missing or too short; made again from the batches", partition, log.epochs.path)
+    epochs: list[tuple[int, int]] = []
     for header in log.headers(log.start_offset):
-        log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        _note_epoch(epochs, header)
+    log.epochs.replace(epochs)
+
+
+def _note_epoch(epochs: list[tuple[int, int]], header: BatchHeader) -> None:
+    epoch = header.partition_leader_epoch
+    if epoch > (epochs[-1][0] if epochs else leader_epochs.NO_EPOCH):
+        epochs.append((epoch, header.base_offset))

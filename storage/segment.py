@@ -82,7 +82,7 @@ class Segment:
         "_max_offset",
         "_max_timestamp",
         "_pool",
-        "_sealed",
+        "is_sealed",
         "base_offset",
         "created_ms",
         "directory",
@@ -109,7 +109,7 @@ class Segment:
         self._max_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
         self._max_offset = base_offset
         self._indexed_position = 0
-        self._sealed = sizes[0] > 0
+        self.is_sealed = sizes[0] > 0
 
     @classmethod
     def create(cls, pool: Pool, directory: str, base_offset: int, now_ms: int) -> Segment:
@@ -193,7 +193,7 @@ class Segment:
         """
         position = self.size
         file = self._file or self.file
-        if self._sealed:
+        if self.is_sealed:
             self._unseal()
         try:
             file.write_at(data, position)
@@ -221,14 +221,18 @@ class Segment:
         """Whether an index has reached its limit. The time index keeps a place for the entry of `seal`."""
         return 8 * self.offsets.entries + 8 > index_bytes or 12 * self.times.entries + 24 > index_bytes
 
-    def seal(self) -> None:
-        """Write the indexes out with the highest timestamp as the last entry, as Kafka does when a segment is rolled or closed."""
-        if self._sealed:
-            return
+    def seal(self) -> bool:
+        """Write the indexes out with the highest timestamp as the last entry, as Kafka does when a segment is rolled or closed.
+
+        Whether they had to be: then they are not on the disk before the next `sync`.
+        """
+        if self.is_sealed:
+            return False
         self.times.append(self.max_timestamp, self.max_timestamp_offset)
         self.offsets.touch()
         self.times.touch()
-        self._sealed = True
+        self.is_sealed = True
+        return True
 
     def _unseal(self) -> None:
         """Take the entry of `seal` back, so that the time index is again what appends alone make of it."""
@@ -239,12 +243,12 @@ class Segment:
         """A timestamp is indexed together with an offset: one of an offset behind the last indexed one came by `seal`, or was cut."""
         self.times.truncate_to(self.base_offset + self.offsets.last()[0] + 1 if self.offsets.entries else -1)
         self._indexed_position = self.offsets.last_position
-        self._sealed = False
+        self.is_sealed = False
 
     def sync(self) -> None:
         """Wait until the bytes are on the disk; the indexes too if the segment is sealed, else a recovery makes them anew."""
         self.file.sync()
-        if self._sealed:
+        if self.is_sealed:
             self._pool.files.sync(self.offsets.path)
             self._pool.files.sync(self.times.path)
 
@@ -266,7 +270,7 @@ class Segment:
             if header.max_timestamp > self.max_timestamp:
                 self._max_timestamp, self._max_offset = header.max_timestamp, header.last_offset
 
-    def has_sane_indexes(self, index_interval_bytes: int) -> bool:
+    def has_indexes(self, index_interval_bytes: int, *, look_into_them: bool) -> bool:
         """Whether the indexes of a sealed segment may be what their names say; lost or cut ones are not."""
         if not self.size:
             return True
@@ -274,14 +278,14 @@ class Segment:
             return False
         has_offsets = self.offsets.entries > 0 or self.size <= index_interval_bytes
         has_times = self.times.entries > 0 or self.first_timestamp < 0
-        return has_offsets and has_times and self.offsets.last_position < self.size
+        return has_offsets and has_times and (not look_into_them or self.offsets.last_position < self.size)
 
     def rebuild(self, index_interval_bytes: int) -> Walk:
         """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early."""
         for index in (self.offsets, self.times):
             index.truncate(0)
         self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
-        self._max_offset, self._indexed_position, self._sealed = self.base_offset, 0, False
+        self._max_offset, self._indexed_position, self.is_sealed = self.base_offset, 0, False
         return Walk(self, 0, index_interval_bytes)
 
     def delete(self) -> None:

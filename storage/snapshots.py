@@ -31,10 +31,12 @@ def load_latest(files: Files, directory: str, end_offset: int) -> tuple[Producer
 
 
 def remove(files: Files, directory: str, after: int) -> None:
-    """Delete the snapshots of states behind an offset."""
-    for offset in _offsets(files, directory):
-        if offset > after:
-            files.remove(_path(directory, offset))
+    """Delete the snapshots of states behind an offset, for good: one that came back would speak of batches that are not there."""
+    stale = [offset for offset in _offsets(files, directory) if offset > after]
+    for offset in stale:
+        files.remove(_path(directory, offset))
+    if stale:
+        files.sync_directory(directory)
 
 
 def _path(directory: str, offset: int) -> str:

@@ -12,7 +12,7 @@ from storage import checkpoint, directories, recovery
 from storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, TopicPartition
 from storage.directories import Meta
 from storage.errors import BadFile, StorageError
-from storage.files import Files, Lock
+from storage.files import Files, Lock, parent
 from storage.log import Log, LogConfig
 from storage.pool import Pool
 from storage.segment import Segment
@@ -59,7 +59,10 @@ class Store:
         A partition that is damaged is reported and stays in `failed`; the others open.
         Raises DirectoryLocked, naming the other process; StorageError for another node's or cluster's directory; OSError.
         """
-        files.make_directories(directory)
+        directory = directory.rstrip("/")
+        if not files.exists(directory):
+            files.make_directories(directory)
+            files.sync_directory(parent(directory))
         lock = files.lock(f"{directory}/{LOCK}")
         try:
             meta = directories.own(files, directory, node_id, cluster_id, random)
@@ -106,6 +109,7 @@ class Store:
                 )
                 self._open_log(key, known, now_ms)
         self.remove_deleted()
+        self.pool.write_recovery_points = self._write_recovery_points
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -141,6 +145,7 @@ class Store:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a log of {topic}-{partition} already")
         directory = self._path(directories.partition_name(topic, partition))
         try:
+            self._forget_points(key)
             self.pool.files.make_directories(directory)
             directories.write_topic_id(self.pool.files, directory, topic_id)
             segments = [Segment.create(self.pool, directory, 0, now_ms)]
@@ -149,6 +154,11 @@ class Store:
         log = self.logs[key] = Log(self.pool, directory, topic, partition, topic_id, config, segments, self._random)
         log.names_unsynced = True
         return log
+
+    def _forget_points(self, key: TopicPartition) -> None:
+        """What the checkpoints say of an older partition of this name is not true of a new one."""
+        if self._recovery_points.pop(key, 0) + self._start_offsets.pop(key, 0) + self._high_watermarks.pop(key, 0):
+            self.checkpoint(_of(self.logs, self._high_watermarks))
 
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
         """Delete a partition, a damaged one too: its directory is renamed, then removed; with `remove` false by `remove_deleted` later.
@@ -189,20 +199,19 @@ class Store:
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write down recovery points, log starts and high watermarks; those of closed partitions stay. Raises OSError."""
-        logs = self.logs.items()
         self._high_watermarks = {**_of(self.failed, self._high_watermarks), **high_watermarks}
-        started = {key: log.start_offset for key, log in logs if log.start_offset > log.segments[0].base_offset}
-        self._start_offsets = {**_of(self.failed, self._start_offsets), **started}
-        self._recovery_points = {
-            **_of(self.failed, self._recovery_points),
-            **{key: log.recovery_point for key, log in logs},
+        started = {
+            key: log.start_offset for key, log in self.logs.items() if log.start_offset > log.segments[0].base_offset
         }
-        for name, offsets in (
-            (HIGH_WATERMARKS, self._high_watermarks),
-            (START_OFFSETS, self._start_offsets),
-            (RECOVERY_POINTS, self._recovery_points),
-        ):
-            checkpoint.write_offsets(self.pool.files, self._path(name), offsets)
+        self._start_offsets = {**_of(self.failed, self._start_offsets), **started}
+        checkpoint.write_offsets(self.pool.files, self._path(HIGH_WATERMARKS), self._high_watermarks)
+        checkpoint.write_offsets(self.pool.files, self._path(START_OFFSETS), self._start_offsets)
+        self._write_recovery_points()
+
+    def _write_recovery_points(self) -> None:
+        points = {key: log.recovery_point for key, log in self.logs.items()}
+        self._recovery_points = {**_of(self.failed, self._recovery_points), **points}
+        checkpoint.write_offsets(self.pool.files, self._path(RECOVERY_POINTS), self._recovery_points)
 
     def close(self) -> None:
         """Make everything durable, and mark the directory as cleanly left if every log could be opened and closed."""

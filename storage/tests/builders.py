@@ -1,0 +1,101 @@
+"""What the tests of this package build again and again."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from protocol.records.batch import NO_PRODUCER_ID, Record, build
+from storage.config import LogConfig
+from storage.files import Files
+from storage.log import Log
+from storage.segment import Segment
+from storage.store import Store
+from storage.tests.crashing_files import CrashingFiles
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+DIRECTORY = "/data"
+SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, segment_index_bytes=10_000)
+
+
+def batch(count: int = 1, *, timestamp: int = NOW_MS, size: int = 20, **settings: Any) -> memoryview:
+    """A batch of `count` records, as a client sends it."""
+    records = [Record(timestamp=timestamp, key=b"k%d" % number, value=b"v" * size) for number in range(count)]
+    return memoryview(build(records, **settings))
+
+
+def numbered(sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0, size: int = 20) -> memoryview:
+    """A batch of an idempotent producer."""
+    assert producer_id != NO_PRODUCER_ID
+    return batch(count, size=size, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+def open_store(files: Files, config: LogConfig = SMALL, **settings: Any) -> Store:
+    return Store.open(DIRECTORY, files=files, node_id=0, config=config, now_ms=NOW_MS, random=Random(1), **settings)
+
+
+def new_log(files: Files | None = None, config: LogConfig = SMALL) -> Log:
+    """The log of t-0 in a store of its own."""
+    return open_store(files or CrashingFiles()).create("t", 0, TOPIC_ID, config, NOW_MS)
+
+
+def append(log: Log, *batches: memoryview, leader_epoch: int = 0) -> int:
+    """Append batches one by one; the log's end afterwards."""
+    for data in batches:
+        log.append(data, leader_epoch=leader_epoch, now_ms=NOW_MS)
+    return log.end_offset
+
+
+def content(log: Log) -> bytes:
+    """All that a consumer reads from the start on."""
+    offset, data = log.start_offset, b""
+    while (piece := log.read(offset, 500, log.end_offset, at_least_one=True)) is not None:
+        data += piece.read()
+        piece.release()
+        offset = next_offset(data)
+    return data
+
+
+def next_offset(data: bytes) -> int:
+    """The offset behind the last of some batches."""
+    position, offset = 0, -1
+    while position < len(data):
+        size = 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+        offset = int.from_bytes(data[position : position + 8], "big") + int.from_bytes(
+            data[position + 23 : position + 27], "big"
+        )
+        position += size
+    assert position == len(data), "a read ends with a whole batch"
+    return offset + 1
+
+
+def rebuilt_indexes(segment: Segment, index_interval_bytes: int, *, sealed: bool) -> tuple[bytes, bytes]:
+    """What the indexes of a segment should be, made by the rule and nothing else."""
+    offsets, times = b"", b""
+    indexed_position, highest, highest_offset, last_timestamp = 0, -1, 0, -1
+    for position, header in segment.walk():
+        if header.max_timestamp > highest:
+            highest, highest_offset = header.max_timestamp, header.last_offset - segment.base_offset
+        if position - indexed_position > index_interval_bytes:
+            offsets += (header.last_offset - segment.base_offset).to_bytes(4, "big") + position.to_bytes(4, "big")
+            indexed_position = position
+            if highest > last_timestamp:
+                times += highest.to_bytes(8, "big") + highest_offset.to_bytes(4, "big")
+                last_timestamp = highest
+    if sealed and highest > last_timestamp:
+        times += highest.to_bytes(8, "big") + highest_offset.to_bytes(4, "big")
+    return offsets, times
+
+
+def assert_derived_state(log: Log) -> None:
+    """Indexes, producers and epochs are what the log's bytes make of them."""
+    for segment in log.segments:
+        expected = rebuilt_indexes(segment, log.config.index_interval_bytes, sealed=segment.is_sealed)
+        assert (segment.offsets.content(), segment.times.content()) == expected, segment
+    epochs: list[tuple[int, int]] = []
+    for header in log.headers(log.start_offset):
+        if not epochs or header.partition_leader_epoch > epochs[-1][0]:
+            epochs.append((header.partition_leader_epoch, header.base_offset))
+    known = log.epochs.entries
+    assert known == epochs or (not epochs and len(known) == 1), f"{known}, and the batches say {epochs}"

@@ -1,0 +1,469 @@
+"""Opening after clean stops and crashes: the three ends of a scan, what is derived, and random histories against a model."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import KafkaError
+from protocol.records.batch import split
+from storage import recovery
+from storage.errors import CorruptLog, UnsupportedLog
+from storage.log import Log
+from storage.producers import Producers
+from storage.recovery import Clean, Corrupt, Torn
+from storage.store import Store
+from storage.tests.builders import (
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    assert_derived_state,
+    batch,
+    content,
+    numbered,
+    open_store,
+)
+from storage.tests.crashing_files import CrashingFiles, PowerCut
+
+PARTITION = "/data/t-0"
+KEY = "t", 0
+FIRST = f"{PARTITION}/{0:020d}.log"
+
+
+def filled(files: CrashingFiles, batches: int = 40, flush_at: int = 20) -> Store:
+    """A store whose log t-0 has several segments, flushed and checkpointed in between."""
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    for number in range(batches):
+        append(log, numbered(number, producer_id=number % 3 + 1) if number < 3 else batch(1 + number % 2))
+        if number == flush_at:
+            log.flush()
+            store.checkpoint({KEY: log.end_offset})
+    return store
+
+
+def killed(files: CrashingFiles) -> CrashingFiles:
+    return files.crash(Random(1), power=False)
+
+
+def reopened(files: CrashingFiles) -> Store:
+    return open_store(killed(files))
+
+
+def names(files: CrashingFiles, suffix: str) -> list[str]:
+    return sorted(name for name in files.list(PARTITION) if name.endswith(suffix))
+
+
+# The three ends
+
+
+def walk_of(log: Log, damage: int | None = None) -> recovery.Walk:
+    segment = log.segments[0]
+    if damage is not None:
+        segment.file.write_at(b"\xff" * 8, damage)
+    walk = segment.walk()
+    walk.check_crc_from = 0
+    for _ in walk:
+        pass
+    return walk
+
+
+def test_judge() -> None:
+    log = filled(CrashingFiles(), batches=6).logs[KEY]
+    assert recovery.judge(walk_of(log), 0) == Clean()
+    assert recovery.judge(walk_of(log), log.end_offset) == Clean()
+    assert isinstance(recovery.judge(walk_of(log), log.end_offset + 1), Corrupt)
+    second = log.segments[0].locate(1)
+    for damage in (second + 8, second + 16, second + 30, second + 70):
+        log = filled(CrashingFiles(), batches=6).logs[KEY]
+        assert isinstance(verdict := recovery.judge(walk_of(log, damage), 1), Torn)
+        assert verdict.at == second
+        assert isinstance(recovery.judge(walk_of(log), 2), Corrupt)
+
+
+def test_a_torn_tail_is_cut_and_kept_aside(caplog: pytest.LogCaptureFixture) -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    before, end = content(log), log.end_offset
+    last = log.segments[-1]
+    last.file.write_at(b"not a batch", last.size)
+    size = last.size
+    with caplog.at_level(logging.WARNING):
+        store = reopened(files)
+    log = store.logs[KEY]
+    assert (log.end_offset, content(log)) == (end, before)
+    kept = store.pool.files.read(f"{last.path}.{size}{recovery.TORN_SUFFIX}")
+    assert kept == b"not a batch"
+    assert f"cut at byte {size} of {last.path}, offset {end}" in caplog.text
+    append(log, batch())
+    assert_derived_state(log)
+
+
+def test_what_lies_behind_a_torn_place_is_kept_aside_too() -> None:
+    files = CrashingFiles()
+    log = filled(files, batches=80, flush_at=5).logs[KEY]
+    log.segments[1].file.write_at(b"\xff" * 40, log.segments[1].locate(log.segments[1].base_offset + 5))
+    later = log.segments[2:]
+    assert later
+    store = reopened(files)
+    assert len(store.logs[KEY].segments) == 2
+    for segment in later:
+        assert not store.pool.files.exists(segment.path)
+        assert store.pool.files.read(f"{segment.path}.0{recovery.TORN_SUFFIX}")
+    append(store.logs[KEY], batch())
+    assert_derived_state(store.logs[KEY])
+
+
+def test_zeros_are_cut_and_not_kept() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    before = content(log)
+    log.segments[-1].file.write_at(bytes(500), log.segments[-1].size)
+    store = reopened(files)
+    assert content(store.logs[KEY]) == before
+    assert not names(files, recovery.TORN_SUFFIX)
+
+
+def test_a_lost_segment_cuts_the_log() -> None:
+    files = CrashingFiles()
+    log = filled(files, batches=60, flush_at=5).logs[KEY]
+    lost = log.segments[-2]
+    files.remove(lost.path)
+    store = reopened(files)
+    assert store.logs[KEY].end_offset == lost.base_offset
+    assert len(names(files, recovery.TORN_SUFFIX)) == 1
+
+
+@pytest.mark.parametrize("position", [0, 8, 16, 23])
+def test_damage_below_the_recovery_point_stops_that_partition_only(position: int) -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    store.create("other", 0, bytes(16), SMALL, NOW_MS)
+    log = store.logs[KEY]
+    log.flush()
+    store.checkpoint({KEY: 3})
+    file = files.file(log.segments[-1].path)
+    damaged = log.segments[-1].offsets.last_position + position
+    file.content[damaged : damaged + 8] = b"\xff" * 8
+    before = bytes(file.content)
+    store = reopened(files)
+    assert list(store.logs) == [("other", 0)]
+    assert isinstance(store.failed[KEY], CorruptLog)
+    assert bytes(file.content) == before, "nothing is touched"
+    with pytest.raises(KafkaError, match="damaged"):
+        store.create("t", 0, TOPIC_ID, SMALL)
+    store.close()
+    again = reopened(store.pool.files)  # type: ignore[arg-type]
+    assert KEY in again.failed, "a clean stop does not hide it"
+    assert again.high_watermarks()[KEY] == 3
+    again.delete("t", 0)
+    assert again.create("t", 0, TOPIC_ID, SMALL).end_offset == 0
+
+
+def test_lost_segments_are_corrupt() -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    for segment in store.logs[KEY].segments:
+        files.remove(segment.path)
+    assert "no segments" in str(reopened(files).failed[KEY])
+
+
+def test_old_messages_are_not_taken_for_damage() -> None:
+    files = CrashingFiles()
+    filled(files)
+    import zlib
+
+    message = b"\x00\x00" + struct.pack(">i", -1) + struct.pack(">i", 3) + b"old"
+    files.write(FIRST, struct.pack(">qiI", 0, len(message) + 4, zlib.crc32(message)) + message)
+    files.remove("/data/recovery-point-offset-checkpoint")
+    for segment in names(files, ".log")[1:]:
+        files.remove(f"{PARTITION}/{segment}")
+    assert isinstance(reopened(files).failed[KEY], UnsupportedLog)
+
+
+def test_leftovers_are_tidied() -> None:
+    files = CrashingFiles()
+    filled(files)
+    for name in ("00000000000000000000.log.deleted", "leader-epoch-checkpoint.tmp", "00000000000000099999.index"):
+        files.write(f"{PARTITION}/{name}", b"x")
+    store = reopened(files)
+    left = store.pool.files.list(PARTITION)
+    assert not [name for name in left if name.endswith((".deleted", ".tmp")) or "99999" in name]
+    files.write(f"{PARTITION}/00000000000000000000.log.swap", b"x")
+    assert isinstance(reopened(files).failed[KEY], UnsupportedLog)
+
+
+# What is derived
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"])
+def test_what_is_derived_is_made_again(suffix: str, clean: bool) -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    before = content(store.logs[KEY])
+    producers = dict(store.logs[KEY].producers.by_id)
+    if clean:
+        store.close()
+    for name in names(files, suffix):
+        files.remove(f"{PARTITION}/{name}")
+    log = reopened(files).logs[KEY]
+    assert (content(log), log.producers.by_id) == (before, producers)
+    assert_derived_state(log)
+    append(log, numbered(1, producer_id=1))
+    assert_derived_state(log)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"]
+)
+def test_lost_checkpoints(name: str, clean: bool) -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    before = content(store.logs[KEY])
+    if clean:
+        store.close()
+    for damage in (b"garbage", None):
+        if damage is None:
+            files.remove(f"/data/{name}")
+        else:
+            files.write(f"/data/{name}", damage)
+        log = reopened(files).logs[KEY]
+        assert content(log) == before
+
+
+def test_a_damaged_snapshot_or_index_is_not_believed() -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    producers = dict(store.logs[KEY].producers.by_id)
+    store.close()
+    for name in names(files, ".snapshot"):
+        files.file(f"{PARTITION}/{name}").content[-1:] = b"\xff"
+    for name in names(files, "index"):
+        files.append(f"{PARTITION}/{name}", b"x")
+    log = reopened(files).logs[KEY]
+    assert log.producers.by_id == producers
+    assert_derived_state(log)
+
+
+def test_a_clean_stop_starts_without_a_scan() -> None:
+    files = CrashingFiles()
+    store = filled(files, batches=400)
+    store.close()
+    reads = []
+    store = open_store(files)
+    read_at = type(store.logs[KEY].segments[0].file).read_at
+    store.close()
+    try:
+        type(store.logs[KEY].segments[0].file).read_at = lambda self, length, position: (
+            reads.append(length) or read_at(self, length, position)
+        )  # type: ignore[method-assign, func-returns-value]
+        store = open_store(files)
+    finally:
+        type(store.logs[KEY].segments[0].file).read_at = read_at  # type: ignore[method-assign]
+    assert store.logs[KEY].end_offset > 200
+    assert len(reads) < 10
+
+
+def test_a_start_behind_the_end_begins_anew_there() -> None:
+    files = CrashingFiles()
+    store = filled(files, flush_at=-1)
+    log = store.logs[KEY]
+    log.advance_start(log.end_offset)
+    store.checkpoint({})
+    last = log.segments[-1]
+    files.file(last.path).content[:] = b""
+    log = reopened(files).logs[KEY]
+    assert log.start_offset == log.end_offset == 59
+    append(log, batch())
+    assert_derived_state(log)
+
+
+# Histories
+
+
+class History:
+    """A store, a model of it, and what may have been lost."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.files = CrashingFiles()
+        self.batches: list[tuple[int, bytes]] = []
+        self.safe_end = 0
+        self.latest_start = 0
+        self.pending: bytes | None = None
+        self.sequences = [0, 0]
+        self.open()
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1][0] if self.batches else 0
+
+    def open(self) -> None:
+        """Start, through as many power cuts as come, and compare with the model."""
+        self.store = open_store(self.files)
+        assert not self.store.failed
+        log = self.store.logs.get(KEY)
+        if log is None:
+            assert self.safe_end == 0
+            log = self.store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+        self.log = log
+
+    def settle(self, *, all_must_be_there: bool) -> None:
+        """What is there is a prefix of what was acknowledged, or one batch more; the model goes on from there."""
+        log = self.log
+        found = split(content(log))
+        assert log.start_offset <= self.latest_start
+        before = [(end, data) for end, data in self.batches if end <= log.start_offset]
+        history = [*self.batches[len(before) :], *([(-1, self.pending)] if self.pending else [])]
+        kept = []
+        for (header, view), (_, data) in zip(found, history, strict=False):
+            assert bytes(view[16:]) == data[16:]
+            kept.append((header.last_offset + 1, data))
+        assert len(kept) == len(found), "nothing but what was sent"
+        assert log.end_offset == (kept[-1][0] if kept else log.start_offset) >= self.safe_end
+        self.batches, self.pending = before + kept, None
+        assert len(kept) >= len(history) - 1 or not all_must_be_there
+        self.check_derived_state()
+
+    def check_derived_state(self) -> None:
+        log = self.log
+        assert_derived_state(log)
+        rebuilt = Producers()
+        for header in log.headers(log.start_offset):
+            rebuilt.record(header, header.base_offset)
+        for producer_id, producer in rebuilt.by_id.items():
+            known = log.producers.by_id[producer_id]
+            assert known.epoch == producer.epoch
+            shorter = min(len(known.batches), len(producer.batches))
+            assert known.batches[-shorter:] == producer.batches[-shorter:]
+            assert known.is_partial or log.start_offset or known == producer
+        if not log.start_offset:
+            assert log.producers.by_id.keys() == rebuilt.by_id.keys()
+        known_producers = log.producers.by_id
+        self.sequences = [known_producers[i].last_sequence + 1 if i in known_producers else 0 for i in range(2)]
+
+    def run(self, step: str) -> None:
+        """One step; a power cut in the middle of it ends with a start."""
+        try:
+            getattr(self, step)()
+        except PowerCut:
+            self.power()
+
+    def append(self) -> None:
+        count = self.random.randint(1, 4)
+        producer = self.random.randrange(3)
+        size = self.random.choice([5, 50, 300])
+        if producer < 2:
+            data = numbered(self.sequences[producer], count, producer_id=producer, size=size)
+        else:
+            data = batch(count, size=size, timestamp=NOW_MS + self.random.randint(-50, 50))
+        self.pending = bytes(data)
+        info = self.log.append(data, leader_epoch=len(self.batches) // 20, now_ms=NOW_MS)
+        assert info.first_offset == self.end
+        self.batches.append((info.last_offset + 1, self.pending))
+        self.pending = None
+        if producer < 2:
+            self.sequences[producer] += count
+
+    def repeat(self) -> None:
+        """Any of the last batches of a producer, once more, is answered with its old offset."""
+        there = [(end, data) for end, data in self.batches if end > self.log.start_offset]
+        sent = [(end, data) for end, data in there if split(data)[0][0].producer_id == 0]
+        for end, data in sent[-5:]:
+            info = self.log.append(memoryview(bytearray(data)), leader_epoch=9, now_ms=NOW_MS)
+            assert info.is_duplicate
+            assert info.last_offset + 1 == end
+
+    def flush(self) -> None:
+        self.log.flush()
+        self.safe_end = self.end
+
+    def checkpoint(self) -> None:
+        self.store.checkpoint({KEY: self.end})
+
+    def roll(self) -> None:
+        if self.log.segments[-1].size:
+            self.log.roll(NOW_MS)
+
+    def retain(self) -> None:
+        """Delete the oldest segment, as if its time were up."""
+        if len(self.log.segments) > 1:
+            self.latest_start = self.log.segments[1].base_offset
+            self.log.advance_start(self.latest_start)
+            assert self.log.delete_old_segments(NOW_MS, up_to=self.log.end_offset) > 0
+
+    def truncate(self) -> None:
+        ends = [end for end, _ in self.batches if end >= self.log.start_offset]
+        target = self.random.choice([self.log.start_offset, *ends])
+        self.safe_end = min(self.safe_end, target)
+        self.log.truncate_to(target)
+        self.batches = [(end, data) for end, data in self.batches if end <= target]
+        self.settle(all_must_be_there=True)
+
+    def restart(self) -> None:
+        self.store.close()
+        self.safe_end = self.end
+        self.open()
+        assert self.log.recovery_point == self.end
+        self.settle(all_must_be_there=True)
+
+    def kill(self) -> None:
+        self.files = self.files.crash(self.random, power=False)
+        self.open()
+        self.settle(all_must_be_there=True)
+
+    def power(self) -> None:
+        while True:
+            self.files = self.files.crash(self.random, power=True)
+            self.files.cut_after = self.random.choice([None, self.random.randint(0, 12)])
+            try:
+                self.open()
+                self.settle(all_must_be_there=False)
+            except PowerCut:
+                continue
+            self.files.cut_after = None
+            return
+
+    def cut(self) -> None:
+        self.files.cut_after = self.random.randint(0, 25)
+
+
+STEPS = ["append"] * 8 + ["flush", "retain", "checkpoint", "roll", "repeat", "restart", "kill", "power", "cut"]
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=60), st.integers(0, 1 << 32))
+@settings(max_examples=30, deadline=None)
+def test_nothing_is_lost_beyond_what_the_policy_allows(steps: list[str], seed: int) -> None:
+    history = History(seed)
+    for step in steps:
+        history.run(step)
+    history.run("kill")
+
+
+@given(st.lists(st.sampled_from([*STEPS, "truncate"]), max_size=40), st.integers(0, 1 << 32))
+@settings(max_examples=15, deadline=None)
+def test_histories_with_truncation(steps: list[str], seed: int) -> None:
+    history = History(seed)
+    for step in steps:
+        if step != "cut":
+            history.run(step)
+    history.run("kill")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first_seed", range(0, 1000, 250))
+def test_long_histories(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 250):
+        random = Random(seed)
+        history = History(seed)
+        for step in random.choices(STEPS, k=random.randint(1, 120)):
+            history.run(step)
+        history.run("kill")
