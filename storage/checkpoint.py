@@ -5,8 +5,8 @@
     payments 0 1544        topic, partition, offset
     payments 1 1230
 
-Replacing is: write `<name>.tmp`, sync it, rename, sync the directory. After a crash the old or the new content is there, never a mixture.
-Source: Apache Kafka's `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
+Replacing is: write `<name>.tmp`, sync it, rename, sync the directory. After a crash the old or the new content is
+there, never a mixture. Source: Apache Kafka's `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ TopicPartition = tuple[str, int]
 
 
 def replace(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
-    """Replace a file atomically. Without `sync` a power cut may undo it, or leave it empty: for what can be derived again."""
+    """Replace a file atomically.
+
+    Without `sync` a power cut may undo it, or leave it empty: for what can be derived again.
+    """
     temporary = path + TEMPORARY_SUFFIX
     files.write(temporary, data, sync=sync)
     files.rename(temporary, path)

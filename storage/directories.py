@@ -4,8 +4,8 @@
     <log.dirs>/<topic>-<partition>/                     partition.metadata and the log
     <log.dirs>/<topic>-<partition>.<32 hex>-delete/     being deleted
 
-`meta.properties` says whose directory it is; `partition.metadata` which topic's, by id, so that a topic made anew under an old name is not
-taken for the old one.
+`meta.properties` says whose directory it is; `partition.metadata` which topic's, by id, so that a topic made anew under
+an old name is not taken for the old one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ def parse_partition(name: str) -> tuple[str, int] | None:
 
 
 def deleted_name(topic: str, partition: int, random: Random) -> str:
-    """The name that a partition's directory has while it is deleted. Long topic names are cut, to fit into a file name."""
+    """The name that a partition's directory has while it is deleted.
+
+    Long topic names are cut, to fit into a file name.
+    """
     suffix = f"-{partition}.{random.randbytes(16).hex()}-delete"
     return topic[: MAX_NAME - len(suffix)] + suffix
 

@@ -21,10 +21,11 @@ NO_OFFSET = -1
 class Epochs:
     """The epochs of one log, both columns increasing. Changes go to the file, and to the disk, at once.
 
-    Only the first epoch of a new log waits for its first flush: making a thousand partitions must not make the disk stand still.
+    Only the first epoch of a new log waits for its first flush: making a thousand partitions must not make the disk
+    stand still.
     """
 
-    __slots__ = ("_directory", "_entries", "_files", "is_synced", "_log_end")
+    __slots__ = ("_directory", "_entries", "_files", "_log_end", "is_synced")
 
     def __init__(self, files: Files, directory: str, log_end: Callable[[], int]) -> None:
         self._files = files
@@ -65,7 +66,10 @@ class Epochs:
         return bool(self._entries) and self._entries[0][1] <= start_offset
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """A leader of `epoch` writes from `start_offset` on. Entries that this contradicts go; an epoch already there stays."""
+        """A leader of `epoch` writes from `start_offset` on.
+
+        Entries that this contradicts go; an epoch already there stays.
+        """
         if epoch <= self.latest or epoch < 0:
             return
         is_first = not self._entries

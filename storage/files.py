@@ -1,6 +1,7 @@
 """The file-system seam: everything that the store does with files goes through here, so that a test can be the disk.
 
-Paths are strings. All calls raise OSError as the operating system does. `Files` is the disk; `tests/crashing_files.py` is another.
+Paths are strings. All calls raise OSError as the operating system does. `Files` is the disk; `tests/crashing_files.py`
+is another.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def parent(path: str) -> str:
 
 
 class File:
-    """An open file with counted references: whoever sends from it keeps it open, even when it is rolled away or deleted meanwhile.
+    """An open file with counted references.
+
+    Whoever sends from it keeps it open, even when it is rolled away or deleted meanwhile.
 
     `fileno` is for sendfile; it is NO_DESCRIPTOR where there is none and only `read_at` works.
     """

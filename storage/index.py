@@ -1,11 +1,14 @@
-"""Sparse indexes of a segment, in Kafka's own layout: `.index` (offset -> position) and `.timeindex` (timestamp -> offset).
+"""Sparse indexes of a segment, in Kafka's own layout.
+
+`.index` (offset -> position) and `.timeindex` (timestamp -> offset).
 
     .index       relative offset i32 | position i32            last offset of a batch, where that batch begins
-    .timeindex   timestamp i64 | relative offset i32           the highest timestamp so far, last offset of the batch that has it
+    .timeindex   timestamp i64 | relative offset i32           highest timestamp so far, last offset of its batch
 
-Offsets are relative to the segment's base offset. An entry is added before a batch that begins more than `index.interval.bytes` behind
-the entry before, so that both are a function of the log's bytes and can be rebuilt from them at any time. New entries are kept in memory
-and written in blocks: after a crash the recovery writes them anew. Unlike Kafka's, the files are never longer than their entries.
+Offsets are relative to the segment's base offset. An entry is added before a batch that begins more than
+`index.interval.bytes` behind the entry before, so that both are a function of the log's bytes and can be rebuilt from
+them at any time. New entries are kept in memory and written in blocks: after a crash the recovery writes them anew.
+Unlike Kafka's, the files are never longer than their entries.
 """
 
 from __future__ import annotations
@@ -41,7 +44,10 @@ class Index:
     KEY_TYPE: ClassVar[str]
 
     def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1) -> None:
-        """`written` is the size of the file that is there; -1 if there is none. One that holds no whole entries counts as empty."""
+        """`written` is the size of the file that is there; -1 if there is none.
+
+        One that holds no whole entries counts as empty.
+        """
         self._pool = pool
         self.directory = directory
         self.base_offset = base_offset

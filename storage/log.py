@@ -1,8 +1,8 @@
 """A partition's log: append, read, find, roll, truncate, flush.
 
-Synchronous and single-writer; knows nothing of connections or replication. Segments lie one behind the other, the last is written to.
-What is appended is in the page cache when `append` returns, as in Apache Kafka; `flush` makes it durable and moves `recovery_point`, below
-which nothing may be missing after a crash.
+Synchronous and single-writer; knows nothing of connections or replication. Segments lie one behind the other, the last
+is written to. What is appended is in the page cache when `append` returns, as in Apache Kafka; `flush` makes it durable
+and moves `recovery_point`, below which nothing may be missing after a crash.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ class Log:
         "_active",
         "_last_flush_ms",
         "_memo",
-        "names_unsynced",
         "_random",
         "_segments",
         "_snapshot_offset",
@@ -65,6 +64,7 @@ class Log:
         "directory",
         "end_offset",
         "epochs",
+        "names_unsynced",
         "partition",
         "pool",
         "producers",
@@ -134,10 +134,13 @@ class Log:
         now_ms: int,
         validate: str = validation.HEADER,
     ) -> AppendInfo:
-        """Append a client's batches as the leader. Offsets and epoch are patched in place, or in a copy of what cannot be written to.
+        """Append a client's batches as the leader.
 
-        Raises KafkaError: what `batch.split` and `validation` refuse, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-        RECORD_LIST_TOO_LARGE for more than a segment, KAFKA_STORAGE_ERROR when the disk fails; the log is then as it was.
+        Offsets and epoch are patched in place, or in a copy of what cannot be written to.
+
+        Raises KafkaError: what `batch.split` and `validation` refuse, OUT_OF_ORDER_SEQUENCE_NUMBER,
+        INVALID_PRODUCER_EPOCH, RECORD_LIST_TOO_LARGE for more than a segment, KAFKA_STORAGE_ERROR when the disk fails;
+        the log is then as it was.
         """
         view = records if isinstance(records, memoryview) and not records.readonly else memoryview(bytearray(records))
         batches = split(view)
@@ -163,8 +166,7 @@ class Log:
             offset += header.last_offset_delta + 1
             timestamp = header.max_timestamp
             written.append((len(part), offset - 1, timestamp))
-            if timestamp > max_timestamp:
-                max_timestamp = timestamp
+            max_timestamp = max(max_timestamp, timestamp)
         config = self.config
         try:
             if self._must_roll(len(view), max_timestamp, offset, now_ms):
@@ -192,7 +194,10 @@ class Log:
         return view, split(view)
 
     def _check_producers(self, batches: list[tuple[BatchHeader, memoryview]]) -> WrittenBatch | None:
-        """The batch written before, if this is it once more. A numbered batch comes alone, as Kafka's protocol has it since Produce 3."""
+        """The batch written before, if this is it once more.
+
+        A numbered batch comes alone, as Kafka's protocol has it since Produce 3.
+        """
         if not batches:
             raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch in the request")
         if len(batches) == 1:
@@ -290,7 +295,10 @@ class Log:
         self.reload_producers()
 
     def drop_behind(self, segment: Segment, position: int) -> None:
-        """Remove the bytes from a position on, and the segments behind; what else knows of them is the caller's to set right."""
+        """Remove the bytes from a position on, and the segments behind.
+
+        What else knows of them is the caller's to set right.
+        """
         while self._segments[-1] is not segment:
             self._segments.pop().delete()
         segment.truncate(position)
@@ -342,16 +350,16 @@ class Log:
     # Reading
 
     def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> FileSlice | None:
-        """Plan a read of whole batches from the one that holds `offset`, none of them reaching `up_to`, at most `max_bytes` long.
+        """Plan a read of whole batches, from the one that holds `offset` on, `max_bytes` at most, none reaching `up_to`.
 
-        `up_to` is a batch boundary, or the end. With `at_least_one` the first batch comes even if it is larger than `max_bytes`. None
-        where there is nothing: `offset` is `up_to`, or not even one batch fits.
-        Raises KafkaError: OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR.
+        `up_to` is a batch boundary, or the end. With `at_least_one` the first batch comes even if it is larger than
+        `max_bytes`. None where there is nothing: `offset` is `up_to`, or not even one batch fits. Raises KafkaError:
+        OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR.
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is outside of [{self.start_offset}, {self.end_offset}] of {self.topic}-{self.partition}",
+                f"{self.topic}-{self.partition} has offsets {self.start_offset} to {self.end_offset}, not {offset}",
             )
         if offset >= up_to:
             return None
@@ -373,7 +381,7 @@ class Log:
         return FileSlice(segment.file, position, limit - position) if limit > position else None
 
     def _cut(self, segment: Segment, position: int, hop: Hop, at_least_one: bool) -> int:
-        """Where a read ends for which there is more than it may take: before the batch that does not fit, unless it is the first."""
+        """Where a read ends that may not take all: before the batch that does not fit, unless it is the first."""
         start, end, base_offset, last_offset = hop
         if start > position:
             self._remember(base_offset, segment, start)
@@ -446,7 +454,10 @@ class Log:
         return None
 
     def max_timestamp(self, up_to: int) -> TimestampOffset | None:
-        """The first record with the highest timestamp of the log; None if it has none, or it is not below `up_to` (KIP-734)."""
+        """The first record with the highest timestamp of the log.
+
+        None if it has none, or it is not below `up_to` (KIP-734).
+        """
         newest = max(self._segments, key=lambda segment: segment.max_timestamp)
         if newest.max_timestamp < 0:
             return None
@@ -456,7 +467,10 @@ class Log:
     # Upkeep
 
     def delete_old_segments(self, now_ms: int, up_to: int) -> int:
-        """Delete what retention no longer keeps, below the high watermark `up_to`; how many segments. Raises OSError."""
+        """Delete what retention no longer keeps, below the high watermark `up_to`; how many segments.
+
+        Raises OSError.
+        """
         config = self.config
         deletes = config.is_deleted
         count = retention.expired(
@@ -526,7 +540,10 @@ class Log:
             self._snapshot_offset = self.end_offset
 
     def close(self) -> None:
-        """Make everything durable, write what lets the next start do without a scan, and close the files. Raises as `flush`."""
+        """Make everything durable, write what lets the next start do without a scan, and close the files.
+
+        Raises as `flush`.
+        """
         try:
             is_changed = self._active.seal()
             self._take_snapshot()

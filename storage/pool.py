@@ -1,7 +1,7 @@
 """What all logs of a store share: the files, a bound on open segment files, and a bound on indexes held in memory.
 
-An idle partition costs a few objects: its files are opened when they are read or written, its indexes loaded when something is looked up
-in them, and both are given back when others need the room.
+An idle partition costs a few objects: its files are opened when they are read or written, its indexes loaded when
+something is looked up in them, and both are given back when others need the room.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Pool:
         return len(self._opened)
 
     def opened(self, segment: Closable) -> None:
-        """A segment has opened its file; the one that was opened first makes room (use does not count: that would cost each read)."""
+        """A segment has opened its file.
+
+        The one that was opened first makes room (use does not count: that would cost each read).
+        """
         if len(self._opened) >= self._max_open_segments:
             oldest, _ = self._opened.popitem(last=False)
             oldest.give_back()

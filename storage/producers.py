@@ -1,14 +1,15 @@
 """Idempotent producers: which sequence comes next from whom, and which batches were already written (KIP-98).
 
-A producer is told apart by (id, epoch); its batches are numbered by sequence, one number a record. The last five batches are remembered:
-one that comes again is answered with the offset that it got. A snapshot, in Kafka's own layout, holds each producer's last batch only:
+A producer is told apart by (id, epoch); its batches are numbered by sequence, one number a record. The last five
+batches are remembered: one that comes again is answered with the offset that it got. A snapshot, in Kafka's own layout,
+holds each producer's last batch only:
 
     version i16 = 1 | crc u32, CRC32C of what follows | count i32 | then for each producer
     producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64 |
     coordinator epoch i32 | first offset of the open transaction i64, -1 for none
 
-The older four are found again in the log when a producer asks for them (`recall`). Everything here can be rebuilt from the log.
-Source: Apache Kafka's `ProducerStateManager`, `ProducerAppendInfo`, `ProducerStateEntry`.
+The older four are found again in the log when a producer asks for them (`recall`). Everything here can be rebuilt from
+the log. Source: Apache Kafka's `ProducerStateManager`, `ProducerAppendInfo`, `ProducerStateEntry`.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class Producer:
             (self.epoch, self.batches, self.last_timestamp, self.coordinator_epoch, self.transaction_start)
             == (other.epoch, other.batches, other.last_timestamp, other.coordinator_epoch, other.transaction_start)
         )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"Producer(epoch={self.epoch}, batches={self.batches})"
@@ -153,10 +156,11 @@ class Producers:
     def _complete(self, producer_id: int, producer: Producer, recall: Recall) -> None:
         """Look up in the log what a snapshot does not hold, once."""
         oldest = producer.batches[0]
-        older: list[WrittenBatch] = []
-        for header in recall(producer_id, oldest.first_offset - 1):
-            if header.producer_epoch == producer.epoch:
-                older.append(_written(header, header.base_offset))
+        older = [
+            _written(header, header.base_offset)
+            for header in recall(producer_id, oldest.first_offset - 1)
+            if header.producer_epoch == producer.epoch
+        ]
         missing = BATCHES_REMEMBERED - len(producer.batches)
         producer.batches[:0] = older[-missing:] if missing > 0 else []
         producer.is_partial = False
@@ -244,5 +248,5 @@ def _check_new_epoch(header: BatchHeader, producer: Producer) -> None:
     if header.base_sequence != 0 and producer.epoch != NO_EPOCH:
         raise KafkaError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {header.producer_id} begins epoch {header.producer_epoch} with sequence {header.base_sequence}, not 0",
+            f"producer {header.producer_id} begins epoch {header.producer_epoch} at sequence {header.base_sequence}",
         )

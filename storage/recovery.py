@@ -1,9 +1,11 @@
-"""Open a partition's directory: after a clean stop by looking at the ends, after a crash by a scan of what may not be on the disk.
+"""Open a partition's directory.
 
-A scan ends in exactly one of three ways. Clean: batches to the end. Torn: at or behind the recovery point something else follows; the log is
-cut there, and what followed is kept aside, in files named `<segment>.log.<byte>.torn`. Corrupt: the same below the recovery point, where
-everything was on the disk once; the partition then stays closed and untouched. What can be derived (indexes, producers' states, epochs) is
-made again where it is missing.
+After a clean stop by looking at the ends, after a crash by a scan of what may not be on the disk.
+
+A scan ends in exactly one of three ways. Clean: batches to the end. Torn: at or behind the recovery point something
+else follows; the log is cut there, and what followed is kept aside, in files named `<segment>.log.<byte>.torn`.
+Corrupt: the same below the recovery point, where everything was on the disk once; the partition then stays closed and
+untouched. What can be derived (indexes, producers' states, epochs) is made again where it is missing.
 """
 
 from __future__ import annotations
@@ -69,7 +71,10 @@ def judge(walk: Walk, recovery_point: int) -> Verdict:
 
 @dataclass
 class Partition:
-    """What is known of a partition before its log is open. `start_offset` and `recovery_point` are those of the checkpoints."""
+    """What is known of a partition before its log is open.
+
+    `start_offset` and `recovery_point` are those of the checkpoints.
+    """
 
     topic: str
     index: int
@@ -116,7 +121,7 @@ def _tidy(files: Files, partition: Partition, names: dict[str, int]) -> None:
     for name in list(names):
         if name.endswith(CLEANED_SUFFIXES):
             raise UnsupportedLog(
-                f"{partition}: {name} is left of a compaction by Apache Kafka; start and stop Kafka once, so that it ends"
+                f"{partition}: {name} is left of a compaction by Apache Kafka; start and stop Kafka once to end it"
             )
         is_orphan = name.endswith(DERIVED_SUFFIXES[:3]) and name.rpartition(".")[0] + LOG_SUFFIX not in names
         if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)) or is_orphan:
@@ -129,8 +134,8 @@ def _segments(pool: Pool, partition: Partition, names: dict[str, int], now_ms: i
     if not bases:
         if partition.recovery_point > partition.start_offset:
             raise CorruptLog(
-                f"{partition}: {directory} has no segments, and offsets up to {partition.recovery_point} were on the disk; "
-                "bring the files back, or delete the directory to begin anew"
+                f"{partition}: {directory} has no segments, but offsets up to {partition.recovery_point} were on the "
+                "disk; bring the files back, or delete the directory to begin anew"
             )
         return [Segment.create(pool, directory, partition.start_offset, now_ms)]
     return [
@@ -247,7 +252,10 @@ def _cut(log: Log, partition: Partition, segment: Segment, torn: Torn, later: Se
 
 
 def _keep_aside(files: Files, segment: Segment, position: int) -> None:
-    """Copy what follows a position to a file of its own. Zeros alone, which some file systems leave, are not worth one."""
+    """Copy what follows a position to a file of its own.
+
+    Zeros alone, which some file systems leave, are not worth one.
+    """
     path = f"{segment.path}.{position}{TORN_SUFFIX}"
     number = 0
     while files.exists(path):

@@ -1,4 +1,7 @@
-"""Which segments may go, by time, by size, or because the log starts behind them. A pure decision; `Log.delete_old_segments` performs it."""
+"""Which segments may go, by time, by size, or because the log starts behind them.
+
+A pure decision; `Log.delete_old_segments` performs it.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,9 @@ def expired(
 ) -> int:
     """How many segments, counted from the oldest, may be deleted. -1 as a limit means none.
 
-    Nothing that reaches behind `up_to`, the high watermark, may go, and only a prefix of the log: a young segment keeps all behind it. A
-    segment without timestamps never goes by time. Source: Apache Kafka's `UnifiedLog.deleteOldSegments`.
+    Nothing that reaches behind `up_to`, the high watermark, may go, and only a prefix of the log: a young segment keeps
+    all behind it. A segment without timestamps never goes by time. Source: Apache Kafka's
+    `UnifiedLog.deleteOldSegments`.
     """
     surplus_bytes = sum(segment.size for segment in segments) - retention_bytes if retention_bytes >= 0 else 0
     for count, segment in enumerate(segments):

@@ -1,6 +1,7 @@
 """One `.log` file with its two indexes: append, plan reads, find by offset or time, walk, cut.
 
-A segment is named by its base offset, in 20 digits. Its file is batches one after another and nothing else, never ending in zeros.
+A segment is named by its base offset, in 20 digits. Its file is batches one after another and nothing else, never
+ending in zeros.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _SMALLEST_LENGTH = batch.HEADER_SIZE - batch.LOG_OVERHEAD
 
 
 class FileSlice:
-    """A planned piece of a segment file. Keeps the file open until `release`, whatever becomes of the segment meanwhile."""
+    """A planned piece of a segment file.
+
+    Keeps the file open until `release`, whatever becomes of the segment meanwhile.
+    """
 
     __slots__ = ("_file", "fileno", "length", "position")
 
@@ -82,10 +86,10 @@ class Segment:
         "_max_offset",
         "_max_timestamp",
         "_pool",
-        "is_sealed",
         "base_offset",
         "created_ms",
         "directory",
+        "is_sealed",
         "offsets",
         "roll_jitter_ms",
         "size",
@@ -95,7 +99,7 @@ class Segment:
     def __init__(
         self, pool: Pool, directory: str, base_offset: int, sizes: Sequence[int] = (0, -1, -1), created_ms: int = 0
     ) -> None:
-        """`sizes` are those of `.log`, `.index` and `.timeindex` as they are on the disk, -1 for one that is not there."""
+        """`sizes` are those of `.log`, `.index` and `.timeindex` on the disk, -1 for one that is not there."""
         self._pool = pool
         self.directory = directory
         self.base_offset = base_offset
@@ -189,7 +193,8 @@ class Segment:
     ) -> None:
         """Write whole batches at the end.
 
-        Raises OSError, and then the file is as it was before; if the disk refuses even that, it is when the file is opened next.
+        Raises OSError, and then the file is as it was before; if the disk refuses even that, it is when the file is
+        opened next.
         """
         position = self.size
         file = self._file or self.file
@@ -222,7 +227,7 @@ class Segment:
         return 8 * self.offsets.entries + 8 > index_bytes or 12 * self.times.entries + 24 > index_bytes
 
     def seal(self) -> bool:
-        """Write the indexes out with the highest timestamp as the last entry, as Kafka does when a segment is rolled or closed.
+        """Write the indexes out with the highest timestamp as the last entry, as Kafka does at a roll or close.
 
         Whether they had to be: then they are not on the disk before the next `sync`.
         """
@@ -240,13 +245,16 @@ class Segment:
         self._trim_times()
 
     def _trim_times(self) -> None:
-        """A timestamp is indexed together with an offset: one of an offset behind the last indexed one came by `seal`, or was cut."""
+        """Drop timestamps of offsets behind the last indexed one: they came by `seal`, or of what was cut."""
         self.times.truncate_to(self.base_offset + self.offsets.last()[0] + 1 if self.offsets.entries else -1)
         self._indexed_position = self.offsets.last_position
         self.is_sealed = False
 
     def sync(self) -> None:
-        """Wait until the bytes are on the disk; the indexes too if the segment is sealed, else a recovery makes them anew."""
+        """Wait until the bytes are on the disk.
+
+        The indexes too if the segment is sealed, else a recovery makes them anew.
+        """
         self.file.sync()
         if self.is_sealed:
             self._pool.files.sync(self.offsets.path)
@@ -289,7 +297,10 @@ class Segment:
         return Walk(self, 0, index_interval_bytes)
 
     def delete(self) -> None:
-        """Remove the files. The `.log` is renamed first: what is left by a crash in between has a suffix that says so."""
+        """Remove the files.
+
+        The `.log` is renamed first: what is left by a crash in between has a suffix that says so.
+        """
         self.close()
         files = self._pool.files
         files.rename(self.path, self.path + DELETED_SUFFIX)
@@ -344,7 +355,7 @@ class Segment:
         return Walk(self, position, None)
 
     def batches_from_time(self, timestamp_ms: int, start_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of the batches that may hold a record of this time or later, at `start_offset` or behind it."""
+        """Position and header of batches that may hold a record of this time or later, not before `start_offset`."""
         for position, header in self.walk(self.offsets.floor(self.times.floor(timestamp_ms))):
             if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
                 yield position, header
@@ -360,9 +371,9 @@ class Segment:
 class Walk:
     """Batches of a segment one after another, to its end or to the first place that is not one.
 
-    Iterating gives (position, header). Afterwards `position` is where the valid bytes end, `next_offset` the offset to be expected there,
-    and `problem` a sentence if something else follows. With `check_crc_from`, batches that reach to this offset or behind it are
-    checked wholly.
+    Iterating gives (position, header). Afterwards `position` is where the valid bytes end, `next_offset` the offset to
+    be expected there, and `problem` a sentence if something else follows. With `check_crc_from`, batches that reach to
+    this offset or behind it are checked wholly.
     """
 
     def __init__(self, segment: Segment, position: int, index_interval_bytes: int | None) -> None:
@@ -403,7 +414,10 @@ class Walk:
         return None
 
     def _bytes(self, length: int) -> memoryview:
-        """Up to `length` bytes at the position, from a window over the file; large where whole batches are looked at."""
+        """Up to `length` bytes at the position, from a window over the file.
+
+        Large where whole batches are looked at.
+        """
         at = self.position - self._start
         if at + length > len(self._window):
             window = _WALK_WINDOW_BYTES if self.check_crc_from != NO_LIMIT else _HOP_WINDOW_BYTES

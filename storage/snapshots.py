@@ -31,7 +31,10 @@ def load_latest(files: Files, directory: str, end_offset: int) -> tuple[Producer
 
 
 def remove(files: Files, directory: str, after: int) -> None:
-    """Delete the snapshots of states behind an offset, for good: one that came back would speak of batches that are not there."""
+    """Delete the snapshots of states behind an offset, for good.
+
+    One that came back would speak of batches that are not there.
+    """
     stale = [offset for offset in _offsets(files, directory) if offset > after]
     for offset in stale:
         files.remove(_path(directory, offset))

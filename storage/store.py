@@ -54,10 +54,11 @@ class Store:
         random: Random,
         cluster_id: str | None = None,
     ) -> Store:
-        """Take a data directory, made if it is not there, and open every log in it. `config` is for logs until they get their own.
+        """Take a data directory, made if it is not there, and open every log in it.
 
-        A partition that is damaged is reported and stays in `failed`; the others open.
-        Raises DirectoryLocked, naming the other process; StorageError for another node's or cluster's directory; OSError.
+        `config` is for logs until they get their own. A damaged partition is reported and stays in `failed`; others
+        open. Raises DirectoryLocked, naming the other process; StorageError for the directory of another node or
+        cluster; OSError.
         """
         directory = directory.rstrip("/")
         if not files.exists(directory):
@@ -161,9 +162,12 @@ class Store:
             self.checkpoint(_of(self.logs, self._high_watermarks))
 
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
-        """Delete a partition, a damaged one too: its directory is renamed, then removed; with `remove` false by `remove_deleted` later.
+        """Delete a partition, a damaged one too: its directory is renamed, then removed.
 
-        Slices that were planned before stay readable. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        With `remove` false by `remove_deleted` later.
+
+        Slices that were planned before stay readable. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        KAFKA_STORAGE_ERROR.
         """
         key = topic, partition
         if key not in self.logs and key not in self.failed:
@@ -185,7 +189,10 @@ class Store:
             self.remove_deleted()
 
     def remove_deleted(self) -> None:
-        """Remove the directories that `delete` has renamed. One that cannot be removed is tried again at the next start."""
+        """Remove the directories that `delete` has renamed.
+
+        One that cannot be removed is tried again at the next start.
+        """
         while self._deleted:
             path = self._deleted.pop()
             try:
@@ -198,7 +205,10 @@ class Store:
         return dict(self._high_watermarks)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write down recovery points, log starts and high watermarks; those of closed partitions stay. Raises OSError."""
+        """Write down recovery points, log starts and high watermarks; those of closed partitions stay.
+
+        Raises OSError.
+        """
         self._high_watermarks = {**_of(self.failed, self._high_watermarks), **high_watermarks}
         started = {
             key: log.start_offset for key, log in self.logs.items() if log.start_offset > log.segments[0].base_offset

@@ -1,7 +1,8 @@
 """What a leader checks of a client's batch before it appends it, and what a topic's configuration changes in it.
 
-By default that is the header alone: CRC, count and offset deltas, sequence, time range, no control batch. Records are decoded only with
-validate="full", on a compacted topic (every record needs a key), or when batches are recompressed. Source: Apache Kafka's `LogValidator`.
+By default that is the header alone: CRC, count and offset deltas, sequence, time range, no control batch. Records are
+decoded only with validate="full", on a compacted topic (every record needs a key), or when batches are recompressed.
+Source: Apache Kafka's `LogValidator`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ HIGHEST_CODEC = 4
 
 
 def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> None:
-    """Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE."""
+    """Check all that the header tells.
+
+    Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, INVALID_TXN_STATE,
+    UNSUPPORTED_COMPRESSION_TYPE.
+    """
     if len(view) > config.max_message_bytes:
         limit = f"max.message.bytes={config.max_message_bytes}"
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(view)} bytes exceeds {limit}")

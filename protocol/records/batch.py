@@ -10,8 +10,8 @@
            timestamp   id         epoch      sequence   count
            i64         i64        i16        i32        i32
 
-`batch length` counts from byte 12 on, the CRC covers from byte 21 on: the base offset and the leader epoch, which the broker sets, are
-outside. Attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon.
+`batch length` counts from byte 12 on, the CRC covers from byte 21 on: the base offset and the leader epoch, which the
+broker sets, are outside. Attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon.
 Source: Apache Kafka, "Message format" in its documentation; KIP-98, KIP-101.
 """
 
@@ -127,9 +127,12 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def split(records: Buffer) -> list[tuple[BatchHeader, memoryview]]:
-    """The batches of a client's `records`, each with a view on its bytes: framing, magic, offset range and count are checked.
+    """The batches of a client's `records`, each with a view on its bytes.
 
-    Raises KafkaError: CORRUPT_MESSAGE where the bytes are not whole batches, INVALID_RECORD where a header contradicts itself.
+    Framing, magic, offset range and count are checked.
+
+    Raises KafkaError: CORRUPT_MESSAGE where the bytes are not whole batches, INVALID_RECORD where a header contradicts
+    itself.
     """
     view = memoryview(records)
     end = len(view)
@@ -181,23 +184,26 @@ def recompress(view: Buffer, codec: int, level: int | None = None) -> bytearray:
 
 
 def iterate(view: Buffer) -> Iterator[Record]:
-    """The records of exactly one batch, decompressed, with their offsets and timestamps. Bytes are copied out of `view`.
+    """The records of exactly one batch, decompressed, with their offsets and timestamps.
+
+    Bytes are copied out of `view`.
 
     Raises KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE for the batch, INVALID_RECORD for a record in it.
     """
     header = read_header(view)
     body = memoryview(view)[HEADER_SIZE : header.size]
     data = bytes(codecs.decompress(header.compression, body))
+    number = 0
     append_time = header.max_timestamp if header.is_log_append_time else None
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     position = 0
     try:
-        for number in range(header.records_count):
+        for number in range(1, header.records_count + 1):  # noqa: B007  told below where it ends
             timestamp_delta, offset_delta, key, value, headers, position = _read_record(data, position)
             timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
             yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     except (IndexError, UnicodeDecodeError) as error:
-        raise _invalid(f"record {number + 1} of {header.records_count} cannot be read: {error}") from None
+        raise _invalid(f"record {number} of {header.records_count} cannot be read: {error}") from None
     if position != len(data):
         raise _invalid(f"{len(data) - position} bytes follow the last of {header.records_count} records")
 

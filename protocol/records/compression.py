@@ -1,7 +1,8 @@
 """The codecs of record batches: gzip, snappy (raw and xerial), lz4 frames, zstd; both directions.
 
-Output is bounded: a few bytes of a client must not become gigabytes here. The native library is imported when the first compressed
-batch is met, not at start-up. Source: Apache Kafka's `CompressionType`; KIP-57 (lz4 framing), KIP-110 (zstd).
+Output is bounded: a few bytes of a client must not become gigabytes here. The native library is imported when the first
+compressed batch is met, not at start-up. Source: Apache Kafka's `CompressionType`; KIP-57 (lz4 framing), KIP-110
+(zstd).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from protocol.errors import ErrorCode, KafkaError
 type_names = ("none", "gzip", "snappy", "lz4", "zstd")
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
-# What one batch may become. Kafka's own limit on the compressed side, message.max.bytes, is 1 MB by default; a ratio of 100 is
-# far beyond what real records reach.
+# What one batch may become. Kafka's own limit on the compressed side, message.max.bytes, is 1 MB by default; a ratio
+# of 100 is far beyond what real records reach.
 MAX_OUTPUT_BYTES = 128 * 1024 * 1024
 _FIRST_GUESS_BYTES = 64 * 1024
 
@@ -29,8 +30,8 @@ _LENGTH = struct.Struct(">i")
 def decompress(codec: int, data: bytes | memoryview, limit_bytes: int = MAX_OUTPUT_BYTES) -> bytes | memoryview:
     """The plain bytes of `data`.
 
-    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for a codec that does not exist, CORRUPT_MESSAGE for what is not a stream of this
-    codec, MESSAGE_TOO_LARGE for more than `limit_bytes` of output.
+    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for a codec that does not exist, CORRUPT_MESSAGE for what is not a
+    stream of this codec, MESSAGE_TOO_LARGE for more than `limit_bytes` of output.
     """
     if codec == NONE:
         return data
@@ -122,7 +123,10 @@ def _unpack_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
 
 
 def _pack_snappy(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
-    """Xerial framing, as Kafka's Java producer writes it: its consumer reads raw snappy too, but not every other one does."""
+    """Xerial framing, as Kafka's Java producer writes it.
+
+    Its consumer reads raw snappy too, but not every other one does.
+    """
     snappy = _native().snappy
     view = memoryview(data)
     parts = [_XERIAL_HEADER]

@@ -57,6 +57,13 @@ def content(log: Log) -> bytes:
     return data
 
 
+def read(log: Log, offset: int, max_bytes: int = 1 << 30) -> bytes:
+    """One read from an offset on, the first batch whole."""
+    piece = log.read(offset, max_bytes, log.end_offset, at_least_one=True)
+    assert piece is not None
+    return piece.read()
+
+
 def next_offset(data: bytes) -> int:
     """The offset behind the last of some batches."""
     position, offset = 0, -1

@@ -1,9 +1,9 @@
 """A file system in memory that forgets, in a crash, what was not synced: whole writes, parts of them, and names.
 
-`crash` makes the file system that the next start finds. With `power` false it is a killed process: everything written is there. Else each
-file keeps what was synced, and of the changes since then either the first few, the last of them torn at any byte, or a random choice, which
-leaves holes of zeros; a directory keeps the first few changes of its names since it was synced. `cut_after` raises `PowerCut` in the middle
-of things; `room` makes the disk full.
+`crash` makes the file system that the next start finds. With `power` false it is a killed process: everything written
+is there. Else each file keeps what was synced, and of the changes since then either the first few, the last of them
+torn at any byte, or a random choice, which leaves holes of zeros; a directory keeps the first few changes of its names
+since it was synced. `cut_after` raises `PowerCut` in the middle of things; `room` makes the disk full.
 """
 
 from __future__ import annotations
@@ -117,6 +117,7 @@ class OpenFile(File):
         self._files.write_node(self._node, position, bytes(data))
 
     def read_at(self, length: int, position: int) -> bytes:
+        self._files.reads += 1
         return bytes(self._node.content[position : position + length])
 
     def size(self) -> int:
@@ -147,6 +148,7 @@ class CrashingFiles(Files):
         self.cut_after: int | None = None
         self.room: int | None = None
         self.open_handles = 0
+        self.reads = 0
         self.writes = 0
 
     def crash(self, random: Random, *, power: bool) -> CrashingFiles:

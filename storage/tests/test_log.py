@@ -5,14 +5,16 @@ from __future__ import annotations
 import struct
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import compression
-from protocol.records.batch import Record, build, iterate, read_header, split
+from protocol.records.batch import Record, _seal, build, iterate, read_header, split
 from storage.config import LogConfig
 from storage.log import Log
+from storage.segment import Segment
 from storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -24,6 +26,7 @@ from storage.tests.builders import (
     next_offset,
     numbered,
     open_store,
+    read,
 )
 from storage.tests.crashing_files import CrashingFiles
 
@@ -89,7 +92,7 @@ def test_several_batches_go_into_one_write() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "code"),
+    "data,code",
     [
         (memoryview(b""), ErrorCode.INVALID_RECORD),
         (patched(batch(), 17, ">I", 1), ErrorCode.CORRUPT_MESSAGE),
@@ -111,8 +114,6 @@ def test_what_a_leader_refuses(data: memoryview, code: ErrorCode) -> None:
 def test_a_codec_that_does_not_exist_is_refused() -> None:
     data = bytearray(batch())
     struct.pack_into(">h", data, 21, 5)
-    from crc32c import crc32c
-
     struct.pack_into(">I", data, 17, crc32c(data[21:]))
     assert refused(new_log(), memoryview(data)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -137,7 +138,7 @@ def test_log_append_time_is_the_time_of_the_append() -> None:
     assert [record.timestamp for record in iterate(content(log))] == [NOW_MS, NOW_MS]
 
 
-@pytest.mark.parametrize(("name", "codec"), [("gzip", 1), ("zstd", 4), ("uncompressed", 0)])
+@pytest.mark.parametrize("name,codec", [("gzip", 1), ("zstd", 4), ("uncompressed", 0)])
 def test_compression_type_of_the_topic(name: str, codec: int) -> None:
     log = new_log(config=LogConfig(compression_type=name))
     append(log, batch(3, compression=compression.LZ4), batch(1, compression=codec))
@@ -156,8 +157,6 @@ def test_full_validation_reads_every_record() -> None:
     log = new_log()
     wrong_deltas = build([Record(offset=0), Record(offset=2)])
     struct.pack_into(">i", wrong_deltas, 57, 3)
-    from protocol.records.batch import _seal
-
     _seal(wrong_deltas)
     log.append(memoryview(bytearray(wrong_deltas)), leader_epoch=0, now_ms=NOW_MS)
     assert refused(log, memoryview(wrong_deltas), validate="full") is ErrorCode.INVALID_RECORD
@@ -262,25 +261,23 @@ def test_the_ends_of_the_log() -> None:
         with pytest.raises(KafkaError) as caught:
             log.read(offset, 100, log.end_offset, at_least_one=True)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert content(log) == b"".join(
-        log.read(s.base_offset, 1 << 30, 1 << 30, at_least_one=False).read() for s in log.segments
-    )  # type: ignore[union-attr]
+    assert content(log) == b"".join(read(log, s.base_offset) for s in log.segments)
 
 
-def test_a_sequential_consumer_needs_no_search() -> None:
-    log = filled(200, SMALL.__class__(index_interval_bytes=100))
+def test_a_sequential_consumer_needs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(200, LogConfig(index_interval_bytes=100))
     offset, searched = 0, []
-    segment = log.segments[0]
-    locate = type(segment).locate
-    try:
-        type(segment).locate = lambda self, offset: searched.append(offset) or locate(self, offset)  # type: ignore[method-assign, func-returns-value]
-        while (piece := log.read(offset, 700, log.end_offset, at_least_one=True)) is not None:
-            offset = next_offset(piece.read())
-            piece.release()
-        append(log, batch())
-        assert log.read(offset, 700, log.end_offset, at_least_one=True) is not None
-    finally:
-        type(segment).locate = locate  # type: ignore[method-assign]
+
+    def locate(segment: Segment, offset: int) -> int:
+        searched.append(offset)
+        return 0
+
+    monkeypatch.setattr(Segment, "locate", locate)
+    while (piece := log.read(offset, 700, log.end_offset, at_least_one=True)) is not None:
+        offset = next_offset(piece.read())
+        piece.release()
+    append(log, batch())
+    assert log.read(offset, 700, log.end_offset, at_least_one=True) is not None
     assert searched == [0]
 
 
@@ -334,8 +331,6 @@ def test_time_lookup_survives_unreadable_records() -> None:
     log = new_log()
     data = bytearray(batch(2))
     data[-30:] = bytes(30)
-    from protocol.records.batch import _seal
-
     _seal(data)
     append(log, memoryview(data))
     assert log.offset_for_time(NOW_MS, log.end_offset) == (0, NOW_MS, 0)
@@ -348,8 +343,8 @@ def test_segments_roll_by_size() -> None:
     log = filled()
     assert all(segment.size <= SMALL.segment_bytes for segment in log.segments)
     assert [s.base_offset for s in log.segments[1:]] == [
-        next_offset(log.read(s.base_offset, 1 << 30, 1 << 30, at_least_one=True).read()) for s in log.segments[:-1]
-    ]  # type: ignore[union-attr]
+        next_offset(read(log, s.base_offset)) for s in log.segments[:-1]
+    ]
     assert_derived_state(log)
 
 

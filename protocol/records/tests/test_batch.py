@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -49,6 +50,15 @@ def numbered(some: list[Record], base_offset: int = 0) -> list[Record]:
 
 def theirs(data: bytes | bytearray) -> list[Record]:
     return [Record(r.offset, r.timestamp, r.key, r.value, r.headers) for r in DefaultRecordBatch(bytes(data))]
+
+
+def refusal(call: Callable[[], object]) -> ErrorCode:
+    """The code with which a call is refused; NONE if it is not."""
+    try:
+        call()
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
 
 
 def built_by_kafka_python(some: list[Record], codec: int, **producer: Any) -> bytes:
@@ -157,7 +167,7 @@ def test_split_cuts_batches_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "form", "value", "code"),
+    "position,form,value,code",
     [
         (16, ">b", 1, ErrorCode.CORRUPT_MESSAGE),
         (8, ">i", 48, ErrorCode.CORRUPT_MESSAGE),
@@ -197,10 +207,8 @@ def test_the_crc_finds_every_flipped_bit(some: list[Record], position: int, bit:
 @given(body=st.binary(max_size=80), count=st.integers(1, 5))
 def test_any_bytes_iterate_or_are_refused(body: bytes, count: int) -> None:
     header = read_header(build([Record()]))._replace(batch_length=49 + len(body), records_count=count)
-    try:
-        list(iterate(batch.HEADER.pack(*header) + body))
-    except KafkaError as error:
-        assert error.code is ErrorCode.INVALID_RECORD
+    data = batch.HEADER.pack(*header) + body
+    assert refusal(lambda: list(iterate(data))) in {ErrorCode.NONE, ErrorCode.INVALID_RECORD}
 
 
 @quick
@@ -209,10 +217,7 @@ def test_damaged_records_iterate_or_are_refused(some: list[Record], cut: int, fl
     data = build(some)
     position = 61 + cut % (len(data) - 61)
     data[position] ^= flip
-    try:
-        list(iterate(data))
-    except KafkaError as error:
-        assert error.code is ErrorCode.INVALID_RECORD
+    assert refusal(lambda: list(iterate(data))) in {ErrorCode.NONE, ErrorCode.INVALID_RECORD}
 
 
 def test_bytes_behind_the_records_are_refused() -> None:

@@ -26,6 +26,14 @@ FOREIGN = {
 CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
 
 
+def refusal(codec: int, stream: bytes) -> ErrorCode:
+    try:
+        decompress(codec, stream, limit_bytes=1_000_000)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
 @pytest.mark.parametrize("codec", [NONE, *CODECS])
 @quick
 @given(data=st.binary(max_size=300), repeat=st.integers(1, 500))
@@ -76,10 +84,7 @@ def test_a_snappy_block_that_promises_too_much_is_refused_before_memory_is_taken
 @given(data=st.binary(max_size=100))
 def test_any_bytes_decompress_or_are_refused(codec: int, data: bytes) -> None:
     for stream in (data, compress(codec, PLAIN)[: len(data)] + data):
-        try:
-            decompress(codec, stream, limit_bytes=1_000_000)
-        except KafkaError as error:
-            assert error.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
+        assert refusal(codec, stream) in {ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE}
 
 
 @pytest.mark.parametrize("tail", [b"", b"\x00\x00", b"\x00\x00\x00\x09abc", b"\xff\xff\xff\xff"])
