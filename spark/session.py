@@ -1,0 +1,112 @@
+"""A local Spark session that has the `kafka` format, and its options with their names spelt once.
+
+    from spark.session import kafka_session, reading, writing
+
+    session = kafka_session()
+    session.read.format("kafka").options(**reading("127.0.0.1:9092", "greetings")).load().show()
+
+The connector is four jars that `make jars` puts into build/jars/spark. A folder of jars needs no repository at run
+time, unlike `spark.jars.packages`, and they are one matched set: connector and token provider of Spark 4.0.0 and the
+Kafka client that it was built with.
+
+Names and defaults: Spark's "Structured Streaming + Kafka Integration Guide".
+"""
+
+from __future__ import annotations
+
+import json
+import os  # noqa: TID251  how Spark is told which Python its workers run: by the environment, before it starts
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS: Final = Path(__file__).resolve().parent.parent / "build" / "jars" / "spark"
+
+# 1.1 to 1.6 times as fast as the defaults, measured with records of 100 bytes
+TUNED_CONSUMER: Final = {
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": "16777216",
+    "kafka.fetch.min.bytes": "1048576",
+}
+
+Positions = Mapping[int, int]
+
+
+class JarsMissing(Exception):
+    """The folder with the connector is empty or not there."""
+
+
+def connector_jars(folder: Path = JARS) -> str:
+    """The jars of the `kafka` format as `spark.jars` wants them: paths separated by commas."""
+    found = sorted(folder.glob("*.jar"))
+    if not found:
+        raise JarsMissing(f"no jars in {folder}: run `make jars`, or name the folder that has Spark's Kafka connector")
+    return ",".join(map(str, found))
+
+
+def session_options(jars: str, cores: int = 2) -> dict[str, str]:
+    """The settings of a session on this machine alone: nothing listens on other addresses than the loopback."""
+    return {
+        "spark.master": f"local[{cores}]",
+        "spark.jars": jars,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": str(cores),
+    }
+
+
+def kafka_session(name: str = "headgate", *, jars: Path = JARS, cores: int = 2) -> SparkSession:
+    """A session with the `kafka` format, or the one that is there already. Workers run this Python."""
+    from pyspark.sql import SparkSession
+
+    options = session_options(connector_jars(jars), cores)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return SparkSession.builder.appName(name).config(map=options).getOrCreate()
+
+
+def reading(
+    bootstrap: str,
+    topic: str,
+    *,
+    start: Positions | None = None,
+    end: Positions | None = None,
+    start_ms: int | None = None,
+    end_ms: int | None = None,
+) -> dict[str, str]:
+    """Options for reading a topic with its headers: all of it, or from and to an offset a partition, or a time in ms.
+
+    Offsets are the first to read and the first not to read. A start time of which nothing is newer begins at the end,
+    where Spark by itself would fail the query.
+    """
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "includeHeaders": "true"}
+    if start is not None:
+        options["startingOffsets"] = positions(topic, start)
+    if end is not None:
+        options["endingOffsets"] = positions(topic, end)
+    if start_ms is not None:
+        options["startingTimestamp"] = str(start_ms)
+        options["startingOffsetsByTimestampStrategy"] = "latest"
+    if end_ms is not None:
+        options["endingTimestamp"] = str(end_ms)
+    return options
+
+
+def writing(bootstrap: str, topic: str, codec: str = "none") -> dict[str, str]:
+    """Options for writing rows (key, value, and where given partition and headers) to a topic."""
+    return {
+        "kafka.bootstrap.servers": bootstrap,
+        "topic": topic,
+        "includeHeaders": "true",
+        "kafka.compression.type": codec,
+    }
+
+
+def positions(topic: str, offsets: Positions) -> str:
+    """The JSON that `startingOffsets` and `endingOffsets` take."""
+    return json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})
