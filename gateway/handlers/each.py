@@ -1,13 +1,16 @@
 """What handlers share: the loop over topics and partitions, in which an error is a value and stops nothing else."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from gateway.resources import Resource
 from protocol.errors import ErrorCode, KafkaError
 
 P = TypeVar("P")
 R = TypeVar("R")
+Named = TypeVar("Named", bound=Resource)
 logger = logging.getLogger("headgate.handlers")
 
 
@@ -25,3 +28,26 @@ def guarded(partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCo
     except OSError as error:
         logger.exception("the store failed")
         return refuse(partition, ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}")
+
+
+def alter_each(
+    resources: Sequence[Named], alter: Callable[[Named], None], row: Callable[[int, str | None, int, str], P]
+) -> list[P]:
+    """A row of (error code, message, type, name) for every resource: changed, or refused as a whole.
+
+    One that stands in the request more than once is refused, as nobody can know which was meant.
+    """
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+
+    def answer(resource: Named) -> P:
+        if counts[resource.resource_type, resource.resource_name] > 1:
+            message = f"{resource.resource_name} stands in the request more than once"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        alter(resource)
+        return row(ErrorCode.NONE, None, resource.resource_type, resource.resource_name)
+
+    def refuse(resource: Named, code: ErrorCode, message: str) -> P:
+        return row(code, message, resource.resource_type, resource.resource_name)
+
+    unique = {(resource.resource_type, resource.resource_name): resource for resource in resources}
+    return each(unique.values(), answer, refuse)

@@ -5,16 +5,13 @@ v1 flexible
 Settings of brokers are read when a broker starts; to change one while it runs is refused, not ignored.
 """
 
-from collections import Counter
-from collections.abc import Mapping
-
 from gateway.config import catalogue
 from gateway.config.definition import Type
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import each
+from gateway.handlers.each import alter_each
 from gateway.metadata.image import Topic
-from gateway.resources import ResourceType
+from gateway.resources import altered_topic
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.incremental_alter_configs import (
     APPEND,
@@ -28,39 +25,22 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-Changes = Mapping[str, str | None]
-"""Name -> the new text; None takes a topic's own setting away."""
-
 
 @handles(IncrementalAlterConfigsRequest, versions="0-1")
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse:
     """Change every resource, all or nothing of each."""
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
 
-    def answer(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
-        if counts[resource.resource_type, resource.resource_name] > 1:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"{resource.resource_name} stands in the request more than once"
-            )
-        _alter(resource, request.validate_only, context)
-        return AlterConfigsResourceResponse(ErrorCode.NONE, None, resource.resource_type, resource.resource_name)
+    def alter(resource: AlterConfigsResource) -> None:
+        topic = altered_topic(resource, context)
+        changes = {config.name: _changed(config, topic, context) for config in resource.configs}
+        if len(changes) != len(resource.configs):
+            message = f"a setting of {topic.name} stands in the request more than once"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        context.broker.metadata.change_topic_configs(topic.name, changes, validate_only=request.validate_only)
 
-    unique = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
-    return IncrementalAlterConfigsResponse(responses=each(unique.values(), answer, _refuse))
-
-
-def _alter(resource: AlterConfigsResource, validate_only: bool, context: Context) -> None:
-    if resource.resource_type != ResourceType.TOPIC:
-        message = "only settings of topics can be changed while the broker runs; set others in its server.properties"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    metadata = context.broker.metadata
-    topic = metadata.image.topic(resource.resource_name)
-    changes = {config.name: _changed(config, topic, context) for config in resource.configs}
-    if len(changes) != len(resource.configs):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a setting of {topic.name} stands in the request more than once")
-    metadata.change_topic_configs(topic.name, changes, validate_only=validate_only)
+    return IncrementalAlterConfigsResponse(responses=alter_each(request.resources, alter, AlterConfigsResourceResponse))
 
 
 def _changed(change: AlterableConfig, topic: Topic, context: Context) -> str | None:
@@ -86,7 +66,3 @@ def _items(name: str, topic: Topic, context: Context) -> list[str]:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is no list, to which could be added or from which taken")
     value = context.broker.config.topic_value(name, topic.configs)
     return list(value) if isinstance(value, tuple) else []
-
-
-def _refuse(resource: AlterConfigsResource, code: ErrorCode, message: str) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)
