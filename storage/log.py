@@ -350,7 +350,7 @@ class Log:
     # Reading
 
     def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> FileSlice | None:
-        """Plan a read of whole batches, from the one that holds `offset` on, `max_bytes` at most, none reaching `up_to`.
+        """Plan a read of whole batches, from the one with `offset` on, `max_bytes` at most, none reaching `up_to`.
 
         `up_to` is a batch boundary, or the end. With `at_least_one` the first batch comes even if it is larger than
         `max_bytes`. None where there is nothing: `offset` is `up_to`, or not even one batch fits. Raises KafkaError:

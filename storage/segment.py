@@ -231,7 +231,7 @@ class Segment:
 
         Whether they had to be: then they are not on the disk before the next `sync`.
         """
-        if self.is_sealed:
+        if self.is_sealed or not self.size:
             return False
         self.times.append(self.max_timestamp, self.max_timestamp_offset)
         self.offsets.touch()
@@ -284,9 +284,19 @@ class Segment:
             return True
         if not self.offsets.is_whole or not self.times.is_whole:
             return False
-        has_offsets = self.offsets.entries > 0 or self.size <= index_interval_bytes
-        has_times = self.times.entries > 0 or self.first_timestamp < 0
-        return has_offsets and has_times and (not look_into_them or self.offsets.last_position < self.size)
+        if not self.times.entries and self.first_timestamp >= 0:
+            return False
+        if self.offsets.entries and not look_into_them:
+            return True
+        return self._is_indexed_to_its_end(index_interval_bytes)
+
+    def _is_indexed_to_its_end(self, index_interval_bytes: int) -> bool:
+        indexed = self.offsets.last_position
+        try:
+            behind = [position for position, _, _, _ in self.hops(indexed) if position - indexed > index_interval_bytes]
+        except KafkaError:
+            return False
+        return indexed < self.size and not behind
 
     def rebuild(self, index_interval_bytes: int) -> Walk:
         """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early."""

@@ -1,0 +1,67 @@
+"""Checkpoint files: form, atomic replacement, damage."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage import checkpoint
+from storage.errors import BadFile
+from storage.tests.crashing_files import CrashingFiles, PowerCut
+
+PATH = "/d/recovery-point-offset-checkpoint"
+
+
+def new_files() -> CrashingFiles:
+    files = CrashingFiles()
+    files.make_directories("/d")
+    files.sync_directory("/")
+    return files
+
+
+def test_the_form_is_kafkas() -> None:
+    files = new_files()
+    checkpoint.write_offsets(files, PATH, {("t-x", 10): 5, ("a", 0): 1 << 40})
+    assert files.read(PATH) == b"0\n2\na 0 1099511627776\nt-x 10 5\n"
+    assert checkpoint.read_offsets(files, PATH) == {("a", 0): 1 << 40, ("t-x", 10): 5}
+    assert list(files.list("/d")) == ["recovery-point-offset-checkpoint"]
+    assert checkpoint.read_offsets(files, "/d/none") == {}
+
+
+@given(cut_after=st.integers(0, 8), seed=st.integers(0, 1 << 16))
+@settings(max_examples=60)
+def test_a_crash_leaves_the_old_or_the_new(cut_after: int, seed: int) -> None:
+    files = new_files()
+    checkpoint.write_offsets(files, PATH, {("t", 0): 1})
+    files.cut_after = cut_after
+    expected = [{("t", 0): 2}]
+    try:
+        checkpoint.write_offsets(files, PATH, {("t", 0): 2})
+    except PowerCut:
+        expected.append({("t", 0): 1})
+    assert checkpoint.read_offsets(files.crash(Random(seed), power=True), PATH) in expected
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"0\n",
+        b"1\n0\n",
+        b"0\nx\n",
+        b"0\n-1\n",
+        b"0\n2\nt 0 5\n",
+        b"0\n1\nt 0 5",
+        b"0\n1\nt 0\n",
+        b"0\n1\nt x 5\n",
+        b"\xff\n0\n",
+    ],
+)
+def test_damage_is_named(content: bytes) -> None:
+    files = new_files()
+    files.write(PATH, content)
+    with pytest.raises(BadFile, match="recovery-point-offset-checkpoint"):
+        checkpoint.read_offsets(files, PATH)

@@ -1,0 +1,82 @@
+"""Leader epochs: who wrote what, and where it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.epochs import Epochs, read_entries
+from storage.errors import BadFile
+from storage.tests.crashing_files import CrashingFiles
+
+PATH = "/d/leader-epoch-checkpoint"
+
+
+def epochs(*entries: tuple[int, int], end: int = 100) -> Epochs:
+    files = CrashingFiles()
+    files.make_directories("/d")
+    made = Epochs(files, "/d", lambda: end)
+    for epoch, offset in entries:
+        made.assign(epoch, offset)
+    return made
+
+
+def test_the_file_is_kafkas() -> None:
+    made = epochs((0, 0), (3, 20))
+    assert made._files.read(PATH) == b"0\n2\n0 0\n3 20\n"
+    assert read_entries(made._files, "/d") == made.entries == [(0, 0), (3, 20)]
+
+
+def test_assignments() -> None:
+    made = epochs((2, 10), (2, 15), (1, 20), (-1, 30))
+    assert (made.entries, made.latest) == ([(2, 10)], 2)
+    made.assign(3, 10)
+    assert made.entries == [(3, 10)], "an epoch in which nothing was written goes"
+    assert epochs().latest == -1
+
+
+@pytest.mark.parametrize(
+    "asked,expected", [(-1, (-1, -1)), (0, (0, 5)), (1, (1, 20)), (2, (1, 20)), (4, (4, 100)), (5, (-1, -1))]
+)
+def test_end_offset_for(asked: int, expected: tuple[int, int]) -> None:
+    assert epochs((1, 5), (4, 20)).end_offset_for(asked) == expected
+    assert epochs().end_offset_for(asked) == (-1, -1)
+
+
+@pytest.mark.parametrize("offset,epoch", [(4, -1), (5, 1), (19, 1), (20, 4), (99, 4)])
+def test_epoch_at(offset: int, epoch: int) -> None:
+    assert epochs((1, 5), (4, 20)).epoch_at(offset) == epoch
+
+
+def test_truncation() -> None:
+    made = epochs((1, 5), (4, 20))
+    made.truncate_to(21)
+    assert made.entries == [(1, 5), (4, 20)]
+    made.truncate_to(20)
+    assert read_entries(made._files, "/d") == [(1, 5)]
+
+
+@pytest.mark.parametrize(
+    "start,expected", [(3, [(1, 5), (4, 20)]), (5, [(1, 5), (4, 20)]), (9, [(1, 9), (4, 20)]), (25, [(4, 25)])]
+)
+def test_start_from(start: int, expected: list[tuple[int, int]]) -> None:
+    made = epochs((1, 5), (4, 20))
+    made.start_from(start)
+    assert made.entries == expected
+    assert made.covers(start) == (start >= 5)
+
+
+def test_only_the_first_epoch_waits_for_a_flush() -> None:
+    made = epochs((1, 0))
+    assert made.sync()
+    assert not made.sync()
+    made.assign(2, 5)
+    assert made.is_synced
+
+
+@pytest.mark.parametrize("content", [b"0\n1\n0 x\n", b"0\n1\n0\n", b"0\n2\n1 5\n0 9\n", b"0\n2\n1 5\n1 5\n", b"1\n0\n"])
+def test_damaged_files_are_refused(content: bytes) -> None:
+    made = epochs()
+    assert read_entries(made._files, "/d") is None
+    made._files.write(PATH, content)
+    with pytest.raises(BadFile, match="leader-epoch-checkpoint"):
+        read_entries(made._files, "/d")

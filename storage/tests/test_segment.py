@@ -1,0 +1,183 @@
+"""One segment: append, bounds, cutting, what a walk finds, failed writes."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from protocol.errors import KafkaError
+from protocol.records.batch import Record, build, read_header
+from storage.files import File
+from storage.pool import Pool
+from storage.segment import Segment
+from storage.tests.builders import NOW_MS, rebuilt_indexes
+from storage.tests.crashing_files import CrashingFiles
+
+INTERVAL = 150
+
+
+def new_segment(base_offset: int = 100, batches: int = 0) -> Segment:
+    files = CrashingFiles()
+    files.make_directories("/d")
+    segment = Segment.create(Pool(files), "/d", base_offset, NOW_MS)
+    for number in range(batches):
+        add(segment, base_offset + 2 * number, NOW_MS + number)
+    return segment
+
+
+def add(segment: Segment, offset: int, timestamp: int, size: int = 20) -> None:
+    """A batch of two records."""
+    data = build([Record(timestamp=timestamp, value=b"v" * size)] * 2, base_offset=offset)
+    segment.append(data, [(len(data), offset + 1, timestamp)], INTERVAL)
+
+
+def reopened(segment: Segment) -> Segment:
+    sizes = [segment._pool.files.size(path) for path in (segment.path, segment.offsets.path, segment.times.path)]
+    return Segment(segment._pool, segment.directory, segment.base_offset, sizes)
+
+
+def test_a_new_segment() -> None:
+    segment = new_segment()
+    assert (segment.path, segment.size) == ("/d/00000000000000000100.log", 0)
+    assert (segment.max_timestamp, segment.first_timestamp, segment.end_offset()) == (-1, -1, 100)
+    assert segment.locate(100) == 0
+    assert segment.has_indexes(INTERVAL, look_into_them=True)
+
+
+@pytest.mark.parametrize("offset", range(98, 123))
+def test_locate(offset: int) -> None:
+    segment = new_segment(batches=10)
+    size = segment.size // 10
+    assert segment.locate(offset) == min(max(0, (offset - 100) // 2), 10) * size
+    assert segment.end_offset() == 120
+
+
+def test_cut_finds_the_batch_that_does_not_fit() -> None:
+    segment = new_segment(batches=10)
+    size = segment.size // 10
+    assert segment.cut(0, 3 * size) == (3 * size, 4 * size, 106, 107)
+    assert segment.cut(0, 4 * size - 1) == (3 * size, 4 * size, 106, 107)
+    assert segment.cut(5 * size, 5 * size) == (5 * size, 6 * size, 110, 111)
+    with pytest.raises(KafkaError, match="no batch"):
+        segment.cut(0, segment.size)
+
+
+def test_timestamps_after_opening_again() -> None:
+    segment = new_segment(batches=4)
+    add(segment, 108, NOW_MS + 900)
+    add(segment, 110, NOW_MS + 5)
+    assert segment.seal()
+    assert not segment.seal()
+    again = reopened(segment)
+    assert (again.max_timestamp, again.max_timestamp_offset, again.first_timestamp) == (NOW_MS + 900, 109, NOW_MS)
+    add(again, 112, NOW_MS + 6)
+    assert not again.is_sealed
+    assert (again.offsets.content(), again.times.content()) == rebuilt_indexes(again, INTERVAL, sealed=False)
+    again.seal()
+    assert (again.offsets.content(), again.times.content()) == rebuilt_indexes(again, INTERVAL, sealed=True)
+
+
+@pytest.mark.parametrize("kept", range(8))
+def test_truncation_restores_the_highest_timestamp(kept: int) -> None:
+    segment = new_segment()
+    times = [5, 9, 3, 9, 12, 4, 30, 2]
+    for number, time in enumerate(times):
+        add(segment, 100 + 2 * number, NOW_MS + time)
+    segment.seal()
+    segment.truncate(segment.locate(100 + 2 * kept))
+    highest = max([NOW_MS + time for time in times[:kept]], default=-1)
+    assert segment.max_timestamp == highest
+    if kept:
+        assert segment.max_timestamp_offset == 101 + 2 * times.index(highest - NOW_MS)
+        assert segment.first_timestamp == NOW_MS + 5
+    assert (segment.offsets.content(), segment.times.content()) == rebuilt_indexes(segment, INTERVAL, sealed=False)
+
+
+def test_a_walk_ends_where_there_is_no_batch() -> None:
+    segment = new_segment(batches=5)
+    third = segment.locate(104)
+    segment.file.write_at(b"\xff", third + 70)
+    walk = segment.walk()
+    assert len(list(walk)) == 5, "headers alone are right"
+    assert (walk.problem, walk.position, walk.next_offset) == (None, segment.size, 110)
+    walk = segment.walk()
+    walk.check_crc_from = 104
+    assert [header.base_offset for _, header in walk] == [100, 102]
+    assert (walk.position, walk.next_offset) == (third, 104)
+    assert "CRC of the batch with offsets 104 to 105" in str(walk.problem)
+
+
+def test_batches_that_do_not_follow_are_no_batches() -> None:
+    segment = new_segment(batches=2)
+    add(segment, 103, NOW_MS)
+    walk = segment.walk()
+    assert len(list(walk)) == 2
+    assert "do not follow" in str(walk.problem)
+
+
+def test_hops_refuse_damage() -> None:
+    segment = new_segment(batches=5)
+    segment.file.write_at(b"\x00" * 12, segment.locate(104))
+    with pytest.raises(KafkaError, match="no batch at byte"):
+        list(segment.hops(0))
+
+
+def test_rebuild_makes_the_indexes_again() -> None:
+    segment = new_segment(batches=20)
+    expected = segment.offsets.content(), segment.times.content()
+    walk = segment.rebuild(INTERVAL)
+    assert segment.offsets.entries == 0
+    assert len(list(walk)) == 20
+    assert (
+        (segment.offsets.content(), segment.times.content())
+        == expected
+        == rebuilt_indexes(segment, INTERVAL, sealed=False)
+    )
+    assert (segment.max_timestamp, segment.first_timestamp) == (NOW_MS + 19, NOW_MS)
+
+
+def test_lost_indexes_are_seen() -> None:
+    segment = new_segment(batches=20)
+    segment.seal()
+    files, size = segment._pool.files, segment.size
+    assert reopened(segment).has_indexes(INTERVAL, look_into_them=True)
+    whole = [size, segment.offsets.size, segment.times.size]
+    for sizes in ([size, -1, whole[2]], [size, whole[1], -1], [size, 0, whole[2]], [size, whole[1], 0], [size, 9, 12]):
+        damaged = Segment(segment._pool, "/d", 100, sizes)
+        assert not damaged.has_indexes(INTERVAL, look_into_them=False)
+    files.write(segment.offsets.path, b"\x00\x00\x00\x05\x7f\xff\xff\xff")
+    assert not reopened(segment).has_indexes(INTERVAL, look_into_them=True)
+
+
+def test_a_failed_write_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = new_segment(batches=2)
+    size, write_at = segment.size, type(segment.file).write_at
+
+    def fail(file: File, data: bytes, position: int) -> None:
+        write_at(file, b"half", position)
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(type(segment.file), "write_at", fail)
+    with pytest.raises(OSError, match="input/output"):
+        add(segment, 104, NOW_MS)
+    monkeypatch.undo()
+    assert segment._pool.files.size(segment.path) == segment.size == size
+    add(segment, 104, NOW_MS)
+    assert segment.end_offset() == 106
+
+
+def test_deleted_files_are_gone() -> None:
+    segment = new_segment(batches=20)
+    segment.seal()
+    files = segment._pool.files
+    files.write("/d/00000000000000000100.snapshot", b"")
+    segment.delete()
+    assert files.list("/d") == {}
+
+
+def test_read_batch() -> None:
+    segment = new_segment(batches=3)
+    (position, header), *_ = segment.walk(segment.locate(102))
+    assert read_header(segment.read_batch(position, header)) == header
+    assert header.base_offset == 102

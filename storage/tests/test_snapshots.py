@@ -1,0 +1,45 @@
+"""Snapshot files: which one is taken, which go."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from storage import snapshots
+from storage.producers import Producer, Producers
+from storage.tests.crashing_files import CrashingFiles
+
+
+def new_files(*offsets: int) -> CrashingFiles:
+    """One snapshot for each offset, that knows a producer of this id."""
+    files = CrashingFiles()
+    files.make_directories("/d")
+    for offset in offsets:
+        producers = Producers()
+        producers.by_id[offset] = Producer(0)
+        snapshots.save(files, "/d", offset, producers)
+    return files
+
+
+@pytest.mark.parametrize("end,expected", [(4, -1), (5, 5), (19, 5), (30, 20)])
+def test_the_newest_that_is_not_behind_the_end(end: int, expected: int) -> None:
+    producers, offset = snapshots.load_latest(new_files(5, 20), "/d", end)
+    assert offset == expected
+    assert list(producers.by_id) == ([expected] if expected >= 0 else [])
+
+
+def test_a_damaged_one_is_passed_over_and_removed(caplog: pytest.LogCaptureFixture) -> None:
+    files = new_files(5, 20)
+    files.write("/d/00000000000000000020.snapshot", b"damaged")
+    with caplog.at_level(logging.WARNING):
+        assert snapshots.load_latest(files, "/d", 30)[1] == 5
+    assert "00000000000000000020.snapshot is not used" in caplog.text
+    assert list(files.list("/d")) == ["00000000000000000005.snapshot"]
+
+
+def test_removal() -> None:
+    files = new_files(5, 20, 30)
+    files.write("/d/x.snapshot", b"")
+    snapshots.remove(files, "/d", after=20)
+    assert sorted(files.list("/d")) == ["00000000000000000005.snapshot", "00000000000000000020.snapshot", "x.snapshot"]

@@ -1,0 +1,172 @@
+"""A data directory as a whole: open, create, delete, checkpoints, clean and unclean ends."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from protocol.errors import ErrorCode, KafkaError
+from storage.config import LogConfig
+from storage.errors import DirectoryLocked
+from storage.files import Files
+from storage.store import Store
+from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, content, numbered, open_store
+from storage.tests.crashing_files import CrashingFiles
+
+
+def killed(files: CrashingFiles) -> CrashingFiles:
+    return files.crash(Random(1), power=False)
+
+
+def test_a_store_on_the_disk(tmp_path: Path) -> None:
+    def opened() -> Store:
+        return Store.open(
+            f"{tmp_path}/data/", files=Files(), node_id=1, config=LogConfig(), now_ms=NOW_MS, random=Random(1)
+        )
+
+    store = opened()
+    append(store.create("t", 0, TOPIC_ID, SMALL, NOW_MS), *(batch() for _ in range(50)), numbered(0))
+    before = content(store.logs["t", 0])
+    store.create("empty", 2, bytes(16), SMALL, NOW_MS)
+    with pytest.raises(DirectoryLocked):
+        opened()
+    store.checkpoint({("t", 0): 50})
+    store.close()
+    names = {path.name for path in (tmp_path / "data").iterdir()}
+    assert names == {
+        ".kafka_cleanshutdown", ".lock", "empty-2", "log-start-offset-checkpoint", "meta.properties",
+        "recovery-point-offset-checkpoint", "replication-offset-checkpoint", "t-0",
+    }  # fmt: skip
+    store = opened()
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    log = store.logs["t", 0]
+    assert (content(log), log.topic_id, log.recovery_point, log.end_offset) == (before, TOPIC_ID, 51, 51)
+    assert store.logs["empty", 2].end_offset == 0
+    assert store.high_watermarks() == {("t", 0): 50}
+    store.delete("t", 0)
+    store.close()
+    store.close()
+    assert not (tmp_path / "data" / "t-0").exists()
+
+
+def test_a_new_partition_syncs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+
+    def refuse(path: str) -> None:
+        raise AssertionError(f"{path} is synced")
+
+    monkeypatch.setattr(files, "sync", refuse)
+    monkeypatch.setattr(files, "sync_directory", refuse)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    append(log, batch())
+    assert sorted(files.list("/data/t-0")) == [f"{0:020d}.log", "leader-epoch-checkpoint", "partition.metadata"]
+
+
+def test_an_idle_partition_costs_no_descriptor_and_no_write() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    for partition in range(20):
+        append(store.create("t", partition, TOPIC_ID, SMALL, NOW_MS), *(batch() for _ in range(partition)))
+    assert files.open_handles == 19
+    store.close()
+    assert files.open_handles == 0
+    store = open_store(files)
+    writes = files.writes
+    for log in store.logs.values():
+        log.close()
+    assert files.writes == writes, "what was only opened is not written at the stop"
+
+
+def test_partitions_are_made_once() -> None:
+    store = open_store(CrashingFiles())
+    store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    with pytest.raises(KafkaError) as caught:
+        store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    with pytest.raises(KafkaError) as caught:
+        store.delete("t", 1)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_full_disk_at_creation() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    files.room = 0
+    with pytest.raises(KafkaError) as caught:
+        store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert store.logs == {}
+    files.room = None
+    store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+
+
+def test_deletion_is_finished_after_a_crash() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    append(store.create("t", 0, TOPIC_ID, SMALL, NOW_MS), batch())
+    store.delete("t", 0, remove=False)
+    assert [name for name in files.list("/data") if name.endswith("-delete")]
+    store = open_store(killed(files))
+    assert store.logs == {}
+    assert not [name for name in store.pool.files.list("/data") if name.endswith("-delete")]
+
+
+def test_a_partition_made_again_owes_nothing_to_the_old_one() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    append(log, *(batch() for _ in range(40)))
+    log.flush()
+    log.advance_start(35)
+    store.checkpoint({("t", 0): 40})
+    store.delete("t", 0)
+    store.create("t", 0, bytes(16), SMALL, NOW_MS)
+    store = open_store(killed(files))
+    assert store.failed == {}
+    log = store.logs["t", 0]
+    assert (log.start_offset, log.end_offset, log.recovery_point) == (0, 0, 0)
+    assert store.high_watermarks() == {}
+
+
+def test_checkpoints_hold_what_was_flushed() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    append(log, batch(3))
+    log.flush()
+    append(log, batch(2))
+    log.advance_start(2)
+    store.checkpoint({("t", 0): 4})
+    assert files.read("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 3\n"
+    assert files.read("/data/replication-offset-checkpoint") == b"0\n1\nt 0 4\n"
+    assert files.read("/data/log-start-offset-checkpoint") == b"0\n1\nt 0 2\n"
+    log = open_store(killed(files)).logs["t", 0]
+    assert (log.start_offset, log.recovery_point, log.end_offset) == (2, 3, 5)
+
+
+def test_what_is_no_partition_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    files = CrashingFiles()
+    open_store(files)
+    files.make_directories("/data/lost+found")
+    with caplog.at_level(logging.WARNING):
+        store = open_store(killed(files))
+    assert "lost+found is not a partition's directory" in caplog.text
+    assert store.logs == {}
+
+
+def test_a_log_that_cannot_be_closed_makes_the_next_start_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    append(store.create("t", 0, TOPIC_ID, SMALL, NOW_MS), batch())
+    files.room = 0
+    store.logs["t", 0].segments[0].append(b"", [], 0)
+    monkeypatch.setattr(store, "checkpoint", lambda _: None)
+    store.close()
+    assert not files.exists("/data/.kafka_cleanshutdown")
+    assert files.locked == set()
+    files.room = None
+    assert open_store(files).logs["t", 0].end_offset == 1
