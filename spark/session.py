@@ -15,7 +15,6 @@ Names and defaults: Spark's "Structured Streaming + Kafka Integration Guide".
 from __future__ import annotations
 
 import json
-import os  # noqa: TID251  how Spark is told which Python its workers run: by the environment, before it starts
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,14 +59,17 @@ def session_options(jars: str, cores: int = 2) -> dict[str, str]:
     }
 
 
-def kafka_session(name: str = "headgate", *, jars: Path = JARS, cores: int = 2) -> SparkSession:
-    """A session with the `kafka` format, or the one that is there already. Workers run this Python."""
+def kafka_session(
+    name: str = "headgate", *, jars: Path = JARS, cores: int = 2, python: str = sys.executable
+) -> SparkSession:
+    """A session with the `kafka` format, or the one there is. Workers run `python`, by default this one."""
     from pyspark.sql import SparkSession
 
     options = session_options(connector_jars(jars), cores)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return SparkSession.builder.appName(name).config(map=options).getOrCreate()
+    session = SparkSession.builder.appName(name).config(map=options).getOrCreate()
+    # Its own default is the python3 of the path, which may be another, without the packages of this one
+    session.sparkContext.pythonExec = python
+    return session
 
 
 def reading(

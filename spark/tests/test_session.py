@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,7 @@ def test_tuned_names_go_to_the_consumer() -> None:
 
 @pytest.mark.slow
 @pytest.mark.sockets
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # PySpark's, to its JVM
 def test_the_jars_have_the_kafka_format() -> None:
     """Columns of the format are known without asking a broker."""
     if not any(JARS.glob("*.jar")) or importlib.util.find_spec("pyspark") is None:
@@ -79,5 +81,6 @@ def test_the_jars_have_the_kafka_format() -> None:
         frame = session.read.format("kafka").options(**reading("127.0.0.1:1", "t"), **TUNED_CONSUMER).load()
         columns = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
         assert frame.columns == columns
+        assert session.sparkContext.range(1).map(lambda _: sys.executable).collect() == [sys.executable]
     finally:
         session.stop()
