@@ -1,5 +1,6 @@
 """The fixture `headgate`, as a project that uses it sees it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,7 @@ def test_a_session_with_the_plugin(tmp_path: Path) -> None:
     (tmp_path / "test_theirs.py").write_text(TESTS)
     root = str(Path(gateway.__file__).parents[1])
     program = "import sys; sys.path.insert(0, sys.argv.pop(1)); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
-    options = ["-p", "gateway.pytest_plugin", "-p", "no:randomly", "-p", "no:cacheprovider", "-W", "error", "-q"]
+    options = ["-p", "gateway.pytest_plugin", "-p", "no:cacheprovider", "-W", "error", "-q"]
     ran = subprocess.run(
         [sys.executable, "-c", program, root, *options, str(tmp_path)],
         capture_output=True,
@@ -56,6 +57,7 @@ def test_a_session_with_the_plugin(tmp_path: Path) -> None:
         check=False,
         timeout=120,
         cwd=tmp_path,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # or an installed Headgate brings its plugin too
     )
     assert "1 failed, 3 passed" in ran.stdout, ran.stdout + ran.stderr
     assert "Headgate's log" in ran.stdout
