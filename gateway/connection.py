@@ -82,6 +82,13 @@ class Connection:
         self._hold_incomplete(now_ms)
         self.proceed()
 
+    def end_of_stream(self) -> None:
+        """The client sends nothing more. In the middle of a request that is a fault worth a line."""
+        held = self._frames.held_bytes
+        if held and not self.closing:
+            whole = f" of {self._frames.incomplete_size + 4}" if self._frames.incomplete_size else ""
+            self.close(f"it hung up in the middle of a request, after {held}{whole} bytes")
+
     def proceed(self) -> None:
         """Answer what is pending, as far as order and the bound on output allow."""
         while self._pending and self._parked is None and not self.closing and self._outgoing_bytes < MAX_OUTGOING_BYTES:

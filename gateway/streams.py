@@ -82,7 +82,9 @@ class StreamDriver:
             return True
         if data:
             self.connection.receive(memoryview(bytearray(data)), self._clock.monotonic_ms())
-        return bool(data)
+            return True
+        self.connection.end_of_stream()
+        return False
 
     async def _send(self) -> None:
         """Send all that is queued; runs of bytes go out together, pieces of files by the kernel where it can."""

@@ -31,6 +31,11 @@ class FrameReader:
         """The whole size of the frame of which only a part has come, in bytes; 0 between frames."""
         return max(self._wanted, 0)
 
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of an incomplete frame, or of its size, are held."""
+        return len(self._head) + len(self._frame) + (_SIZE.size if self._wanted >= 0 else 0)
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[memoryview]:
         """Take what was received; return the frames that it completes, without their sizes.
 

@@ -157,6 +157,18 @@ def test_an_incomplete_frame_is_reserved_whole_and_given_back(dispatcher: Script
     assert connection.incomplete_since_ms is None
 
 
+@pytest.mark.parametrize(
+    "sent_bytes, held",
+    [(0, None), (2, "2 bytes"), (4, "4 of 804 bytes"), (100, "100 of 804 bytes"), (804, None)],
+)
+def test_hanging_up_within_a_request_is_told(dispatcher: ScriptedDispatcher, sent_bytes: int, held: str | None) -> None:
+    connection = connect(dispatcher)
+    feed(connection, framed(bytes(800))[:sent_bytes])
+    connection.end_of_stream()
+    told = [] if held is None else [f"127.0.0.1:40000: it hung up in the middle of a request, after {held}"]
+    assert dispatcher.complaints == told
+
+
 def test_without_room_the_socket_is_left_alone_until_there_is(dispatcher: ScriptedDispatcher) -> None:
     memory, woken = MemoryBudget(100), []
     memory.reserve(100, lambda size: None)

@@ -63,3 +63,12 @@ def test_a_bad_size_is_refused(size: int, cut: int) -> None:
     with pytest.raises(FrameTooLarge, match=f"a frame claims {size} bytes; the limit is 10"):
         [reader.feed(stream[:cut]), reader.feed(stream[cut:])]
     assert issubclass(FrameTooLarge, MalformedRequest)
+
+
+def test_what_is_held_of_an_incomplete_frame_is_counted() -> None:
+    reader = FrameReader(100)
+    held = []
+    for byte in b"\0\0\0\x02ab":
+        reader.feed(bytes([byte]))
+        held.append(reader.held_bytes)
+    assert held == [1, 2, 3, 4, 5, 0]
