@@ -25,30 +25,26 @@ START_OFFSETS = "log-start-offset-checkpoint"
 TopicPartition = tuple[str, int]
 
 
-def replace(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
-    """Replace a file atomically.
-
-    Without `sync` a power cut may undo it, or leave it empty: for what can be derived again.
-    """
+def replace(files: Files, path: str, data: bytes) -> None:
+    """Replace a file atomically, and wait until it is on the disk."""
     temporary = path + TEMPORARY_SUFFIX
-    files.write(temporary, data, sync=sync)
+    files.write(temporary, data, sync=True)
     files.rename(temporary, path)
-    if sync:
-        files.sync_directory(parent(path))
+    files.sync_directory(parent(path))
 
 
-def write_lines(files: Files, path: str, lines: Iterable[str], *, sync: bool = True) -> None:
-    """Replace a file of Kafka's checkpoint form."""
+def text(lines: Iterable[str]) -> bytes:
+    """The content of a file of Kafka's checkpoint form."""
     rows = list(lines)
-    replace(files, path, "".join(f"{line}\n" for line in (VERSION, str(len(rows)), *rows)).encode(), sync=sync)
+    return "".join(f"{line}\n" for line in (VERSION, str(len(rows)), *rows)).encode()
 
 
 def read_lines(files: Files, path: str) -> list[list[str]] | None:
     """The rows of such a file, split at blanks; None if there is no file. Raises BadFile."""
-    if not files.exists(path):
-        return None
     try:
         version, count, *rows, end = files.read(path).decode().split("\n")
+    except FileNotFoundError:
+        return None
     except ValueError:
         raise BadFile(f"{path} has no version and count in its first two lines") from None
     if end:

@@ -126,9 +126,11 @@ def own(files: Files, directory: str, node_id: int, cluster_id: str | None, rand
 def read_topic_id(files: Files, directory: str) -> bytes | None:
     """The topic id in a partition's directory; None if there is no file (before Kafka 2.8). Raises BadFile."""
     path = f"{directory}/{PARTITION_METADATA}"
-    if not files.exists(path):
+    try:
+        lines = files.read(path).decode(errors="replace").splitlines()
+    except FileNotFoundError:
         return None
-    rows = dict(line.split(": ", 1) for line in files.read(path).decode(errors="replace").splitlines() if ": " in line)
+    rows = dict(line.split(": ", 1) for line in lines if ": " in line)
     try:
         return parse_id(rows["topic_id"])
     except (KeyError, ValueError):
@@ -138,7 +140,7 @@ def read_topic_id(files: Files, directory: str) -> bytes | None:
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
     """Make `partition.metadata`; it is on the disk after the log's first flush."""
     text = f"version: 0\ntopic_id: {format_id(topic_id)}\n"
-    checkpoint.replace(files, f"{directory}/{PARTITION_METADATA}", text.encode(), sync=False)
+    files.write(f"{directory}/{PARTITION_METADATA}", text.encode())
 
 
 def _properties(text: str) -> dict[str, str]:

@@ -114,7 +114,10 @@ class Epochs:
 
     def _write(self, *, sync: bool) -> None:
         rows = (f"{epoch} {start_offset}" for epoch, start_offset in self._entries)
-        checkpoint.write_lines(self._files, self.path, rows, sync=sync)
+        if sync:
+            checkpoint.replace(self._files, self.path, checkpoint.text(rows))
+        else:
+            self._files.write(self.path, checkpoint.text(rows))
         self.is_synced = sync
 
 

@@ -16,6 +16,10 @@ try:
     import fcntl
 except ImportError:  # not a POSIX system: nothing keeps a second process away there
     fcntl = None  # type: ignore[assignment]
+try:
+    import resource
+except ImportError:
+    resource = None  # type: ignore[assignment]
 
 NO_DESCRIPTOR = -1
 _write = os.pwrite
@@ -102,8 +106,13 @@ class Files:
 
     def read(self, path: str) -> bytes:
         """The whole content of a small file."""
-        with open(path, "rb") as file:
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(descriptor).st_size
+            data = os.read(descriptor, size + 1)
+            return data if len(data) == size else data + b"".join(iter(lambda: os.read(descriptor, 1 << 20), b""))
+        finally:
+            os.close(descriptor)
 
     def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
         """Make or replace a file, not atomically; `checkpoint.replace` is atomic."""
@@ -129,6 +138,27 @@ class Files:
     def sync_directory(self, path: str) -> None:
         """Wait until the names in a directory are on the disk."""
         self.sync(path)
+
+    def sync_all(self, path: str) -> None:
+        """Wait until everything on the file system of a directory is on the disk: for many files at once."""
+        import ctypes
+
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), path)
+        except AttributeError:  # not Linux: all file systems, then
+            os.sync()
+        finally:
+            os.close(descriptor)
+
+    def open_limit(self) -> int:
+        """How many files the system lets this process have open."""
+        if resource is None:
+            return 512
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return soft if soft != resource.RLIM_INFINITY else 1 << 20
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or a directory."""

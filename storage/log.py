@@ -291,7 +291,6 @@ class Log:
         self.drop_behind(segment, segment.locate(offset))
         self.end_offset = offset
         self.epochs.truncate_to(offset)
-        snapshots.remove(self.pool.files, self.directory, after=offset)
         self.reload_producers()
 
     def drop_behind(self, segment: Segment, position: int) -> None:
@@ -322,16 +321,22 @@ class Log:
         self.start_offset = self.end_offset = self.recovery_point = offset
         self.names_unsynced = True
         self.epochs.truncate_to(0)
-        snapshots.remove(self.pool.files, self.directory, after=-1)
         self.reload_producers()
 
-    def reload_producers(self) -> None:
-        """Make the producers' state anew, from the last snapshot and the batches behind it."""
-        found = snapshots.load_latest(self.pool.files, self.directory, self.end_offset)
-        self.producers, offset = found
+    def reload_producers(self, known: Iterable[int] | None = None) -> None:
+        """Make the producers' state anew, from the last snapshot and the batches behind it.
+
+        `known` are the snapshots there are, if the caller has looked. Those of states behind the log's end are deleted.
+        """
+        files = self.pool.files
+        if known is None:
+            known = snapshots.offsets(files.list(self.directory))
+        known = snapshots.remove_behind(files, self.directory, known, self.end_offset)
+        self.producers, offset = snapshots.load_latest(files, self.directory, known, self.end_offset)
         self._snapshot_offset = max(offset, self._segments[0].base_offset)
-        for header in self.headers(self._snapshot_offset):
-            self.producers.record(header, header.base_offset)
+        if self._snapshot_offset < self.end_offset:
+            for header in self.headers(self._snapshot_offset):
+                self.producers.record(header, header.base_offset)
 
     def headers(self, offset: int) -> Iterator[BatchHeader]:
         """The headers of all batches from the one that holds `offset` to the end.
@@ -514,7 +519,6 @@ class Log:
 
     def flush(self, now_ms: int | None = None) -> None:
         """Make everything appended so far durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
-        end_offset = self.end_offset
         try:
             for segment in self._segments[self._position_of(self.recovery_point) :]:
                 segment.sync()
@@ -522,9 +526,14 @@ class Log:
                 self._sync_names()
         except OSError as error:
             raise self._disk_error(error) from error
-        self.recovery_point = end_offset
+        self.flushed()
         if now_ms is not None:
             self._last_flush_ms = now_ms
+
+    def flushed(self) -> None:
+        """Everything appended so far is on the disk, by `flush` or by a sync of the whole file system."""
+        self.recovery_point = self.end_offset
+        self.epochs.is_synced, self.names_unsynced = True, False
 
     def _sync_names(self) -> None:
         files = self.pool.files
@@ -532,24 +541,27 @@ class Log:
             files.sync(f"{self.directory}/{PARTITION_METADATA}")
         files.sync_directory(self.directory)
         files.sync_directory(parent(self.directory))
-        self.names_unsynced = False
 
     def _take_snapshot(self) -> None:
         if self._snapshot_offset < self.end_offset:
             snapshots.save(self.pool.files, self.directory, self.end_offset, self.producers)
             self._snapshot_offset = self.end_offset
 
-    def close(self) -> None:
-        """Make everything durable, write what lets the next start do without a scan, and close the files.
+    def finish(self) -> bool:
+        """Write what lets the next start do without a scan; whether something needs a flush now.
 
-        Raises as `flush`.
+        Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
         try:
             is_changed = self._active.seal()
             self._take_snapshot()
         except OSError as error:
             raise self._disk_error(error) from error
-        if is_changed or self.recovery_point < self.end_offset or (self.names_unsynced and self.size):
+        return is_changed or self.recovery_point < self.end_offset or (self.names_unsynced and self.size > 0)
+
+    def close(self) -> None:
+        """Finish, make everything durable, and close the files. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        if self.finish():
             self.flush()
         self.release()
 

@@ -32,7 +32,8 @@ class Pool:
         self.files = files
         self.write_recovery_points: Callable[[], None] = _nothing
         """Called before a log is cut below its recovery point: the checkpoint must not promise what will be gone."""
-        self._max_open_segments = max_open_segments
+        # Half of what the process may open is left to connections.
+        self._max_open_segments = max(1, min(max_open_segments, files.open_limit() // 2))
         self._max_index_bytes = max_index_bytes
         self._opened: OrderedDict[Closable, None] = OrderedDict()
         self._loaded: OrderedDict[Closable, int] = OrderedDict()

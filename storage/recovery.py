@@ -111,8 +111,8 @@ def open_log(pool: Pool, partition: Partition, config: LogConfig, random: Random
     log.recovery_point = min(log.end_offset, partition.recovery_point)
     if log.end_offset > log.start_offset and not log.epochs.covers(log.start_offset):
         _derive_epochs(log, partition)
-    snapshots.remove(pool.files, partition.directory, after=log.end_offset)
-    log.reload_producers()
+    log.reload_producers(snapshots.offsets(names))
+    log.release()  # most partitions are idle: files are opened again where they are needed
     return log
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
-from storage import checkpoint
 from storage.errors import BadFile
 from storage.files import Files
 from storage.producers import SNAPSHOT_SUFFIX, Producers
@@ -13,38 +13,42 @@ logger = logging.getLogger("headgate.storage")
 
 
 def save(files: Files, directory: str, offset: int, producers: Producers) -> None:
-    """Write the state before `offset`. Not synced: it has a checksum, and can be made again."""
-    checkpoint.replace(files, _path(directory, offset), producers.to_snapshot(), sync=False)
+    """Write the state before `offset`. Neither atomic nor synced: it has a checksum, and can be made again."""
+    files.write(_path(directory, offset), producers.to_snapshot())
 
 
-def load_latest(files: Files, directory: str, end_offset: int) -> tuple[Producers, int]:
+def offsets(names: Iterable[str]) -> list[int]:
+    """Which snapshots a directory has."""
+    return [int(name[:20]) for name in names if name.endswith(SNAPSHOT_SUFFIX) and name[:20].isdigit()]
+
+
+def load_latest(files: Files, directory: str, known: Iterable[int], end_offset: int) -> tuple[Producers, int]:
     """The newest state that is not behind `end_offset`, and its offset; an empty one and -1 if there is none."""
-    for offset in sorted(_offsets(files, directory), reverse=True):
+    for offset in sorted(known, reverse=True):
         if offset <= end_offset:
             path = _path(directory, offset)
             try:
                 return Producers.from_snapshot(files.read(path)), offset
+            except FileNotFoundError:
+                continue  # it went together with a segment that was cut off
             except BadFile as error:
                 logger.warning("%s is not used: %s; the producers' state is taken from the log", path, error)
                 files.remove(path)
     return Producers(), -1
 
 
-def remove(files: Files, directory: str, after: int) -> None:
-    """Delete the snapshots of states behind an offset, for good.
+def remove_behind(files: Files, directory: str, known: Iterable[int], end_offset: int) -> list[int]:
+    """Delete the snapshots of states behind an offset, for good; those that are left.
 
     One that came back would speak of batches that are not there.
     """
-    stale = [offset for offset in _offsets(files, directory) if offset > after]
+    stale = {offset for offset in known if offset > end_offset}
     for offset in stale:
         files.remove(_path(directory, offset))
     if stale:
         files.sync_directory(directory)
+    return [offset for offset in known if offset not in stale]
 
 
 def _path(directory: str, offset: int) -> str:
     return f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
-
-
-def _offsets(files: Files, directory: str) -> list[int]:
-    return [int(name[:20]) for name in files.list(directory) if name.endswith(SNAPSHOT_SUFFIX) and name[:20].isdigit()]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Mapping
-from dataclasses import replace
+from collections.abc import Container, Mapping, Sequence
 from random import Random
 
 from protocol.errors import ErrorCode, KafkaError
@@ -21,6 +20,7 @@ logger = logging.getLogger("headgate.storage")
 
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+MANY_LOGS = 32
 
 
 class Store:
@@ -101,14 +101,7 @@ class Store:
             elif key is None:
                 logger.warning("%s is not a partition's directory; left alone", self._path(name))
             else:
-                known = recovery.Partition(
-                    *key,
-                    directory=self._path(name),
-                    start_offset=self._start_offsets.get(key, 0),
-                    recovery_point=self._recovery_points.get(key, 0),
-                    is_clean=is_clean,
-                )
-                self._open_log(key, known, now_ms)
+                self._open_log(key, is_clean, now_ms)
         self.remove_deleted()
         self.pool.write_recovery_points = self._write_recovery_points
 
@@ -119,9 +112,16 @@ class Store:
             logger.error("%s; all that it says is taken as 0, so that logs are scanned from their start", error)
             return {}
 
-    def _open_log(self, key: TopicPartition, partition: recovery.Partition, now_ms: int) -> None:
+    def _open_log(self, key: TopicPartition, is_clean: bool, now_ms: int) -> None:
+        partition = recovery.Partition(
+            *key,
+            directory=self._path(directories.partition_name(*key)),
+            start_offset=self._start_offsets.get(key, 0),
+            recovery_point=self._recovery_points.get(key, 0),
+            is_clean=is_clean,
+        )
         try:
-            partition = replace(partition, topic_id=self._topic_id(partition))
+            partition.topic_id = self._topic_id(partition)
             self.logs[key] = recovery.open_log(self.pool, partition, self.config, self._random, now_ms)
         except (StorageError, OSError, KafkaError) as error:
             self.failed[key] = error if isinstance(error, StorageError) else StorageError(f"{partition}: {error}")
@@ -164,10 +164,8 @@ class Store:
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
         """Delete a partition, a damaged one too: its directory is renamed, then removed.
 
-        With `remove` false by `remove_deleted` later.
-
-        Slices that were planned before stay readable. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
-        KAFKA_STORAGE_ERROR.
+        With `remove` false that is left to `remove_deleted`. Slices that were planned before stay readable. Raises
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
         key = topic, partition
         if key not in self.logs and key not in self.failed:
@@ -229,24 +227,44 @@ class Store:
             return
         self._is_open = False
         try:
-            failures = [error for log in self.logs.values() if (error := _close(log)) is not None]
+            is_clean = self._close_logs() and not self.failed
             self.checkpoint(_of(self.logs, self._high_watermarks))
-            if not failures and not self.failed:
+            if is_clean:
                 self.pool.files.write(self._path(CLEAN_SHUTDOWN), b"", sync=True)
                 self.pool.files.sync_directory(self.directory)
         finally:
             self._lock.release()
 
+    def _close_logs(self) -> bool:
+        """Finish, flush and close all logs; whether none had an error."""
+        unsynced = []
+        errors = 0
+        for log in self.logs.values():
+            try:
+                if log.finish():
+                    unsynced.append(log)
+            except KafkaError as error:
+                errors += 1
+                logger.error("%s; the next start scans it", error.message)
+        try:
+            self._flush(unsynced)
+        except (KafkaError, OSError) as error:
+            errors += 1
+            logger.error("%s; the next start scans", error)
+        for log in self.logs.values():
+            log.release()
+        return not errors
+
+    def _flush(self, logs: Sequence[Log]) -> None:
+        """Flush logs; many of them by one sync of the whole file system, which is quicker than a few for each."""
+        if len(logs) <= MANY_LOGS:
+            for log in logs:
+                log.flush()
+            return
+        self.pool.files.sync_all(self.directory)
+        for log in logs:
+            log.flushed()
+
 
 def _of(keys: Container[TopicPartition], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     return {key: offset for key, offset in offsets.items() if key in keys}
-
-
-def _close(log: Log) -> KafkaError | None:
-    try:
-        log.close()
-    except KafkaError as error:
-        logger.error("%s-%d is not closed cleanly, the next start scans: %s", log.topic, log.partition, error.message)
-        log.release()
-        return error
-    return None

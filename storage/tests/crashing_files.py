@@ -238,6 +238,14 @@ class CrashingFiles(Files):
         assert isinstance(node, MemoryDirectory)
         node.sync()
 
+    def sync_all(self, path: str) -> None:
+        self.tick()
+        for node in _walk(self.root):
+            node.sync()
+
+    def open_limit(self) -> int:
+        return 1 << 20
+
     def exists(self, path: str) -> bool:
         try:
             self.find(path)

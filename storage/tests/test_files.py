@@ -60,6 +60,8 @@ def test_whole_files_and_directories(tmp_path: Path) -> None:
     files.append(f"{root}/d/b", b"new")
     files.sync(f"{root}/d/a")
     files.sync_directory(f"{root}/d")
+    files.sync_all(root)
+    assert files.open_limit() > 0
     assert files.list(f"{root}/d") == {"a": 6, "b": 3, "e": -1}
     files.truncate(f"{root}/d/a", 2)
     files.rename(f"{root}/d/a", f"{root}/d/b")

@@ -24,7 +24,7 @@ def new_files(*offsets: int) -> CrashingFiles:
 
 @pytest.mark.parametrize("end,expected", [(4, -1), (5, 5), (19, 5), (30, 20)])
 def test_the_newest_that_is_not_behind_the_end(end: int, expected: int) -> None:
-    producers, offset = snapshots.load_latest(new_files(5, 20), "/d", end)
+    producers, offset = snapshots.load_latest(new_files(5, 20), "/d", [5, 20], end)
     assert offset == expected
     assert list(producers.by_id) == ([expected] if expected >= 0 else [])
 
@@ -33,13 +33,17 @@ def test_a_damaged_one_is_passed_over_and_removed(caplog: pytest.LogCaptureFixtu
     files = new_files(5, 20)
     files.write("/d/00000000000000000020.snapshot", b"damaged")
     with caplog.at_level(logging.WARNING):
-        assert snapshots.load_latest(files, "/d", 30)[1] == 5
+        assert snapshots.load_latest(files, "/d", [20, 5], 30)[1] == 5
     assert "00000000000000000020.snapshot is not used" in caplog.text
     assert list(files.list("/d")) == ["00000000000000000005.snapshot"]
 
 
 def test_removal() -> None:
     files = new_files(5, 20, 30)
-    files.write("/d/x.snapshot", b"")
-    snapshots.remove(files, "/d", after=20)
-    assert sorted(files.list("/d")) == ["00000000000000000005.snapshot", "00000000000000000020.snapshot", "x.snapshot"]
+    assert snapshots.remove_behind(files, "/d", [5, 20, 30], 20) == [5, 20]
+    assert sorted(files.list("/d")) == ["00000000000000000005.snapshot", "00000000000000000020.snapshot"]
+
+
+def test_what_is_a_snapshot() -> None:
+    names = ["00000000000000000020.snapshot", "x.snapshot", "00000000000000000020.log"]
+    assert snapshots.offsets(names) == [20]

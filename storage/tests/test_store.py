@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from pathlib import Path
 from random import Random
@@ -12,7 +13,8 @@ from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
 from storage.errors import DirectoryLocked
 from storage.files import Files
-from storage.store import Store
+from storage.segment import Segment
+from storage.store import MANY_LOGS, Store
 from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, content, numbered, open_store
 from storage.tests.crashing_files import CrashingFiles
 
@@ -162,11 +164,30 @@ def test_a_log_that_cannot_be_closed_makes_the_next_start_scan(monkeypatch: pyte
     files = CrashingFiles()
     store = open_store(files)
     append(store.create("t", 0, TOPIC_ID, SMALL, NOW_MS), batch())
-    files.room = 0
-    store.logs["t", 0].segments[0].append(b"", [], 0)
-    monkeypatch.setattr(store, "checkpoint", lambda _: None)
+    append(store.create("u", 0, TOPIC_ID, SMALL, NOW_MS), batch())
+    seal = Segment.seal
+
+    def fail(segment: Segment) -> bool:
+        if segment.directory == "/data/t-0":
+            raise OSError(errno.EIO, "input/output error")
+        return seal(segment)
+
+    monkeypatch.setattr(Segment, "seal", fail)
     store.close()
     assert not files.exists("/data/.kafka_cleanshutdown")
-    assert files.locked == set()
-    files.room = None
-    assert open_store(files).logs["t", 0].end_offset == 1
+    assert (files.locked, files.open_handles) == (set(), 0)
+    monkeypatch.undo()
+    assert [log.end_offset for log in open_store(files).logs.values()] == [1, 1]
+
+
+def test_many_logs_are_synced_at_once() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    for partition in range(MANY_LOGS + 1):
+        append(store.create("t", partition, TOPIC_ID, SMALL, NOW_MS), batch())
+    store.close()
+    after = files.crash(Random(1), power=True)
+    assert after.exists("/data/.kafka_cleanshutdown")
+    store = open_store(after)
+    assert {log.recovery_point for log in store.logs.values()} == {1}
+    assert all(content(log) for log in store.logs.values())
