@@ -58,9 +58,8 @@ def read_lines(files: Files, path: str) -> list[list[str]] | None:
 
 def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace a checkpoint of one offset for each partition."""
-    write_lines(
-        files, path, (f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
-    )
+    rows = (f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+    replace(files, path, text(rows))
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
