@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.broker import TARGET, Broker, running
+from compat_tests.broker import TARGET, Broker, new_broker
 from compat_tests.families import FAMILIES, Family
 
 NUMBERS = itertools.count()
@@ -41,8 +41,12 @@ def figure() -> Callable[[str], None]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The broker that tests share; one that ends it starts it again."""
-    with running(tmp_path_factory.mktemp("broker")) as broker:
-        yield broker
+    broker = new_broker(tmp_path_factory.mktemp("broker"))
+    ready_s = broker.start()
+    FIGURES.append(f"ready after {ready_s:.2f} s, {broker.resident_bytes() >> 20} MB resident")
+    yield broker
+    FIGURES.append(f"{broker.resident_bytes() >> 20} MB resident at the end")
+    broker.stop()
 
 
 @pytest.fixture
