@@ -25,26 +25,28 @@ class Epochs:
     stand still.
     """
 
-    __slots__ = ("_directory", "_entries", "_files", "_log_end", "is_synced")
+    __slots__ = ("_directory", "_entries", "_files", "_log_end", "is_synced", "latest")
 
     def __init__(self, files: Files, directory: str, log_end: Callable[[], int]) -> None:
         self._files = files
         self._directory = directory
         self._log_end = log_end
         self._entries: list[tuple[int, int]] = []
+        self.latest = NO_EPOCH
+        """The newest epoch; -1 if there is none. Asked with every append, so it is a plain value."""
         self.is_synced = True
         """Whether the file's content is known to be on the disk."""
 
     def load(self, entries: Iterable[tuple[int, int]]) -> None:
         """Take what was read from the file."""
         self._entries = list(entries)
+        self.latest = self._entries[-1][0] if self._entries else NO_EPOCH
 
-    def replace(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Take these instead, if they are others."""
+    def replace(self, entries: Iterable[tuple[int, int]], *, always: bool = False) -> None:
+        """Take these instead, if they are others, or `always`. Raises OSError, and then nothing has changed."""
         changed = list(entries)
-        if changed != self._entries:
-            self._entries = changed
-            self._write(sync=True)
+        if always or changed != self._entries:
+            self._write(changed, sync=True)
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -56,15 +58,6 @@ class Epochs:
         """Its file."""
         return f"{self._directory}/{FILE_NAME}"
 
-    @property
-    def latest(self) -> int:
-        """The newest epoch; -1 if there is none."""
-        return self._entries[-1][0] if self._entries else NO_EPOCH
-
-    def covers(self, start_offset: int) -> bool:
-        """Whether it is known who wrote the log from `start_offset` on."""
-        return bool(self._entries) and self._entries[0][1] <= start_offset
-
     def assign(self, epoch: int, start_offset: int) -> None:
         """A leader of `epoch` writes from `start_offset` on.
 
@@ -72,10 +65,8 @@ class Epochs:
         """
         if epoch <= self.latest or epoch < 0:
             return
-        is_first = not self._entries
-        self._entries = [entry for entry in self._entries if entry[1] < start_offset]
-        self._entries.append((epoch, start_offset))
-        self._write(sync=not is_first)
+        kept = [entry for entry in self._entries if entry[1] < start_offset]
+        self._write([*kept, (epoch, start_offset)], sync=bool(self._entries))
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """The largest epoch at most `epoch`, and the offset where it ends; (-1, -1) where that is not known."""
@@ -99,9 +90,8 @@ class Epochs:
     def start_from(self, start_offset: int) -> None:
         """The log now begins at `start_offset`: the epoch there begins there, older ones go."""
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
-        if after and (after > 1 or self._entries[0][1] < start_offset):
-            self._entries[:after] = [(self._entries[after - 1][0], start_offset)]
-            self._write(sync=True)
+        if after:
+            self.replace([(self._entries[after - 1][0], start_offset), *self._entries[after:]])
 
     def sync(self) -> bool:
         """Wait until the content of the file is on the disk; whether its name still needs a sync of the directory."""
@@ -112,12 +102,13 @@ class Epochs:
         self.is_synced = True
         return True
 
-    def _write(self, *, sync: bool) -> None:
-        rows = (f"{epoch} {start_offset}" for epoch, start_offset in self._entries)
+    def _write(self, entries: list[tuple[int, int]], *, sync: bool) -> None:
+        content = checkpoint.text(f"{epoch} {start_offset}" for epoch, start_offset in entries)
         if sync:
-            checkpoint.replace(self._files, self.path, checkpoint.text(rows))
+            checkpoint.replace(self._files, self.path, content)
         else:
-            self._files.write(self.path, checkpoint.text(rows))
+            self._files.write(self.path, content)
+        self.load(entries)
         self.is_synced = sync
 
 

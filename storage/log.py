@@ -28,6 +28,7 @@ from storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Hop, Segment
 __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
 
 _MEMO_ENTRIES = 64
+_new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 _RECALL_BYTES = 64 * 1024 * 1024
 
 
@@ -183,7 +184,7 @@ class Log:
         if offset - self.recovery_point >= config.flush_messages:
             self.flush()
         append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
-        return AppendInfo(first_offset, offset - 1, append_time, self.start_offset, max_timestamp, False)
+        return _new_tuple(AppendInfo, (first_offset, offset - 1, append_time, self.start_offset, max_timestamp, False))
 
     def _adapt(
         self, batches: list[tuple[BatchHeader, memoryview]], now_ms: int, validate: str
@@ -232,11 +233,9 @@ class Log:
 
     def _must_roll(self, size: int, max_timestamp: int, end_offset: int, now_ms: int) -> bool:
         active, config = self._active, self.config
-        if not active.size:
-            return size > config.segment_bytes and self._refuse_size(size)
         if active.size + size > config.segment_bytes:
-            return size <= config.segment_bytes or self._refuse_size(size)
-        return (
+            return (size <= config.segment_bytes or self._refuse_size(size)) and active.size > 0
+        return active.size > 0 and (
             self._is_aged(max_timestamp, now_ms)
             or active.is_full(config.segment_index_bytes)
             or end_offset - active.base_offset > MAX_RELATIVE_OFFSET

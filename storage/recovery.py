@@ -99,18 +99,21 @@ def open_log(pool: Pool, partition: Partition, config: LogConfig, random: Random
     log = Log(pool, partition.directory, partition.topic, partition.index, partition.topic_id, config, segments, random)
     entries = _read_epochs(pool.files, partition)
     log.epochs.load(entries or ())
+    epochs = log.epochs.entries
     if partition.is_clean:
         _mend(log, partition)
     else:
-        _scan(log, partition)
+        epochs = _scan(log, partition)
         log.epochs.is_synced = False
-    log.names_unsynced = not partition.is_clean or not log.size  # an empty log has never had a reason to be flushed
     if partition.start_offset > log.end_offset:
         log.restart_at(partition.start_offset, now_ms)
-    log.start_offset = max(partition.start_offset, segments[0].base_offset)
+        epochs = []
+    log.start_offset = max(partition.start_offset, log.segments[0].base_offset)
     log.recovery_point = min(log.end_offset, partition.recovery_point)
-    if log.end_offset > log.start_offset and not log.epochs.covers(log.start_offset):
-        _derive_epochs(log, partition)
+    if log.end_offset > log.start_offset and (entries is None or (entries and not _cover(epochs, log.start_offset))):
+        epochs = _derive_epochs(log, partition)
+    log.epochs.replace(epochs, always=entries is None and log.size > 0)
+    log.names_unsynced = not partition.is_clean or not log.size  # an empty log has never had a reason to be flushed
     log.reload_producers(snapshots.offsets(names))
     log.release()  # most partitions are idle: files are opened again where they are needed
     return log
@@ -166,8 +169,11 @@ def _mend(log: Log, partition: Partition) -> None:
         )
 
 
-def _scan(log: Log, partition: Partition) -> None:
-    """After a crash: check what lies behind the recovery point, and make the indexes of these segments again."""
+def _scan(log: Log, partition: Partition) -> list[tuple[int, int]]:
+    """After a crash: check what lies behind the recovery point, and make the indexes of these segments again.
+
+    The leader epochs of what is there then.
+    """
     segments = log.segments
     first = max(0, sum(segment.base_offset <= partition.recovery_point for segment in segments) - 1)
     for segment in segments[:first]:
@@ -184,7 +190,7 @@ def _scan(log: Log, partition: Partition) -> None:
             break
         if segment is not segments[-1]:
             segment.seal()
-    log.epochs.replace(epochs)
+    return epochs
 
 
 def _scan_segment(log: Log, partition: Partition, segment: Segment, epochs: list[tuple[int, int]]) -> Verdict:
@@ -275,13 +281,18 @@ def _read_epochs(files: Files, partition: Partition) -> list[tuple[int, int]] | 
         return None
 
 
-def _derive_epochs(log: Log, partition: Partition) -> None:
+def _cover(epochs: list[tuple[int, int]], start_offset: int) -> bool:
+    """Whether it is known who wrote the log from `start_offset` on."""
+    return bool(epochs) and epochs[0][1] <= start_offset
+
+
+def _derive_epochs(log: Log, partition: Partition) -> list[tuple[int, int]]:
     """From the batches: only epochs in which nothing was written are not found again."""
     logger.warning("%s: %s is missing or too short; made again from the batches", partition, log.epochs.path)
     epochs: list[tuple[int, int]] = []
     for header in log.headers(log.start_offset):
         _note_epoch(epochs, header)
-    log.epochs.replace(epochs)
+    return epochs
 
 
 def _note_epoch(epochs: list[tuple[int, int]], header: BatchHeader) -> None:

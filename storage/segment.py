@@ -104,8 +104,9 @@ class Segment:
         self.directory = directory
         self.base_offset = base_offset
         self.size = sizes[0]
-        self.offsets = OffsetIndex(pool, directory, base_offset, sizes[1])
-        self.times = TimeIndex(pool, directory, base_offset, sizes[2])
+        offsets_size, times_size = sizes[1:] if self.size else (-1, -1)  # nothing is said by the indexes of nothing
+        self.offsets = OffsetIndex(pool, directory, base_offset, offsets_size)
+        self.times = TimeIndex(pool, directory, base_offset, times_size)
         self.created_ms = created_ms
         self.roll_jitter_ms = 0
         self._file: File | None = None

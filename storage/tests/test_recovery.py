@@ -463,3 +463,14 @@ def test_long_histories(first_seed: int) -> None:
         for step in random.choices(STEPS, k=random.randint(1, 120)):
             history.run(step)
         history.run("kill")
+
+
+def test_batches_without_epochs_are_looked_through_once() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    append(store.create("t", 0, TOPIC_ID, SMALL, NOW_MS), *(batch() for _ in range(300)), leader_epoch=-1)
+    store.close()
+    open_store(files).close()
+    files.reads = 0
+    assert open_store(files).logs[KEY].epochs.entries == []
+    assert files.reads < 10
