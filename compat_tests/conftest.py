@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -14,14 +17,26 @@ from compat_tests.families import FAMILIES, Family
 NUMBERS = itertools.count()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Warnings are errors, except for what clients do that is not ours to mend."""
-    # kafka-python: how it reads its message definitions; a connection that could not be made is not closed
-    config.addinivalue_line("filterwarnings", "ignore:read_text is deprecated:DeprecationWarning")
-    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
-
-
 FIGURES: list[str] = []
+
+# kafka-python: how it reads its message definitions; a connection that could not be made is not closed. PySpark's too.
+NOT_OURS = ("ignore:read_text is deprecated:DeprecationWarning", "ignore:unclosed <socket:ResourceWarning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Warnings are errors, except for what clients do that is not ours to mend."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            for line in NOT_OURS:
+                item.add_marker(pytest.mark.filterwarnings(line))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure() -> None:
+    """Collect what clients left open, before pytest does and takes it for an error of these tests."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

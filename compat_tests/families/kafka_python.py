@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import warnings
 from collections.abc import Iterable, Mapping
 
@@ -71,12 +70,6 @@ class KafkaPython(Family):
             consumer.close()
 
         return Tail(run)
-
-    def close(self) -> None:
-        """Collect the sockets of connections that failed, which it leaves open."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
 
 
 def seek(consumer: KafkaConsumer, partitions: list[TopicPartition], start: Start) -> None:
