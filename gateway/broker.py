@@ -73,7 +73,8 @@ class Broker:
         except BaseException:
             self._store.close()
             raise
-        self.server = Server(Dispatcher(self.services, load()), _limits(config), self.clock)
+        dispatcher = Dispatcher(self.services, load())
+        self.server = Server(dispatcher, _limits(config), self.clock, self.services.scheduler)
 
     def _open_store(self, files: Files | None) -> Store:
         return Store.open(

@@ -69,7 +69,7 @@ class Connection:
         return not (self.closing or self._starved or self._pending_bytes > MAX_PENDING_BYTES)
 
     def receive(self, data: memoryview, now_ms: float) -> None:
-        """Take bytes from the socket. `data` must be writable, and must not change before this returns."""
+        """Take bytes from the socket. `data` must be writable; afterwards it is the driver's again."""
         self.active_ms = now_ms
         try:
             frames = self._frames.feed(data)
@@ -81,6 +81,7 @@ class Connection:
             self._pending_bytes += len(frame)
         self._hold_incomplete(now_ms)
         self.proceed()
+        self._own(len(frames))
 
     def end_of_stream(self) -> None:
         """The client sends nothing more. In the middle of a request that is a fault worth a line."""
@@ -149,6 +150,11 @@ class Connection:
         for chunk in reply:
             self.outgoing.append(chunk)
             self._outgoing_bytes += len(chunk)
+
+    def _own(self, received: int) -> None:
+        """Copy what is left of the last frames received: the buffer that they are in belongs to the driver."""
+        for index in range(max(len(self._pending) - received, 0), len(self._pending)):
+            self._pending[index] = memoryview(bytearray(self._pending[index]))
 
     def _hold_incomplete(self, now_ms: float) -> None:
         """Reserve the whole size of the frame of which a part is here; reading stops until it can be."""

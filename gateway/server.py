@@ -6,16 +6,20 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import trio
 
+from gateway import sockets
 from gateway.clock import Clock
 from gateway.connection import Connection
 from gateway.context import Client
 from gateway.dispatch import Dispatcher
 from gateway.logs import LimitedLog
 from gateway.memory import MemoryBudget
+from gateway.scheduler import Scheduler
+from gateway.sockets import SocketDriver, SocketEngine
 from gateway.streams import StreamDriver
 
 logger = logging.getLogger("headgate.server")
@@ -25,6 +29,10 @@ FRAME_DEADLINE_MS = 30_000
 SWEEP_INTERVAL_S = 5.0
 # trio lowers this for every stream; at its 16 KiB a fetch would wake the loop for each such portion.
 _NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
+
+
+Driver = StreamDriver | SocketDriver
+Socket = socket.socket | trio.socket.SocketType
 
 
 class Limits(NamedTuple):
@@ -40,13 +48,15 @@ class Limits(NamedTuple):
 
 
 class Server:
-    """Accepts connections on any number of trio listeners, and serves each with a driver of its own."""
+    """Accepts connections on any number of listeners: TCP by an engine each where there is epoll, others as streams."""
 
-    def __init__(self, dispatcher: Dispatcher, limits: Limits, clock: Clock) -> None:
-        self.drivers: dict[StreamDriver, str] = {}  # and the address that each came from
+    def __init__(self, dispatcher: Dispatcher, limits: Limits, clock: Clock, scheduler: Scheduler) -> None:
+        self.drivers: dict[Driver, None] = {}
+        self._engines: list[SocketEngine] = []
         self._dispatcher = dispatcher
         self._limits = limits
         self._clock = clock
+        self._scheduler = scheduler
         self._log = LimitedLog(logger, clock)
         self._memory = MemoryBudget(limits.max_memory_bytes)
         self._by_address: Counter[str] = Counter()
@@ -71,36 +81,65 @@ class Server:
             connections.cancel_scope.cancel()
 
     async def _accept(self, name: str, listener: trio.abc.Listener[Any], connections: trio.Nursery) -> None:
+        if sockets.AVAILABLE and isinstance(listener, trio.SocketListener):
+            bound = socket.socket(fileno=listener.socket.detach())
+            engine = SocketEngine(bound, partial(self._admit, name), self._forget, self._clock, self._scheduler)
+            self._engines.append(engine)
+            connections.start_soon(engine.run)
+            return
+
         async def handle(stream: trio.abc.Stream) -> None:
             await self._handle(name, stream)
 
         # serve_listeners deals with EMFILE and its kin: it logs, waits 100 ms and goes on.
         await trio.serve_listeners(handle, [listener], handler_nursery=connections)
 
+    def _admit(self, name: str, engine: SocketEngine, sock: socket.socket) -> SocketDriver | None:
+        """A connection of an engine, if there may be one more."""
+        connection = self._connect(_client(name, sock))
+        if connection is None:
+            return None
+        self._tune(sock)
+        driver = SocketDriver(engine, sock, connection)
+        self._remember(driver)
+        return driver
+
     async def _handle(self, name: str, stream: trio.abc.Stream) -> None:
-        client = _client(name, stream)
-        refusal = self._refusal(client.remote_host)
-        if refusal is not None:
-            self._log.warning(f"refused {client.remote_host}", "refused a connection from %s: %s", client, refusal)
+        """Serve one connection of a stream listener to its end."""
+        sock = stream.socket if isinstance(stream, trio.SocketStream) else None
+        connection = self._connect(_client(name, sock))
+        if connection is None:
             await trio.aclose_forcefully(stream)
             return
-        self._tune(stream)
-        limits = self._limits
-        connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._complain)
-        connection.active_ms = self._clock.monotonic_ms()
+        if sock is not None:
+            self._tune(sock)
         driver = StreamDriver(stream, connection, self._clock)
-        self.drivers[driver] = client.remote_host
-        self._by_address[client.remote_host] += 1
+        self._remember(driver)
         try:
             await driver.run()
         finally:
             self._forget(driver)
 
+    def _connect(self, client: Client) -> Connection | None:
+        refusal = self._refusal(client.remote_host)
+        if refusal is not None:
+            self._log.warning(f"refused {client.remote_host}", "refused a connection from %s: %s", client, refusal)
+            return None
+        limits = self._limits
+        connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._complain)
+        connection.active_ms = self._clock.monotonic_ms()
+        return connection
+
+    def _remember(self, driver: Driver) -> None:
+        self.drivers[driver] = None
+        self._by_address[driver.connection.client.remote_host] += 1
+
     def _complain(self, client: Client, reason: str) -> None:
         self._log.warning(f"closed {client.remote_host}", "closing the connection of %s: %s", client, reason)
 
-    def _forget(self, driver: StreamDriver) -> None:
-        address = self.drivers.pop(driver)
+    def _forget(self, driver: Driver) -> None:
+        del self.drivers[driver]
+        address = driver.connection.client.remote_host
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
@@ -114,15 +153,13 @@ class Server:
             return f"max.connections.per.ip={self._limits.max_connections_per_ip} are open from that address"
         return None
 
-    def _tune(self, stream: trio.abc.Stream) -> None:
-        if not isinstance(stream, trio.SocketStream):
-            return
+    def _tune(self, sock: Socket) -> None:
         if self._limits.send_buffer_bytes > 0:
-            stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes)
         if self._limits.receive_buffer_bytes > 0:
-            stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer_bytes)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer_bytes)
         try:
-            stream.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, 0x7FFF_FFFF)
+            sock.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, 0x7FFF_FFFF)
         except OSError:
             logger.debug("TCP_NOTSENT_LOWAT cannot be set here")
 
@@ -135,7 +172,7 @@ class Server:
                 reason = self._overdue(driver.connection, now_ms)
                 if reason is not None:
                     driver.connection.close(reason)
-                    driver.scope.cancel()
+                    driver.abort()
 
     def _overdue(self, connection: Connection, now_ms: float) -> str | None:
         since_ms = connection.incomplete_since_ms
@@ -152,6 +189,8 @@ class Server:
     async def stop(self, grace_s: float) -> None:
         """Accept nothing more, let every connection send what it owes for at most `grace_s`, then close all."""
         self._accepting.cancel()
+        for engine in self._engines:
+            engine.stop_accepting()
         for driver in list(self.drivers):
             driver.drain()
         if self.drivers:
@@ -160,11 +199,11 @@ class Server:
         self.stopped.set()
 
 
-def _client(listener: str, stream: trio.abc.Stream) -> Client:
-    if not isinstance(stream, trio.SocketStream):
+def _client(listener: str, sock: Socket | None) -> Client:
+    if sock is None:
         return Client("memory", 0, "memory", 0, listener)
     try:
-        remote, local = stream.socket.getpeername(), stream.socket.getsockname()
+        remote, local = sock.getpeername(), sock.getsockname()
     except OSError:  # gone before it was looked at
         return Client("unknown", 0, "unknown", 0, listener)
     return Client(_host(remote[0]), remote[1], _host(local[0]), local[1], listener)

@@ -47,6 +47,10 @@ class StreamDriver:
         if not self.connection.parked and not self.connection.outgoing:
             self.scope.cancel()
 
+    def abort(self) -> None:
+        """Hang up now."""
+        self.scope.cancel()
+
     async def run(self) -> None:
         """Serve until the client, the connection or `scope` ends it; always closes the stream."""
         try:

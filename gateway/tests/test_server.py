@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.scheduler import TrioClock
+from gateway.scheduler import Scheduler, TrioClock
 from gateway.server import FRAME_DEADLINE_MS, Limits, Server
 from gateway.tests.harness import MemoryListener
 from gateway.tests.test_connection import ScriptedDispatcher, framed
@@ -38,7 +38,8 @@ def run(scenario: Callable[[Served], Awaitable[None]], **changed: int) -> None:
 
     async def main() -> None:
         listener, dispatcher = MemoryListener(), ScriptedDispatcher()
-        server = Server(dispatcher, LIMITS._replace(**changed), TrioClock())  # type: ignore[arg-type]
+        clock = TrioClock()
+        server = Server(dispatcher, LIMITS._replace(**changed), clock, Scheduler(clock))  # type: ignore[arg-type]
         with trio.fail_after(10_000):
             async with trio.open_nursery() as nursery:
                 await nursery.start(server.serve, [("PLAINTEXT", listener)])

@@ -1,0 +1,324 @@
+"""The driver of plain TCP connections on Linux: one trio task and one epoll object for all sockets of a listener.
+
+A task and a stream for each connection cost more than most requests do. Here one task waits until the epoll object
+itself is readable, serves what is ready in a bounded turn, then lets other tasks have theirs. Its rules:
+
+- Level-triggered; interest changes at edges only. A socket is not read while its connection wants no data or output is
+  pending, or it would spin; EPOLLRDHUP stays, so that a client that hangs up while parked is noticed.
+- One receive buffer for all connections: a connection copies what it keeps beyond the call.
+- All replies of one receive go out in one send. Pieces of files are sent by the kernel.
+- In a turn each socket is read for at most 256 KiB, and the turn ends after a millisecond.
+- A `wake` from elsewhere only marks the connection and wakes this task: sockets are touched by their engine alone.
+- A fault in one connection closes that one. Without free descriptors the listener pauses, and clients wait.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import select
+import socket
+from collections.abc import Callable
+
+import trio
+
+from gateway.clock import Clock
+from gateway.connection import Connection
+from gateway.scheduler import Scheduler
+from protocol.compiler import Splice
+
+logger = logging.getLogger("headgate.sockets")
+
+AVAILABLE = hasattr(select, "epoll") and hasattr(os, "eventfd") and hasattr(os, "sendfile")
+
+RECEIVE_BYTES = 1 << 16
+SOCKET_TURN_BYTES = 1 << 18
+TURN_MS = 1.0
+ACCEPT_AT_ONCE = 64
+PAUSE_MS = 100.0
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+Admit = Callable[["SocketEngine", socket.socket], "SocketDriver | None"]
+
+
+class SocketDriver:
+    """One socket and its connection. Everything here runs inside a turn of the engine."""
+
+    __slots__ = ("_draining", "_engine", "_interest", "_piece", "_piece_sent", "_unsent", "connection", "socket")
+
+    def __init__(self, engine: SocketEngine, sock: socket.socket, connection: Connection) -> None:
+        self.connection = connection
+        self.socket = sock
+        self._engine = engine
+        self._interest = select.EPOLLIN | select.EPOLLRDHUP
+        self._unsent: memoryview | None = None
+        self._piece: Splice | None = None
+        self._piece_sent = 0
+        self._draining = False
+        connection.wake = lambda: engine.mark(self)
+
+    def drain(self) -> None:
+        """Answer what was received, then hang up: at once, if there is nothing to answer."""
+        self._draining = True
+        self._engine.mark(self)
+
+    def abort(self) -> None:
+        """Hang up now."""
+        self._engine.remove(self)
+
+    def release(self) -> None:
+        """The socket is closed: let go of everything."""
+        if self._piece is not None:
+            self._piece.release()
+            self._piece = None
+        self.connection.finish()
+
+    def serve(self, events: int) -> None:
+        """What the poller told of this socket."""
+        if events & (select.EPOLLERR | select.EPOLLHUP):
+            self.abort()
+        elif events & select.EPOLLIN:
+            self._receive()
+        elif events & select.EPOLLRDHUP and not self.connection.outgoing:
+            self.abort()  # it sends nothing more, and waits for a reply that can wait long
+        else:
+            self.advance()
+
+    def _receive(self) -> None:
+        """Read what is there, within the bounds of a turn, and answer it."""
+        engine, connection = self._engine, self.connection
+        left = SOCKET_TURN_BYTES
+        while left > 0:
+            try:
+                count = self.socket.recv_into(engine.scratch)
+            except BlockingIOError:
+                return
+            if not count:
+                connection.end_of_stream()
+                self.abort()
+                return
+            connection.receive(engine.scratch[:count], engine.now_ms)
+            if not self.advance() or count < RECEIVE_BYTES or not connection.wants_data:
+                return
+            left -= count
+
+    def advance(self) -> bool:
+        """Send what is queued and answer what that held back; False if the socket takes no more, or is closed."""
+        connection = self.connection
+        while connection.outgoing or self._unsent is not None or self._piece is not None:
+            if not self._send():
+                self._watch(select.EPOLLOUT | select.EPOLLRDHUP)
+                return False
+            if not connection.outgoing:
+                connection.proceed()
+        if connection.closing or (self._draining and not connection.parked):
+            self.abort()
+            return False
+        self._watch(select.EPOLLRDHUP | (select.EPOLLIN if connection.wants_data else 0))
+        return True
+
+    def _watch(self, interest: int) -> None:
+        if interest != self._interest:
+            self._interest = interest
+            self._engine.poller.modify(self.socket.fileno(), interest)
+
+    def _send(self) -> bool:
+        """Send runs of bytes, each as one, and pieces of files in turn. False if the socket takes no more."""
+        while True:
+            if self._unsent is None and self._piece is None and not self._take():
+                return True
+            if self._unsent is not None and not self._send_bytes():
+                return False
+            if self._piece is not None and not self._send_piece(self._piece):
+                return False
+
+    def _take(self) -> bool:
+        """Join the bytes up to the next piece of a file, and take that too."""
+        outgoing = self.connection.outgoing
+        gathered: list[bytes | bytearray | memoryview] = []
+        while outgoing:
+            chunk = self.connection.take()
+            if isinstance(chunk, bytes | bytearray | memoryview):
+                gathered.append(chunk)
+            else:
+                self._piece, self._piece_sent = chunk, 0
+                break
+        if gathered:
+            self._unsent = memoryview(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+        return bool(gathered) or self._piece is not None
+
+    def _send_bytes(self) -> bool:
+        assert self._unsent is not None
+        # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
+        flags = 0 if self._piece is None else socket.MSG_MORE
+        try:
+            sent = self.socket.send(self._unsent, flags)
+        except BlockingIOError:
+            return False
+        self._unsent = self._unsent[sent:] if sent < len(self._unsent) else None
+        return self._unsent is None
+
+    def _send_piece(self, piece: Splice) -> bool:
+        out = self.socket.fileno()
+        while self._piece_sent < len(piece):
+            left = len(piece) - self._piece_sent
+            try:
+                sent = os.sendfile(out, piece.fileno, piece.position + self._piece_sent, left)
+            except BlockingIOError:
+                return False
+            if not sent:
+                raise EOFError(f"a segment file ends {left} bytes before the end of the piece that was to be sent")
+            self._piece_sent += sent
+        self._piece = None
+        piece.release()
+        return True
+
+
+class SocketEngine:
+    """Serves all connections of one listening socket.
+
+    `admit(engine, socket)` makes the driver of a client, or returns None to refuse it; `gone(driver)` hears of its end.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        admit: Admit,
+        gone: Callable[[SocketDriver], None],
+        clock: Clock,
+        scheduler: Scheduler,
+    ) -> None:
+        self.scratch = memoryview(bytearray(RECEIVE_BYTES))
+        self.poller = select.epoll()
+        self.now_ms = 0.0
+        self._listener = listener
+        self._admit = admit
+        self._gone = gone
+        self._clock = clock
+        self._scheduler = scheduler
+        self._drivers: dict[int, SocketDriver] = {}
+        self._marked: dict[SocketDriver, None] = {}
+        self._is_accepting = False
+        self._asleep = False
+        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.poller.register(self._alarm, select.EPOLLIN)
+        listener.setblocking(False)
+        self._accept_again()
+
+    def mark(self, driver: SocketDriver) -> None:
+        """A connection has something to do. It is looked at in the next turn."""
+        self._marked[driver] = None
+        if self._asleep:
+            self._asleep = False
+            os.eventfd_write(self._alarm, 1)
+
+    def stop_accepting(self) -> None:
+        """Refuse new connections; those that are open stay."""
+        if self._is_accepting:
+            self._is_accepting = False
+            self.poller.unregister(self._listener.fileno())
+        self._listener.close()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        try:
+            more = False
+            while True:
+                if more or self._marked:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    self._asleep = True
+                    await trio.lowlevel.wait_readable(self.poller.fileno())
+                    self._asleep = False
+                more = self._turn()
+        finally:
+            self._close()
+
+    def remove(self, driver: SocketDriver) -> None:
+        """Close a socket and forget it."""
+        descriptor = driver.socket.fileno()
+        if self._drivers.pop(descriptor, None) is None:
+            return
+        self._marked.pop(driver, None)
+        self.poller.unregister(descriptor)
+        driver.socket.close()
+        driver.release()
+        self._gone(driver)
+
+    def _turn(self) -> bool:
+        """Serve what is ready, for about a millisecond; whether there may be more."""
+        self.now_ms = self._clock.monotonic_ms()
+        end_ms = self.now_ms + TURN_MS
+        while True:
+            marked, self._marked = self._marked, {}
+            for driver in marked:
+                self._guard(driver, 0)
+            events = self.poller.poll(0)
+            if not events and not self._marked:
+                return False
+            for descriptor, event in events:
+                self._serve(descriptor, event)
+            self.now_ms = self._clock.monotonic_ms()
+            if self.now_ms >= end_ms:
+                return True
+
+    def _serve(self, descriptor: int, event: int) -> None:
+        driver = self._drivers.get(descriptor)
+        if driver is not None:
+            self._guard(driver, event)
+        elif descriptor == self._alarm:
+            os.eventfd_read(self._alarm)
+        elif self._is_accepting and descriptor == self._listener.fileno():
+            self._accept()
+
+    def _guard(self, driver: SocketDriver, event: int) -> None:
+        try:
+            driver.serve(event)
+        except ConnectionError:
+            self.remove(driver)
+        except Exception:  # a fault of ours must not end the others
+            logger.exception("serving %s failed; only this connection is closed", driver.connection.client)
+            self.remove(driver)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPT_AT_ONCE):
+            try:
+                sock, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in NO_DESCRIPTORS:
+                    self._pause(error)
+                    return
+                continue  # the client was gone before it was accepted
+            self._add(sock)
+
+    def _add(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        driver = self._admit(self, sock)
+        if driver is None:
+            sock.close()
+            return
+        self._drivers[sock.fileno()] = driver
+        self.poller.register(sock.fileno(), select.EPOLLIN | select.EPOLLRDHUP)
+
+    def _pause(self, error: OSError) -> None:
+        logger.error("cannot accept connections: %s; trying again in %d ms", error.strerror, PAUSE_MS)
+        self._is_accepting = False
+        self.poller.unregister(self._listener.fileno())
+        self._scheduler.call_after(PAUSE_MS, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if not self._is_accepting and self._listener.fileno() >= 0:
+            self._is_accepting = True
+            self.poller.register(self._listener.fileno(), select.EPOLLIN)
+
+    def _close(self) -> None:
+        self._listener.close()
+        for driver in list(self._drivers.values()):
+            self.remove(driver)
+        trio.lowlevel.notify_closing(self.poller.fileno())
+        self.poller.close()
+        os.close(self._alarm)
