@@ -93,15 +93,6 @@ class Epochs:
         if after:
             self.replace([(self._entries[after - 1][0], start_offset), *self._entries[after:]])
 
-    def sync(self) -> bool:
-        """Wait until the content of the file is on the disk; whether its name still needs a sync of the directory."""
-        if self.is_synced:
-            return False
-        if self._files.exists(self.path):
-            self._files.sync(self.path)
-        self.is_synced = True
-        return True
-
     def _write(self, entries: list[tuple[int, int]], *, sync: bool) -> None:
         content = checkpoint.text(f"{epoch} {start_offset}" for epoch, start_offset in entries)
         if sync:

@@ -20,6 +20,7 @@ from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.directories import PARTITION_METADATA
 from storage.epochs import Epochs
 from storage.files import parent
+from storage.flush import Flush
 from storage.pool import Pool
 from storage.producers import Producers, WrittenBatch
 from storage.retention import SegmentFacts
@@ -518,28 +519,42 @@ class Log:
 
     def flush(self, now_ms: int | None = None) -> None:
         """Make everything appended so far durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        flush = self.begin_flush()
         try:
-            for segment in self._segments[self._position_of(self.recovery_point) :]:
-                segment.sync()
-            if self.epochs.sync() or self.names_unsynced:
-                self._sync_names()
+            flush.run()
         except OSError as error:
             raise self._disk_error(error) from error
-        self.flushed()
+        finally:
+            self.end_flush(flush, now_ms)
+
+    def begin_flush(self) -> Flush:
+        """What makes everything appended so far durable; to be run, in any thread, and handed to `end_flush`."""
+        unsynced = self._segments[self._position_of(self.recovery_point) :]
+        paths = [path for segment in unsynced for path in segment.sealed_indexes]
+        if not self.epochs.is_synced and self.epochs.latest >= 0:
+            paths.append(self.epochs.path)
+        directories = []
+        if self.names_unsynced or not self.epochs.is_synced:
+            directories = [self.directory, parent(self.directory)]
+            if self.topic_id is not None:
+                paths.append(f"{self.directory}/{PARTITION_METADATA}")
+        self.epochs.is_synced, self.names_unsynced = True, False
+        return Flush(self.pool.files, self.end_offset, [segment.hold() for segment in unsynced], paths, directories)
+
+    def end_flush(self, flush: Flush, now_ms: int | None = None) -> None:
+        """A flush was run: the log is safe up to its end. One that failed is still to be done."""
+        flush.release()
+        if not flush.is_done:
+            self.epochs.is_synced, self.names_unsynced = False, True
+            return
+        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.end_offset))
         if now_ms is not None:
             self._last_flush_ms = now_ms
 
     def flushed(self) -> None:
-        """Everything appended so far is on the disk, by `flush` or by a sync of the whole file system."""
+        """Everything appended so far is on the disk: the whole file system was synced."""
         self.recovery_point = self.end_offset
         self.epochs.is_synced, self.names_unsynced = True, False
-
-    def _sync_names(self) -> None:
-        files = self.pool.files
-        if self.topic_id is not None:
-            files.sync(f"{self.directory}/{PARTITION_METADATA}")
-        files.sync_directory(self.directory)
-        files.sync_directory(parent(self.directory))
 
     def _take_snapshot(self) -> None:
         if self._snapshot_offset < self.end_offset:

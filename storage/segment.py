@@ -143,6 +143,12 @@ class Segment:
             self._pool.opened(self)
         return file
 
+    def hold(self) -> File:
+        """The open file with one more reference, which the caller releases."""
+        file = self.file
+        file.references += 1
+        return file
+
     def give_back(self) -> None:
         """Close the file, once no slice holds it any more; the next use opens it again."""
         if self._file is not None:
@@ -251,15 +257,16 @@ class Segment:
         self._indexed_position = self.offsets.last_position
         self.is_sealed = False
 
-    def sync(self) -> None:
-        """Wait until the bytes are on the disk.
+    @property
+    def sealed_indexes(self) -> list[str]:
+        """The index files, if no more will be added to them; those of an open segment a recovery makes anew."""
+        return [self.offsets.path, self.times.path] if self.is_sealed else []
 
-        The indexes too if the segment is sealed, else a recovery makes them anew.
-        """
+    def sync(self) -> None:
+        """Wait until the bytes are on the disk, the indexes of a sealed segment too."""
         self.file.sync()
-        if self.is_sealed:
-            self._pool.files.sync(self.offsets.path)
-            self._pool.files.sync(self.times.path)
+        for path in self.sealed_indexes:
+            self._pool.files.sync(path)
 
     def truncate(self, position: int) -> None:
         """Cut at `position`, where a batch began."""
