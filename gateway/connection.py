@@ -45,7 +45,7 @@ class Connection:
         self._complain = complain
         self.outgoing: deque[Chunk] = deque()
         self.closing = False  # nothing more is read or answered; what is in `outgoing` is still sent
-        self.wake: Callable[[], None] = lambda: None
+        self.wake: Callable[[], None] = _nobody
         self.active_ms = 0.0  # when bytes last came in; kept by the driver's owner for the idle sweep
         self.incomplete_since_ms: float | None = None  # since when part of a frame has been held
         self._dispatcher = dispatcher
@@ -117,8 +117,10 @@ class Connection:
             self._parked = None
 
     def finish(self) -> None:
-        """The socket is gone: let go of everything that is held."""
+        """The socket is gone: let go of everything that is held, now and not when the garbage collector comes by."""
         self.close()
+        self.wake = _nobody
+        self._frames.forget()
         self._release_memory()
         self._memory.forget(self._granted)
         while self.outgoing:
@@ -179,3 +181,7 @@ class Connection:
         if self._reserved:
             self._memory.release(self._reserved)
             self._reserved = 0
+
+
+def _nobody() -> None:
+    """There is no driver to be woken."""

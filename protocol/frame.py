@@ -36,6 +36,10 @@ class FrameReader:
         """How many bytes of an incomplete frame, or of its size, are held."""
         return len(self._head) + len(self._frame) + (_SIZE.size if self._wanted >= 0 else 0)
 
+    def forget(self) -> None:
+        """Drop what is held of an incomplete frame."""
+        self._head, self._frame, self._wanted = bytearray(), bytearray(), -1
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[memoryview]:
         """Take what was received; return the frames that it completes, without their sizes.
 

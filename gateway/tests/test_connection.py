@@ -190,6 +190,7 @@ def test_the_end_gives_everything_back(dispatcher: ScriptedDispatcher) -> None:
     assert dispatcher.abandoned == 1
     assert memory.used_bytes == 0
     assert piece.released
+    assert connection._frames.held_bytes == 0, "a buffer must not wait for the garbage collector"
 
 
 def test_a_reply_that_could_not_be_made_closes(

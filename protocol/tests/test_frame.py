@@ -72,3 +72,11 @@ def test_what_is_held_of_an_incomplete_frame_is_counted() -> None:
         reader.feed(bytes([byte]))
         held.append(reader.held_bytes)
     assert held == [1, 2, 3, 4, 5, 0]
+
+
+def test_what_is_forgotten_is_not_held() -> None:
+    reader = FrameReader(100)
+    reader.feed(b"\0\0\0\x02a")
+    reader.forget()
+    assert (reader.held_bytes, reader.incomplete_size) == (0, 0)
+    assert [bytes(frame) for frame in reader.feed(b"\0\0\0\x01z")] == [b"z"]
