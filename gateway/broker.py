@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 import trio
@@ -23,6 +23,7 @@ from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
 from gateway.server import Limits, Server
 from gateway.sessions import FetchSessions
+from gateway.upkeep import Upkeep
 from gateway.waiting import Purgatory
 from storage.files import Files
 from storage.store import Store
@@ -105,6 +106,10 @@ class Broker:
             producer_ids=ProducerIds(metadata),
         )
 
+    def _upkeep(self) -> Upkeep:
+        services = self.services
+        return Upkeep(self._store, services.partitions, self.config, self.clock, services.scheduler)
+
     async def run(
         self,
         listeners: Sequence[tuple[str, trio.abc.Listener[trio.abc.Stream]]] | None = None,
@@ -116,8 +121,7 @@ class Broker:
                 listeners = await self._listen()
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.services.scheduler.run)
-                self._every(self.config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint)
-                self._every(self.config.log_retention_check_interval_ms, self._maintain)
+                self._upkeep().start()
                 await nursery.start(self.server.serve, listeners)
                 task_status.started()
                 await self.server.stopped.wait()
@@ -139,24 +143,6 @@ class Broker:
                 host, port = socket_listener.socket.getsockname()[:2]
                 self.endpoints.append(f"{listener.name}://{f'[{host}]' if ':' in host else host}:{port}")
         return opened
-
-    def _every(self, interval_ms: float, work: Callable[[], None]) -> None:
-        def run() -> None:
-            try:
-                work()
-            finally:
-                self.services.scheduler.call_after(interval_ms, run)
-
-        self.services.scheduler.call_after(interval_ms, run)
-
-    def _checkpoint(self) -> None:
-        self._store.checkpoint({(p.topic, p.index): p.high_watermark for p in self.services.partitions})
-
-    def _maintain(self) -> None:
-        now_ms = self.clock.now_ms()
-        for partition in self.services.partitions:
-            partition.log.roll_if_due(now_ms)
-            partition.log.delete_old_segments(now_ms, partition.high_watermark)
 
 
 def _limits(config: BrokerConfig) -> Limits:

@@ -178,7 +178,6 @@ _ALONE = "this node stands alone: clusters are not there yet"
 _NO_CLEANER = "logs are not compacted yet"
 _NO_GROUPS = "consumer groups are not served yet"
 _NO_TRANSACTIONS = "transactions are not served yet"
-_NO_TIMED_FLUSH = "logs are synced by number of records (log.flush.interval.messages), not by time yet"
 
 # A name, or the beginning of names where it ends in a dot -> what is missing. The longest that fits counts.
 PENDING: dict[str, str] = {
@@ -199,12 +198,9 @@ PENDING: dict[str, str] = {
     "log.cleaner.": _NO_CLEANER,
     "log.cleanup.policy": _NO_CLEANER,
     "log.segment.delete.delay.ms": "the files of a deleted topic are removed at once",
-    "log.flush.interval.ms": _NO_TIMED_FLUSH,
-    "log.flush.scheduler.interval.ms": _NO_TIMED_FLUSH,
     "log.flush.offset.checkpoint.interval.ms": "recovery points are written when high watermarks are",
     "log.flush.start.offset.checkpoint.interval.ms": "log start offsets are written when high watermarks are",
     "log.preallocate": "files grow as they are written",
-    "producer.id.": "a partition remembers all its producers",
     "max.connections.per.ip.overrides": "max.connections.per.ip is the same for all addresses",
     "max.connection.creation.rate": "the rate of new connections is not limited yet",
     "num.recovery.threads.per.data.dir": "logs are opened one after the other",

@@ -1,0 +1,130 @@
+"""What recurs: checkpoints, retention, flushes in a thread, one after another."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.tests.builders import Node
+from gateway.upkeep import Upkeep
+from protocol.records.batch import Record, build
+
+NOW_MS = 1_700_000_000_000
+
+
+class Threads:
+    """Keeps what was to run in a thread until it is told to run."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+
+    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self.waiting.append((work, done))
+
+    def run_one(self, error: BaseException | None = None) -> None:
+        work, done = self.waiting.pop(0)
+        done(work() if error is None else error)
+
+
+@pytest.fixture
+def threads(node: Node, monkeypatch: pytest.MonkeyPatch) -> Threads:
+    threads = Threads()
+    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    return threads
+
+
+def upkeep(node: Node) -> Upkeep:
+    services = node.services
+    return Upkeep(node._store, services.partitions, node.config, services.clock, services.scheduler)
+
+
+def append(node: Node, name: str, timestamp: int = NOW_MS) -> None:
+    batch = build([Record(timestamp=timestamp, value=bytes(100))])
+    node.services.partitions.get(name, 0).append(memoryview(batch), 1, NOW_MS)
+
+
+def test_checkpoints_are_written_at_their_interval(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    upkeep(node).start()
+    append(node, "t")
+    node.time.advance(node.config.replica_high_watermark_checkpoint_interval_ms)
+    written = Path(node.config.log_directories[0], "replication-offset-checkpoint").read_text("ascii")
+    assert "t 0 1\n" in written
+
+
+def test_old_segments_are_deleted(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200", "retention.ms": "1000"})
+    upkeep(node).start()
+    for number in range(3):
+        append(node, "t", NOW_MS + number)
+    log = node.services.partitions.get("t", 0).log
+    assert (len(log.segments), log.start_offset) == (3, 0)
+    node.time.advance(node.config.log_retention_check_interval_ms)
+    assert log.start_offset == 3
+
+
+def test_producers_that_are_silent_are_forgotten(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    upkeep(node).start()
+    numbered = build([Record(timestamp=NOW_MS, value=b"a")], producer_id=7, producer_epoch=0, base_sequence=0)
+    log = node.services.partitions.get("t", 0).log
+    log.append(memoryview(numbered), leader_epoch=0, now_ms=NOW_MS)
+    node.time.advance(node.config.producer_id_expiration_ms / 2)
+    assert 7 in log.producers.by_id
+    node.time.advance(node.config.producer_id_expiration_ms)
+    assert 7 not in log.producers.by_id
+
+
+def test_a_rolled_log_is_flushed_in_a_thread(node: Node, threads: Threads) -> None:
+    for name in ("a", "b", "quiet"):
+        node.services.metadata.create_topic(name, 1, configs={"segment.bytes": "200"})
+    for name in ("a", "a", "b", "b", "quiet"):
+        append(node, name)
+    upkeep(node).flush_due()
+    assert len(threads.waiting) == 1, "one log after another"
+    threads.run_one()
+    assert len(threads.waiting) == 1
+    threads.run_one()
+    assert not threads.waiting
+    points = {name: node.services.partitions.get(name, 0).log.recovery_point for name in ("a", "b", "quiet")}
+    assert points == {"a": 2, "b": 2, "quiet": 0}
+
+
+def test_a_log_with_flush_ms_is_flushed_when_that_has_passed(node: Node, threads: Threads) -> None:
+    node.services.metadata.create_topic("t", 1, configs={"flush.ms": "5000"})
+    upkeep(node).start()
+    append(node, "t")
+    node.time.advance(1_000)
+    threads.run_one()
+    append(node, "t")
+    node.time.advance(4_000)
+    assert not threads.waiting
+    node.time.advance(1_000)
+    assert len(threads.waiting) == 1
+
+
+def test_a_failed_flush_is_told_and_tried_again(node: Node, threads: Threads, caplog: pytest.LogCaptureFixture) -> None:
+    node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200"})
+    append(node, "t")
+    append(node, "t")
+    work = upkeep(node)
+    work.flush_due()
+    with caplog.at_level(logging.ERROR):
+        threads.run_one(OSError(5, "Input/output error"))
+    assert "cannot be flushed, and is tried again" in caplog.text
+    assert node.services.partitions.get("t", 0).log.recovery_point == 0
+    work.flush_due()
+    threads.run_one()
+    assert node.services.partitions.get("t", 0).log.recovery_point == 2
+
+
+def test_while_a_flush_is_under_way_no_other_begins(node: Node, threads: Threads) -> None:
+    node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200"})
+    append(node, "t")
+    append(node, "t")
+    work = upkeep(node)
+    work.flush_due()
+    work.flush_due()
+    assert len(threads.waiting) == 1

@@ -1,0 +1,113 @@
+"""What a broker does by itself, time and again: flush, roll and expire logs, and write checkpoints.
+
+Waiting for the disk is done in a worker thread, one log at a time; everything else is short, and runs on the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from gateway.clock import Clock
+from gateway.config import BrokerConfig
+from gateway.replication.partitions import Partitions
+from gateway.scheduler import Scheduler
+from protocol.errors import KafkaError
+from storage.flush import Flush
+from storage.log import Log
+from storage.store import Store
+
+logger = logging.getLogger("headgate.upkeep")
+
+# How often logs are asked whether a flush is due; `log.flush.scheduler.interval.ms` makes it more often.
+FLUSH_CHECK_MS = 1_000
+
+
+class Upkeep:
+    """The recurring work on the logs of one store."""
+
+    def __init__(
+        self, store: Store, partitions: Partitions, config: BrokerConfig, clock: Clock, scheduler: Scheduler
+    ) -> None:
+        self._store = store
+        self._partitions = partitions
+        self._clock = clock
+        self._scheduler = scheduler
+        self._to_flush: deque[Log] = deque()
+        self._is_flushing = False
+        self._producer_expiration_ms = config.producer_id_expiration_ms
+        flush_check_ms = min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS)
+        self._works: list[tuple[float, Callable[[], None]]] = [
+            (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
+            (config.log_retention_check_interval_ms, self.expire),
+            (config.producer_id_expiration_check_interval_ms, self.expire_producers),
+            (flush_check_ms, self.flush_due),
+        ]
+
+    def start(self) -> None:
+        """Do each work once its interval has passed, and again after each further one."""
+        for interval_ms, work in self._works:
+            self._again(interval_ms, work)
+
+    def _again(self, interval_ms: float, work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            finally:
+                self._again(interval_ms, work)
+
+        self._scheduler.call_after(interval_ms, run)
+
+    def checkpoint(self) -> None:
+        """Write down high watermarks, recovery points and log starts."""
+        try:
+            self._store.checkpoint({(p.topic, p.index): p.high_watermark for p in self._partitions})
+        except OSError as error:
+            logger.error("the checkpoints of %s cannot be written: %s", self._store.directory, error)
+
+    def expire(self) -> None:
+        """Roll what is old enough, and delete what retention no longer keeps."""
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions:
+            try:
+                partition.log.roll_if_due(now_ms)
+                partition.log.delete_old_segments(now_ms, partition.high_watermark)
+            except (OSError, KafkaError) as error:
+                logger.error("old segments of %r cannot be removed: %s", partition.log, error)
+
+    def expire_producers(self) -> None:
+        """Forget producers that have not written for `producer.id.expiration.ms`."""
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions:
+            partition.log.producers.expire(now_ms, self._producer_expiration_ms)
+
+    def flush_due(self) -> None:
+        """Flush the logs that ask for it: those with flush.ms, and those that have begun a new segment."""
+        if self._is_flushing:
+            return
+        now_ms = self._clock.now_ms()
+        self._to_flush.extend(p.log for p in self._partitions if p.log.needs_flush(now_ms))
+        self._flush_next()
+
+    def _flush_next(self) -> None:
+        self._is_flushing = bool(self._to_flush)
+        if not self._is_flushing:
+            return
+        log = self._to_flush.popleft()
+        try:
+            flush = log.begin_flush()
+        except (OSError, KafkaError) as error:
+            self._failed(log, error)
+            self._flush_next()
+            return
+        self._scheduler.in_thread(flush.run, lambda result: self._flushed(log, flush, result))
+
+    def _flushed(self, log: Log, flush: Flush, result: object) -> None:
+        log.end_flush(flush, self._clock.now_ms())
+        if isinstance(result, BaseException):
+            self._failed(log, result)
+        self._flush_next()
+
+    def _failed(self, log: Log, error: BaseException) -> None:
+        logger.error("%r cannot be flushed, and is tried again: %s", log, error)
