@@ -31,10 +31,8 @@ PLANNED: Final = frozenset(
     {
         "gateway.coordinator.runtime",
         "gateway.replication.follower",
-        "gateway.sockets",
         "gateway.zookeeper",
         "gateway.zookeeper.client",
-        "spark",
     }
 )
 
