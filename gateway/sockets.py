@@ -35,6 +35,7 @@ AVAILABLE = hasattr(select, "epoll") and hasattr(os, "eventfd") and hasattr(os, 
 RECEIVE_BYTES = 1 << 16
 SOCKET_TURN_BYTES = 1 << 18
 TURN_MS = 1.0
+EVENTS_AT_ONCE = 64
 ACCEPT_AT_ONCE = 64
 PAUSE_MS = 100.0
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -45,7 +46,17 @@ Admit = Callable[["SocketEngine", socket.socket], "SocketDriver | None"]
 class SocketDriver:
     """One socket and its connection. Everything here runs inside a turn of the engine."""
 
-    __slots__ = ("_draining", "_engine", "_interest", "_piece", "_piece_sent", "_unsent", "connection", "socket")
+    __slots__ = (
+        "_draining",
+        "_engine",
+        "_half_closed",
+        "_interest",
+        "_piece",
+        "_piece_sent",
+        "_unsent",
+        "connection",
+        "socket",
+    )
 
     def __init__(self, engine: SocketEngine, sock: socket.socket, connection: Connection) -> None:
         self.connection = connection
@@ -56,6 +67,7 @@ class SocketDriver:
         self._piece: Splice | None = None
         self._piece_sent = 0
         self._draining = False
+        self._half_closed = False
         connection.wake = lambda: engine.mark(self)
 
     def drain(self) -> None:
@@ -80,9 +92,10 @@ class SocketDriver:
             self.abort()
         elif events & select.EPOLLIN:
             self._receive()
-        elif events & select.EPOLLRDHUP and not self.connection.outgoing:
-            self.abort()  # it sends nothing more, and waits for a reply that can wait long
+        elif events & select.EPOLLRDHUP and self.connection.parked:
+            self.abort()  # who sends nothing more does not wait for the far end of a long poll
         else:
+            self._half_closed = self._half_closed or bool(events & select.EPOLLRDHUP)
             self.advance()
 
     def _receive(self) -> None:
@@ -119,6 +132,8 @@ class SocketDriver:
         return True
 
     def _watch(self, interest: int) -> None:
+        if self._half_closed:  # it would be told again and again, while what is owed to the client is being sent
+            interest &= ~select.EPOLLRDHUP
         if interest != self._interest:
             self._interest = interest
             self._engine.poller.modify(self.socket.fileno(), interest)
@@ -254,7 +269,7 @@ class SocketEngine:
             marked, self._marked = self._marked, {}
             for driver in marked:
                 self._guard(driver, 0)
-            events = self.poller.poll(0)
+            events = self.poller.poll(0, EVENTS_AT_ONCE)
             if not events and not self._marked:
                 return False
             for descriptor, event in events:

@@ -246,6 +246,26 @@ def test_pieces_of_files_reach_a_slow_reader_whole(pieces: Callable[[int], FileP
     assert (first.released, second.released) == (True, True)
 
 
+def test_who_sends_nothing_more_still_gets_what_it_asked_for(pieces: Callable[[int], FilePiece]) -> None:
+    piece = pieces(5_000_000)
+
+    async def scenario(served: Served) -> None:
+        stream = await served.connect()
+        await stream.send_all(framed(b"park"))
+        await served.until(lambda: bool(served.dispatcher.parked))
+        served.dispatcher.parked[0]([piece])
+        await served.until(lambda: not served.drivers[0].connection.parked)
+        await stream.send_eof()
+        spent = os.times()
+        await trio.sleep(0.2)
+        now = os.times()
+        assert now.user + now.system - spent.user - spent.system < 0.1, "it spins while the client does not read"
+        assert await served.read(stream, len(piece)) == piece.read()
+        assert await is_closed(stream)
+
+    run(scenario)
+
+
 def test_what_was_not_sent_is_given_back(pieces: Callable[[int], FilePiece]) -> None:
     made = [pieces(10_000_000), pieces(1_000)]
 
