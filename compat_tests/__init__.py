@@ -11,7 +11,8 @@
     java/                                       sets of jars, and the program that drives Java's client
     records.py stored.py wire.py                records compared; segment files and frames, read independently
     restarting.py noise.py load.py hostile.py   what goes on meanwhile: a restart, other writers, hostile bytes
-    test_families.py test_long_poll.py test_spark.py test_sigkill.py test_retries.py test_hostile_bytes.py test_readme.py
+    test_families.py test_long_poll.py test_spark.py test_sigkill.py test_retries.py test_hostile_bytes.py
+    test_readme.py
 
 A client that is not on this machine skips its tests by name, and fails them where CI=true.
 """

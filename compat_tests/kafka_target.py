@@ -48,8 +48,8 @@ class KafkaBroker(Broker):
     def restart(self) -> float:
         """By SIGKILL.
 
-        A clean stop takes it ten seconds. Either way it remembers the last batch of a producer only (test_retries.py), so
-        that a client with more in flight may write twice: test_across_restarts can fail on it for this reason.
+        A clean stop takes it ten seconds. Either way it remembers the last batch of a producer only (test_retries.py):
+        a client with more in flight may write twice, and test_across_restarts can fail on it for this reason.
         """
         self.kill()
         return self.start()
