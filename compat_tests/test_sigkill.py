@@ -141,7 +141,5 @@ def rebuild(broker: HeadgateBroker, tmp_path: Path) -> Path:
 def assert_same_indexes(original: Path, rebuilt: Path) -> None:
     names = sorted(path.name for path in original.iterdir() if path.suffix in {".index", ".timeindex"})
     assert names == sorted(path.name for path in rebuilt.iterdir() if path.suffix in {".index", ".timeindex"})
-    for name in names:
-        assert (original / name).read_bytes() == (rebuilt / name).read_bytes(), (
-            f"{original / name} differs when rebuilt"
-        )
+    differing = [name for name in names if (original / name).read_bytes() != (rebuilt / name).read_bytes()]
+    assert not differing, f"in {original} these are not as when rebuilt: {differing}"
