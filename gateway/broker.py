@@ -108,7 +108,8 @@ class Broker:
 
     def _upkeep(self) -> Upkeep:
         services = self.services
-        return Upkeep(self._store, services.partitions, self.config, self.clock, services.scheduler)
+        metadata, partitions = services.metadata, services.partitions
+        return Upkeep(self._store, partitions, lambda: metadata.image, self.config, self.clock, services.scheduler)
 
     async def run(
         self,

@@ -17,14 +17,16 @@ from collections.abc import Callable
 
 from gateway.context import Client, CloseConnection
 from gateway.dispatch import Chunk, Dispatcher, Parked, Reply
-from gateway.memory import MemoryBudget
+from gateway.memory import SMALL_BYTES, MemoryBudget
 from protocol.errors import MalformedRequest
-from protocol.frame import FrameReader
+from protocol.frame import FrameReader, FrameTooLarge
 
 logger = logging.getLogger("headgate.connection")
 
 # Replies queued beyond this are sent before the next request is looked at.
 MAX_OUTGOING_BYTES = 1 << 20
+# What a frame takes beside its bytes; without it, empty frames behind a parked request would count nothing.
+FRAME_OVERHEAD_BYTES = 200
 # While a request is parked, this much of what follows it is taken in; then the socket is left alone.
 MAX_PENDING_BYTES = 1 << 18
 
@@ -47,12 +49,13 @@ class Connection:
         self.closing = False  # nothing more is read or answered; what is in `outgoing` is still sent
         self.wake: Callable[[], None] = _nobody
         self.active_ms = 0.0  # when bytes last came in; kept by the driver's owner for the idle sweep
-        self.incomplete_since_ms: float | None = None  # since when part of a frame has been held
+        self.incomplete_since_ms: float | None = None  # since when part of a frame has been held without coming on
+        self.starved = False  # reading has to wait for memory
         self._dispatcher = dispatcher
         self._frames = FrameReader(max_frame_bytes)
         self._memory = memory
         self._reserved = 0
-        self._starved = False
+        self._held_before = 0
         self._pending: deque[memoryview] = deque()
         self._pending_bytes = 0
         self._outgoing_bytes = 0
@@ -66,22 +69,25 @@ class Connection:
     @property
     def wants_data(self) -> bool:
         """Whether the driver should read from the socket now."""
-        return not (self.closing or self._starved or self._pending_bytes > MAX_PENDING_BYTES)
+        return not (self.closing or self.starved or self._pending_bytes > MAX_PENDING_BYTES)
 
     def receive(self, data: memoryview, now_ms: float) -> None:
         """Take bytes from the socket. `data` must be writable; afterwards it is the driver's again."""
         self.active_ms = now_ms
+        fault: FrameTooLarge | None = None
         try:
             frames = self._frames.feed(data)
-        except MalformedRequest as error:
-            self.close(str(error))
-            return
+        except FrameTooLarge as error:
+            frames, fault = error.frames, error
         for frame in frames:
             self._pending.append(frame)
-            self._pending_bytes += len(frame)
-        self._hold_incomplete(now_ms)
-        self.proceed()
+            self._pending_bytes += len(frame) + FRAME_OVERHEAD_BYTES
+        self._answer_pending()
         self._own(len(frames))
+        if fault is not None:
+            self.close(str(fault))
+        self._note_progress(now_ms, bool(frames))
+        self._account()
 
     def end_of_stream(self) -> None:
         """The client sends nothing more. In the middle of a request that is a fault worth a line."""
@@ -92,10 +98,8 @@ class Connection:
 
     def proceed(self) -> None:
         """Answer what is pending, as far as order and the bound on output allow."""
-        while self._pending and self._parked is None and not self.closing and self._outgoing_bytes < MAX_OUTGOING_BYTES:
-            frame = self._pending.popleft()
-            self._pending_bytes -= len(frame)
-            self._answer(frame)
+        self._answer_pending()
+        self._account()
 
     def take(self) -> Chunk:
         """The next piece to send. A piece of a file is released by whoever took it."""
@@ -158,23 +162,43 @@ class Connection:
         for index in range(max(len(self._pending) - received, 0), len(self._pending)):
             self._pending[index] = memoryview(bytearray(self._pending[index]))
 
-    def _hold_incomplete(self, now_ms: float) -> None:
-        """Reserve the whole size of the frame of which a part is here; reading stops until it can be."""
-        size = self._frames.incomplete_size
-        if size == 0:
-            self._release_memory()
+    def _note_progress(self, now_ms: float, has_frames: bool) -> None:
+        """Keep the moment since which an incomplete frame has not come on, by `SMALL_BYTES` at least."""
+        held = self._frames.held_bytes
+        if not held:
             self.incomplete_since_ms = None
-        elif self._reserved != size:
-            self._release_memory()
-            self.incomplete_since_ms = now_ms
-            if self._memory.reserve(size, self._granted):
-                self._reserved = size
+        elif has_frames or self.incomplete_since_ms is None or held - self._held_before >= SMALL_BYTES:
+            self.incomplete_since_ms, self._held_before = now_ms, held
+
+    def _account(self) -> None:
+        """Reserve what unanswered requests take: those that are pending, and the one of which a part is here.
+
+        Of a large one its whole size, but once `SMALL_BYTES` have come: a claim alone must not keep others waiting.
+        """
+        wanted = self._pending_bytes
+        if self._frames.incomplete_size:
+            whole, held = self._frames.incomplete_size, self._frames.held_bytes
+            wanted += whole if held > SMALL_BYTES else min(whole, SMALL_BYTES)
+        missing = wanted - self._reserved
+        if missing < 0:
+            self._reserved = wanted
+            self._memory.release(-missing)
+        elif missing > 0 and not self.starved:
+            if self._memory.reserve(missing, self._granted):
+                self._reserved = wanted
             else:
-                self._starved = True
+                self.starved = True
+
+    def _answer_pending(self) -> None:
+        while self._pending and self._outgoing_bytes < MAX_OUTGOING_BYTES and not (self.parked or self.closing):
+            frame = self._pending.popleft()
+            self._pending_bytes -= len(frame) + FRAME_OVERHEAD_BYTES
+            self._answer(frame)
 
     def _granted(self, size: int) -> None:
-        self._starved = False
-        self._reserved = size
+        self.starved = False
+        self.incomplete_since_ms = None
+        self._reserved += size
         self.wake()
 
     def _release_memory(self) -> None:

@@ -24,9 +24,10 @@ from gateway.streams import StreamDriver
 
 logger = logging.getLogger("headgate.server")
 
-# A frame that has not arrived whole after this time holds memory for nothing.
+# A frame of which less than a megabyte arrives in this time holds memory for nothing.
 FRAME_DEADLINE_MS = 30_000
 SWEEP_INTERVAL_S = 5.0
+SHOWN_REASON = 300
 # trio lowers this for every stream; at its 16 KiB a fetch would wake the loop for each such portion.
 _NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 
@@ -135,7 +136,9 @@ class Server:
         self._by_address[driver.connection.client.remote_host] += 1
 
     def _complain(self, client: Client, reason: str) -> None:
-        self._log.warning(f"closed {client.remote_host}", "closing the connection of %s: %s", client, reason)
+        shown = reason if len(reason) <= SHOWN_REASON else reason[:SHOWN_REASON] + "..."
+        shown = shown.encode("unicode_escape").decode("ascii")  # what a client wrote cannot look like a line of ours
+        self._log.warning(f"closed {client.remote_host}", "closing the connection of %s: %s", client, shown)
 
     def _forget(self, driver: Driver) -> None:
         del self.drivers[driver]
@@ -176,8 +179,8 @@ class Server:
 
     def _overdue(self, connection: Connection, now_ms: float) -> str | None:
         since_ms = connection.incomplete_since_ms
-        if since_ms is not None and now_ms - since_ms > FRAME_DEADLINE_MS:
-            return f"a request was not complete after {FRAME_DEADLINE_MS // 1000} s"
+        if since_ms is not None and not connection.starved and now_ms - since_ms > FRAME_DEADLINE_MS:
+            return f"a request did not come on for {FRAME_DEADLINE_MS // 1000} s"
         if (
             self._limits.max_idle_ms > 0
             and not connection.parked

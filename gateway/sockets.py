@@ -120,6 +120,7 @@ class SocketDriver:
         """Send what is queued and answer what that held back; False if the socket takes no more, or is closed."""
         connection = self.connection
         while connection.outgoing or self._unsent is not None or self._piece is not None:
+            connection.active_ms = self._engine.now_ms
             if not self._send():
                 self._watch(select.EPOLLOUT | select.EPOLLRDHUP)
                 return False
@@ -307,7 +308,18 @@ class SocketEngine:
                     self._pause(error)
                     return
                 continue  # the client was gone before it was accepted
-            self._add(sock)
+            try:
+                self._add(sock)
+            except OSError as error:
+                logger.error("a connection cannot be served: %s", error)
+                self._drop(sock)
+
+    def _drop(self, sock: socket.socket) -> None:
+        driver = self._drivers.pop(sock.fileno(), None)
+        sock.close()
+        if driver is not None:
+            driver.release()
+            self._gone(driver)
 
     def _add(self, sock: socket.socket) -> None:
         sock.setblocking(False)

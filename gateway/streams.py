@@ -34,6 +34,7 @@ class StreamDriver:
         self._clock = clock
         self._waiting: trio.CancelScope | None = None
         self._draining = False
+        self._is_sending = False
         connection.wake = self.wake
 
     def wake(self) -> None:
@@ -44,7 +45,7 @@ class StreamDriver:
     def drain(self) -> None:
         """Answer what was received, then hang up. At once, if there is nothing to answer."""
         self._draining = True
-        if not self.connection.parked and not self.connection.outgoing:
+        if not (self.connection.parked or self.connection.outgoing or self._is_sending):
             self.scope.cancel()
 
     def abort(self) -> None:
@@ -68,7 +69,10 @@ class StreamDriver:
         connection = self.connection
         while True:
             if connection.outgoing:
+                self._is_sending = True
                 await self._send()
+                self._is_sending = False
+                connection.active_ms = self._clock.monotonic_ms()
                 connection.proceed()
             elif connection.closing or (self._draining and not connection.parked) or not await self._receive():
                 return

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from gateway.clock import Clock
 from gateway.config import BrokerConfig
+from gateway.metadata.image import Image
 from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
 from protocol.errors import KafkaError
@@ -22,13 +23,21 @@ logger = logging.getLogger("headgate.upkeep")
 
 # How often logs are asked whether a flush is due; `log.flush.scheduler.interval.ms` makes it more often.
 FLUSH_CHECK_MS = 1_000
+# How often partitions that could not be opened are tried again.
+RETRY_MS = 1_000
 
 
 class Upkeep:
     """The recurring work on the logs of one store."""
 
     def __init__(
-        self, store: Store, partitions: Partitions, config: BrokerConfig, clock: Clock, scheduler: Scheduler
+        self,
+        store: Store,
+        partitions: Partitions,
+        image: Callable[[], Image],
+        config: BrokerConfig,
+        clock: Clock,
+        scheduler: Scheduler,
     ) -> None:
         self._store = store
         self._partitions = partitions
@@ -41,6 +50,7 @@ class Upkeep:
         self._works: list[tuple[float, Callable[[], None]]] = [
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
             (config.log_retention_check_interval_ms, self.expire),
+            (RETRY_MS, lambda: partitions.retry(image())),
             (config.producer_id_expiration_check_interval_ms, self.expire_producers),
             (flush_check_ms, self.flush_due),
         ]
@@ -91,16 +101,20 @@ class Upkeep:
         self._flush_next()
 
     def _flush_next(self) -> None:
-        self._is_flushing = bool(self._to_flush)
-        if not self._is_flushing:
-            return
-        log = self._to_flush.popleft()
+        """Begin the next flush. A log that was deleted meanwhile is skipped: its files may be another's by now."""
+        self._is_flushing = False
+        while self._to_flush and not self._is_flushing:
+            log = self._to_flush.popleft()
+            if self._store.logs.get((log.topic, log.partition)) is log:
+                self._begin(log)
+
+    def _begin(self, log: Log) -> None:
         try:
             flush = log.begin_flush()
         except (OSError, KafkaError) as error:
             self._failed(log, error)
-            self._flush_next()
             return
+        self._is_flushing = True
         self._scheduler.in_thread(flush.run, lambda result: self._flushed(log, flush, result))
 
     def _flushed(self, log: Log, flush: Flush, result: object) -> None:

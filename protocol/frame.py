@@ -14,7 +14,14 @@ _SIZE = struct.Struct(">i")
 
 
 class FrameTooLarge(MalformedRequest):
-    """A size that is negative or over the limit: what follows cannot be understood, so the connection must close."""
+    """A size that is negative or over the limit: what follows cannot be understood, so the connection must close.
+
+    `frames` are those that came before it in the same piece.
+    """
+
+    def __init__(self, size: int, limit: int, frames: list[memoryview]) -> None:
+        super().__init__(f"a frame claims {size} bytes; the limit is {limit}")
+        self.frames = frames
 
 
 class FrameReader:
@@ -53,7 +60,8 @@ class FrameReader:
             position = self._continue(view, frames)
         while len(view) - position >= _SIZE.size:
             (size,) = _SIZE.unpack_from(view, position)
-            self._check(size)
+            if not 0 <= size <= self._max_size:
+                raise FrameTooLarge(size, self._max_size, frames)
             start, end = position + _SIZE.size, position + _SIZE.size + size
             if end > len(view):
                 self._wanted = size
@@ -73,7 +81,8 @@ class FrameReader:
             if len(self._head) < _SIZE.size:
                 return position
             (size,) = _SIZE.unpack(self._head)
-            self._check(size)
+            if not 0 <= size <= self._max_size:
+                raise FrameTooLarge(size, self._max_size, frames)
             self._wanted = size
             self._head.clear()
         end = min(position + self._wanted - len(self._frame), len(view))
@@ -82,7 +91,3 @@ class FrameReader:
             frames.append(memoryview(self._frame))
             self._frame, self._wanted = bytearray(), -1
         return end
-
-    def _check(self, size: int) -> None:
-        if not 0 <= size <= self._max_size:
-            raise FrameTooLarge(f"a frame claims {size} bytes; the limit is {self._max_size}")

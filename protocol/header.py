@@ -13,7 +13,7 @@ import struct
 from typing import NamedTuple
 
 from protocol.errors import MalformedRequest
-from protocol.reading import read_tags
+from protocol.reading import RefusedBytes, read_tags
 from protocol.registry import header_versions
 
 _REQUEST = struct.Struct(">hhih")
@@ -99,4 +99,11 @@ def _skip_tags(buffer: memoryview, position: int) -> int:
     """Nobody has declared a tagged field of a header that concerns us: step over them."""
     count = buffer[position]
     position += 1
-    return read_tags(buffer, position, count)[1] if count else position
+    return _read_tags(buffer, position, count) if count else position
+
+
+def _read_tags(buffer: memoryview, position: int, count: int) -> int:
+    try:
+        return read_tags(buffer, position, count)[1]
+    except RefusedBytes as error:
+        raise MalformedRequest(f"a tagged field of a header: {error}") from None

@@ -51,7 +51,7 @@ def reader(root: Instance, title: str) -> Reader:
         refused=_refused,
         varint=_varint,
         wrapped=lambda position, error: _wrapped(title, position, error),
-        ENDS=(struct.error, IndexError, UnicodeDecodeError, _Refused),
+        ENDS=(struct.error, IndexError, UnicodeDecodeError, RefusedBytes),
     )
     emitter = _ReaderEmitter(source)
     with source.block("def read(buffer, position=0)"):
@@ -228,12 +228,12 @@ class _ReaderEmitter:
         source.line(f"{target} = {elements}")
 
 
-class _Refused(Exception):
+class RefusedBytes(Exception):
     """A length that cannot be; becomes a MalformedRequest where the name of the message is known."""
 
 
-def _refused(target: str, length: int) -> _Refused:
-    return _Refused(f"{target.partition('.')[2] or target} cannot have length {length}")
+def _refused(target: str, length: int) -> RefusedBytes:
+    return RefusedBytes(f"{target.partition('.')[2] or target} cannot have length {length}")
 
 
 def _wrapped(title: str, position: int, error: Exception) -> MalformedRequest:
@@ -250,7 +250,7 @@ def _varint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-    raise _Refused(f"an unsigned varint is longer than {MAX_VARINT_SIZE} bytes")
+    raise RefusedBytes(f"an unsigned varint is longer than {MAX_VARINT_SIZE} bytes")
 
 
 def _read_varint(buffer: memoryview, position: int) -> tuple[int, int]:

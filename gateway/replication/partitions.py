@@ -45,6 +45,13 @@ class Partitions:
         offline = self._offline.get((topic, index))
         return offline or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
 
+    def retry(self, image: Image) -> None:
+        """Try again to open what could not be opened: the reason may have been a moment without room or descriptors."""
+        for name in {name for name, _ in self._offline}:
+            topic = image.topics.get(name)
+            if topic is not None:
+                self._put(topic)
+
     def topic_name(self, topic_id: bytes) -> str:
         """The name behind an id; raises KafkaError(UNKNOWN_TOPIC_ID)."""
         try:
@@ -66,7 +73,11 @@ class Partitions:
         log_config = self._config.log_config(topic.configs)
         self._names[topic.topic_id] = topic.name
         for index, state in enumerate(topic.partitions):
-            partition = self._partitions.get((topic.name, index)) or self._open(topic, index, log_config)
+            partition = self._partitions.get((topic.name, index))
+            if partition is not None and partition.log.topic_id not in (None, topic.topic_id):
+                self._drop(topic.name, index)
+                partition = None
+            partition = partition or self._open(topic, index, log_config)
             if partition is not None:
                 partition.log.config = log_config
                 partition.leader_epoch = state.leader_epoch
@@ -78,9 +89,11 @@ class Partitions:
         try:
             log = self._log(topic, index, log_config)
         except KafkaError as error:
+            if key not in self._offline:
+                logger.error("%s-%d is offline: %s", topic.name, index, error.message)
             self._offline[key] = error
-            logger.error("%s-%d is offline: %s", topic.name, index, error.message)
             return None
+        self._offline.pop(key, None)
         partition = Partition(topic.name, index, log, topic.partitions[index].leader_epoch, self._advanced)
         partition.validate = self._config.headgate_validate_records
         self._partitions[key] = partition
@@ -100,12 +113,19 @@ class Partitions:
     def _remove(self, topic: Topic) -> None:
         self._names.pop(topic.topic_id, None)
         for index in range(len(topic.partitions)):
-            key = topic.name, index
-            partition = self._partitions.pop(key, None)
-            if partition is not None or self._offline.pop(key, None) is not None:
-                self._store.delete(topic.name, index)
-            if partition is not None:
-                self._purgatory.touch(partition.waiters)
+            self._drop(topic.name, index)
+
+    def _drop(self, topic: str, index: int) -> None:
+        """Serve a partition no more, and delete its log. If that fails, its topic id keeps it from coming back."""
+        partition = self._partitions.pop((topic, index), None)
+        was_offline = self._offline.pop((topic, index), None) is not None
+        if partition is not None:
+            self._purgatory.touch(partition.waiters)
+        try:
+            if partition is not None or was_offline:
+                self._store.delete(topic, index)
+        except KafkaError as error:
+            logger.error("the log of %s-%d is left behind: %s", topic, index, error.message)
 
     def _advanced(self, partition: Partition) -> None:
         self._purgatory.touch(partition.waiters)

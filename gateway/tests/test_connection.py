@@ -10,7 +10,7 @@ import pytest
 from gateway.connection import MAX_OUTGOING_BYTES, MAX_PENDING_BYTES, Connection
 from gateway.context import Client, CloseConnection
 from gateway.dispatch import Parked
-from gateway.memory import MemoryBudget
+from gateway.memory import SMALL_BYTES, MemoryBudget
 
 
 class ScriptedDispatcher:
@@ -170,15 +170,54 @@ def test_hanging_up_within_a_request_is_told(dispatcher: ScriptedDispatcher, sen
 
 
 def test_without_room_the_socket_is_left_alone_until_there_is(dispatcher: ScriptedDispatcher) -> None:
-    memory, woken = MemoryBudget(100), []
-    memory.reserve(100, lambda size: None)
+    memory, woken = MemoryBudget(100), list[bool]()
+    memory.reserve(200, lambda size: None)
     connection = connect(dispatcher, memory=memory)
     connection.wake = lambda: woken.append(True)
     feed(connection, framed(bytes(800))[:50])
     assert not connection.wants_data
-    memory.release(100)
+    memory.release(200)
     assert woken == [True]
     assert connection.wants_data
+    assert memory.used_bytes == 800
+
+
+def test_a_claim_alone_reserves_little(dispatcher: ScriptedDispatcher) -> None:
+    memory = MemoryBudget(1 << 28)
+    connection = connect(dispatcher, max_frame_bytes=100 << 20, memory=memory)
+    feed(connection, struct.pack(">i", 100 << 20))
+    assert memory.used_bytes == SMALL_BYTES
+    feed(connection, bytes(SMALL_BYTES + 1))
+    assert memory.used_bytes == 100 << 20
+
+
+def test_frames_behind_a_parked_request_are_accounted_for(dispatcher: ScriptedDispatcher) -> None:
+    memory = MemoryBudget(1 << 28)
+    connection = connect(dispatcher, max_frame_bytes=1 << 20, memory=memory)
+    feed(connection, framed(b"park", bytes(100_000)))
+    assert memory.used_bytes >= 100_000
+    feed(connection, framed(*[b""] * 2_000))
+    assert not connection.wants_data, "empty frames take memory too"
+    dispatcher.parked[0]([b"ready"])
+    connection.proceed()
+    assert memory.used_bytes == 0
+
+
+def test_frames_that_keep_coming_are_not_overdue(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher)
+    stream = framed(*[bytes(800)] * 10)
+    for start in range(0, len(stream) - 804, 804):
+        feed(connection, stream[start : start + 804] if start else stream[:900], now_ms=float(start))
+        stream = stream if start else stream[96:]
+    assert connection.incomplete_since_ms is not None
+    assert connection.incomplete_since_ms > 804 * 6
+
+
+def test_good_requests_before_a_bad_size_are_answered(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher)
+    feed(connection, framed(b"one", b"two") + struct.pack(">i", -1))
+    assert sent(connection) == [b"one", b"two"]
+    assert connection.closing
 
 
 def test_the_end_gives_everything_back(dispatcher: ScriptedDispatcher) -> None:

@@ -147,9 +147,10 @@ def test_it_ends_with_its_parent_even_if_that_is_killed() -> None:
         assert answers(bootstrap)
         parent.send_signal(signal.SIGKILL)
     deadline = time.monotonic() + 10
-    while answers(bootstrap) and time.monotonic() < deadline:
+    while is_alive(int(pid)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not answers(bootstrap), f"process {pid} outlived its parent by 10 s"
+    assert not is_alive(int(pid)), f"process {pid} outlived its parent by 10 s"
+    assert not answers(bootstrap)
     shutil.rmtree(directory)  # nobody is left who could have
 
 

@@ -104,3 +104,31 @@ def test_an_image_that_did_not_change_changes_nothing(node: Node) -> None:
     node.services.partitions.follow(image, image)
     node.services.partitions.follow(Image.empty(), image)
     assert node.services.partitions.get("t", 0) is partition
+
+
+def test_a_log_that_cannot_be_deleted_does_not_come_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.services.metadata.create_topic("t", 2)
+    node.services.partitions.get("t", 0).append(records(b"old"), 1, NOW_MS)
+    with monkeypatch.context() as broken:
+        broken.setattr(node._store.pool.files, "rename", _fail)
+        node.services.metadata.delete_topic("t")
+    assert [code_of(node.services.partitions, "t", index) for index in (0, 1)] == [3, 3]
+    node.services.metadata.create_topic("t", 2)
+    assert node.services.partitions.get("t", 0).log.end_offset == 0
+
+
+def test_a_partition_that_could_not_be_opened_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(node._store, "create", _refuse)
+        node.services.metadata.create_topic("t", 1)
+    assert code_of(node.services.partitions, "t") == ErrorCode.KAFKA_STORAGE_ERROR
+    node.services.partitions.retry(node.services.metadata.image)
+    assert node.services.partitions.get("t", 0).high_watermark == 0
+
+
+def _fail(*_: object) -> None:
+    raise OSError(24, "Too many open files")
+
+
+def _refuse(*_: object) -> None:
+    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "there is no descriptor left")

@@ -10,6 +10,7 @@ import pytest
 from gateway.tests.builders import Node
 from gateway.upkeep import Upkeep
 from protocol.records.batch import Record, build
+from storage.log import Log
 
 NOW_MS = 1_700_000_000_000
 
@@ -37,7 +38,8 @@ def threads(node: Node, monkeypatch: pytest.MonkeyPatch) -> Threads:
 
 def upkeep(node: Node) -> Upkeep:
     services = node.services
-    return Upkeep(node._store, services.partitions, node.config, services.clock, services.scheduler)
+    metadata, clock, scheduler = services.metadata, services.clock, services.scheduler
+    return Upkeep(node._store, services.partitions, lambda: metadata.image, node.config, clock, scheduler)
 
 
 def append(node: Node, name: str, timestamp: int = NOW_MS) -> None:
@@ -118,6 +120,41 @@ def test_a_failed_flush_is_told_and_tried_again(node: Node, threads: Threads, ca
     work.flush_due()
     threads.run_one()
     assert node.services.partitions.get("t", 0).log.recovery_point == 2
+
+
+def test_the_log_of_a_deleted_topic_is_not_flushed(node: Node, threads: Threads) -> None:
+    """Its path may belong to a new topic of that name by then."""
+    for name in ("a", "b"):
+        node.services.metadata.create_topic(name, 1, configs={"segment.bytes": "200"})
+        append(node, name)
+        append(node, name)
+    upkeep(node).flush_due()
+    node.services.metadata.delete_topic("b")
+    node.services.metadata.create_topic("b", 1)
+    append(node, "b")
+    size = node.services.partitions.get("b", 0).log.size
+    threads.run_one()
+    assert not threads.waiting
+    assert Path(node.config.log_directories[0], "b-0", f"{0:020d}.log").stat().st_size == size
+
+
+def test_many_logs_that_cannot_be_flushed_do_not_stop_the_next_time(
+    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.services.metadata.create_topic("t", 1, configs={"flush.ms": "1"})
+    append(node, "t")
+    work = upkeep(node)
+    work._to_flush.extend([node.services.partitions.get("t", 0).log] * 1_200)
+    with monkeypatch.context() as broken, caplog.at_level(logging.CRITICAL):
+        broken.setattr(Log, "begin_flush", _fail)
+        work.flush_due()
+    assert not threads.waiting
+    work.flush_due()
+    assert len(threads.waiting) == 1
+
+
+def _fail(log: Log) -> None:
+    raise OSError(24, "Too many open files")
 
 
 def test_while_a_flush_is_under_way_no_other_begins(node: Node, threads: Threads) -> None:

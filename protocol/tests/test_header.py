@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from typing import Any
 
 import pytest
@@ -114,3 +115,9 @@ def test_garbage_is_refused_or_read(data: bytes) -> None:
 def test_a_bad_client_id_is_refused(bad: bytes) -> None:
     with pytest.raises(MalformedRequest):
         read_request_header(memoryview(b"\0\x01\0\x0b\0\0\0\0" + bad))
+
+
+def test_a_tagged_field_that_cannot_be_is_malformed() -> None:
+    frame = struct.pack(">hhih", 18, 3, 1, -1) + b"\x01" + b"\xff" * 10
+    with pytest.raises(MalformedRequest):
+        read_request_header(memoryview(frame))
