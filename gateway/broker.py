@@ -18,7 +18,8 @@ from gateway.dispatch import Dispatcher
 from gateway.handlers import load
 from gateway.logs import ready_line
 from gateway.metadata.image import Image
-from gateway.metadata.local import LocalMetadata
+from gateway.metadata.local import LocalMetadata, topic_settings
+from gateway.metadata.topics import METADATA_TOPIC
 from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
 from gateway.server import Limits, Server
@@ -26,7 +27,7 @@ from gateway.sessions import FetchSessions
 from gateway.upkeep import Upkeep
 from gateway.waiting import Purgatory
 from storage.files import Files
-from storage.store import Store
+from storage.store import Configs, Store
 
 logger = logging.getLogger("headgate.broker")
 
@@ -85,6 +86,7 @@ class Broker:
             config=self.config.log_config({}),
             now_ms=self.clock.now_ms(),
             random=self.random,
+            configs=Configs((METADATA_TOPIC, 0), lambda log: topic_settings(log, self.config)),
         )
 
     def _build(self) -> Services:

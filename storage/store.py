@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from random import Random
+from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
 from storage import checkpoint, directories, recovery
@@ -21,6 +22,13 @@ logger = logging.getLogger("headgate.storage")
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 MANY_LOGS = 32
+
+
+class Configs(NamedTuple):
+    """Where the settings of topics are known: `known_by(log)` finds them in the log of the partition `first`."""
+
+    first: TopicPartition
+    known_by: Callable[[Log], Callable[[str], LogConfig]]
 
 
 class Store:
@@ -53,10 +61,12 @@ class Store:
         now_ms: int,
         random: Random,
         cluster_id: str | None = None,
+        configs: Configs | None = None,
     ) -> Store:
         """Take a data directory, made if it is not there, and open every log in it.
 
-        `config` is for logs until they get their own. A damaged partition is reported and stays in `failed`; others
+        `config` is for logs until they get their own; `configs` finds these for recovery, which makes indexes as the
+        settings of a topic want them. A damaged partition is reported and stays in `failed`; others
         open. Raises DirectoryLocked, naming the other process; StorageError for the directory of another node or
         cluster; OSError.
         """
@@ -68,7 +78,7 @@ class Store:
         try:
             meta = directories.own(files, directory, node_id, cluster_id, random)
             store = cls(directory, Pool(files), lock, meta, config, random)
-            store._open_logs(now_ms)
+            store._open_logs(now_ms, configs)
         except BaseException:
             lock.release()
             raise
@@ -85,7 +95,7 @@ class Store:
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
 
-    def _open_logs(self, now_ms: int) -> None:
+    def _open_logs(self, now_ms: int, configs: Configs | None) -> None:
         files = self.pool.files
         names = files.list(self.directory)
         is_clean = CLEAN_SHUTDOWN in names
@@ -94,6 +104,25 @@ class Store:
         self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
         files.remove(self._path(CLEAN_SHUTDOWN))
         files.sync_directory(self.directory)
+        keys = self._partitions(names)
+        config_of: Callable[[str], LogConfig] = self._default_config
+        if configs is not None and configs.first in keys:
+            keys.remove(configs.first)
+            self._open_log(configs.first, self.config, is_clean, now_ms)
+            log = self.logs.get(configs.first)
+            if log is not None:
+                config_of = configs.known_by(log)
+        for key in keys:
+            self._open_log(key, config_of(key[0]), is_clean, now_ms)
+        self.remove_deleted()
+        self.pool.write_recovery_points = self._write_recovery_points
+
+    def _default_config(self, topic: str) -> LogConfig:
+        return self.config
+
+    def _partitions(self, names: Mapping[str, int]) -> list[TopicPartition]:
+        """Whose directories there are. Those of deleted partitions are noted to be removed."""
+        keys = []
         for name in sorted(name for name, size in names.items() if size < 0):
             key = directories.parse_partition(name)
             if directories.is_deleted(name):
@@ -101,9 +130,8 @@ class Store:
             elif key is None:
                 logger.warning("%s is not a partition's directory; left alone", self._path(name))
             else:
-                self._open_log(key, is_clean, now_ms)
-        self.remove_deleted()
-        self.pool.write_recovery_points = self._write_recovery_points
+                keys.append(key)
+        return keys
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -112,7 +140,7 @@ class Store:
             logger.error("%s; all that it says is taken as 0, so that logs are scanned from their start", error)
             return {}
 
-    def _open_log(self, key: TopicPartition, is_clean: bool, now_ms: int) -> None:
+    def _open_log(self, key: TopicPartition, config: LogConfig, is_clean: bool, now_ms: int) -> None:
         partition = recovery.Partition(
             *key,
             directory=self._path(directories.partition_name(*key)),
@@ -122,7 +150,7 @@ class Store:
         )
         try:
             partition.topic_id = self._topic_id(partition)
-            self.logs[key] = recovery.open_log(self.pool, partition, self.config, self._random, now_ms)
+            self.logs[key] = recovery.open_log(self.pool, partition, config, self._random, now_ms)
         except (StorageError, OSError, KafkaError) as error:
             self.failed[key] = error if isinstance(error, StorageError) else StorageError(f"{partition}: {error}")
             logger.error("partition %s stays closed: %s", partition, error)

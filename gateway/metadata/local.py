@@ -38,6 +38,8 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from gateway.config import BrokerConfig
+    from storage.config import LogConfig
+    from storage.log import Log
     from storage.store import Store
 
 logger = logging.getLogger("headgate.metadata")
@@ -209,6 +211,17 @@ class LocalMetadata:
                 name = old.topic_names[record.topic_id]
                 self._collisions.pop(collision_key(name), None)
                 logger.info("deleted topic %s", name)
+
+
+def topic_settings(log: Log, config: BrokerConfig) -> Callable[[str], LogConfig]:
+    """The settings of every topic as the metadata log has them; recovery wants them before there is a broker."""
+    topics = Image.empty().apply_all(Journal(log).replay()).topics
+
+    def settings(name: str) -> LogConfig:
+        topic = topics.get(name)
+        return config.log_config({} if topic is None else topic.configs)
+
+    return settings
 
 
 def _check_fresh(store: Store) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.broker import Broker
 from gateway.metadata.image import Image
 from gateway.replication.partitions import Partitions
 from gateway.tests.builders import Node
@@ -132,3 +133,16 @@ def _fail(*_: object) -> None:
 
 def _refuse(*_: object) -> None:
     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "there is no descriptor left")
+
+
+def test_recovery_makes_indexes_as_the_topic_wants_them(tmp_path: Path) -> None:
+    node = Node(tmp_path / "data")
+    node.services.metadata.create_topic("t", 1, configs={"index.interval.bytes": "100"})
+    for _ in range(50):
+        node.services.partitions.get("t", 0).append(records(bytes(90)), 1, NOW_MS)
+    node.close()
+    index = tmp_path / "data" / "t-0" / "00000000000000000000.index"
+    written = index.read_bytes()
+    index.unlink()
+    Broker(node.config)._store.close()
+    assert index.read_bytes() == written
