@@ -19,7 +19,7 @@ from storage import retention, snapshots, validation
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.directories import PARTITION_METADATA
 from storage.epochs import Epochs
-from storage.files import parent
+from storage.files import File, parent
 from storage.flush import Flush
 from storage.pool import Pool
 from storage.producers import Producers, WrittenBatch
@@ -519,7 +519,10 @@ class Log:
 
     def flush(self, now_ms: int | None = None) -> None:
         """Make everything appended so far durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
-        flush = self.begin_flush()
+        try:
+            flush = self.begin_flush()
+        except OSError as error:
+            raise self._disk_error(error) from error
         try:
             flush.run()
         except OSError as error:
@@ -528,7 +531,10 @@ class Log:
             self.end_flush(flush, now_ms)
 
     def begin_flush(self) -> Flush:
-        """What makes everything appended so far durable; to be run, in any thread, and handed to `end_flush`."""
+        """What makes everything appended so far durable; to be run, in any thread, and handed to `end_flush`.
+
+        Raises OSError, and then nothing is changed.
+        """
         unsynced = self._segments[self._position_of(self.recovery_point) :]
         paths = [path for segment in unsynced for path in segment.sealed_indexes]
         if not self.epochs.is_synced and self.epochs.latest >= 0:
@@ -538,8 +544,9 @@ class Log:
             directories = [self.directory, parent(self.directory)]
             if self.topic_id is not None:
                 paths.append(f"{self.directory}/{PARTITION_METADATA}")
+        flush = Flush(self.pool.files, self.end_offset, _hold(unsynced), paths, directories)
         self.epochs.is_synced, self.names_unsynced = True, False
-        return Flush(self.pool.files, self.end_offset, [segment.hold() for segment in unsynced], paths, directories)
+        return flush
 
     def end_flush(self, flush: Flush, now_ms: int | None = None) -> None:
         """A flush was run: the log is safe up to its end. One that failed is still to be done."""
@@ -580,9 +587,14 @@ class Log:
         self.release()
 
     def release(self) -> None:
-        """Close the files and no more, as before the directory is removed."""
+        """Close the files and no more; they are opened again where they are needed."""
         for segment in self._segments:
             segment.close()
+
+    def retire(self) -> None:
+        """Close the files for good: the directory goes, and its name may become another's."""
+        for segment in self._segments:
+            segment.retire()
 
     def _disk_error(self, error: OSError) -> KafkaError:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.topic}-{self.partition} refuses: {error}")
@@ -592,9 +604,21 @@ def _base_offset(segment: Segment) -> int:
     return segment.base_offset
 
 
-def _records(data: bytes, header: BatchHeader) -> Iterable[batch.Record]:
-    """A batch's records; for one whose records cannot be read, a stand-in that has what its header says."""
+def _hold(segments: Iterable[Segment]) -> list[File]:
+    """The open files of these segments, held all or none. Raises OSError."""
+    files: list[File] = []
     try:
-        return list(batch.iterate(data))
+        files.extend(segment.hold() for segment in segments)
+    except OSError:
+        for file in files:
+            file.release()
+        raise
+    return files
+
+
+def _records(data: bytes, header: BatchHeader) -> Iterator[batch.Record]:
+    """A batch's records; where they cannot be read, a stand-in that has what the header says."""
+    try:
+        yield from batch.iterate(data)
     except KafkaError:
-        return [batch.Record(header.base_offset, header.max_timestamp)]
+        yield batch.Record(header.base_offset, header.max_timestamp)

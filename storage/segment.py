@@ -6,6 +6,7 @@ ending in zeros.
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
@@ -83,6 +84,7 @@ class Segment:
         "_file",
         "_first_timestamp",
         "_indexed_position",
+        "_is_retired",
         "_max_offset",
         "_max_timestamp",
         "_pool",
@@ -110,6 +112,7 @@ class Segment:
         self.created_ms = created_ms
         self.roll_jitter_ms = 0
         self._file: File | None = None
+        self._is_retired = False
         self._first_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
         self._max_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
         self._max_offset = base_offset
@@ -136,12 +139,19 @@ class Segment:
         """The open file; opened at first use."""
         file = self._file
         if file is None:
+            if self._is_retired:
+                raise OSError(errno.ESTALE, "the log was deleted; its path may be another's by now", self.path)
             file = self._pool.files.open(self.path)
             if file.size() > self.size:  # what a failed write left, when even cutting it off failed
                 file.truncate(self.size)
             self._file = file
             self._pool.opened(self)
         return file
+
+    def retire(self) -> None:
+        """Close the file for good."""
+        self.close()
+        self._is_retired = True
 
     def hold(self) -> File:
         """The open file with one more reference, which the caller releases."""

@@ -210,7 +210,7 @@ class Store:
         self._high_watermarks.pop(key, None)
         log = self.logs.pop(key, None)
         if log is not None:
-            log.release()
+            log.retire()
         if remove:
             self.remove_deleted()
 

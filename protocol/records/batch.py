@@ -33,6 +33,7 @@ MAGIC = 2
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
+MIN_TIMESTAMP, MAX_TIMESTAMP = -(1 << 63), (1 << 63) - 1
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
@@ -206,6 +207,7 @@ def iterate(view: Buffer) -> Iterator[Record]:
         for number in range(1, header.records_count + 1):  # noqa: B007  told below where it ends
             timestamp_delta, offset_delta, key, value, headers, position = _read_record(data, position)
             timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+            _check_timestamp(timestamp)
             yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     except (IndexError, UnicodeDecodeError) as error:
         raise _invalid(f"record {number} of {header.records_count} cannot be read: {error}") from None
@@ -248,6 +250,12 @@ def build(
     )
     # fmt: on
     return _assemble(header, codecs.compress(compression, body, level))
+
+
+def _check_timestamp(timestamp: int) -> None:
+    """A sum of two 64-bit numbers that no int64 can hold."""
+    if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+        raise _invalid(f"a record has the timestamp {timestamp}")
 
 
 def _corrupt(message: str) -> KafkaError:

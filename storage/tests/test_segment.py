@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
 import pytest
 
 from protocol.errors import KafkaError
 from protocol.records.batch import Record, build, read_header
-from storage.files import File
+from storage.files import File, Files
 from storage.pool import Pool
 from storage.segment import Segment
 from storage.tests.builders import NOW_MS, rebuilt_indexes
@@ -181,3 +182,13 @@ def test_read_batch() -> None:
     (position, header), *_ = segment.walk(segment.locate(102))
     assert read_header(segment.read_batch(position, header)) == header
     assert header.base_offset == 102
+
+
+def test_a_deleted_logs_segment_does_not_touch_what_has_its_path_now(tmp_path: Path) -> None:
+    pool = Pool(Files())
+    old = Segment.create(pool, str(tmp_path), 0, 0)
+    old.retire()
+    Path(old.path).write_bytes(b"another log's")
+    with pytest.raises(OSError, match="may be another's by now"):
+        old.hold()
+    assert Path(old.path).read_bytes() == b"another log's"

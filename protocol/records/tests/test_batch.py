@@ -226,3 +226,12 @@ def test_bytes_behind_the_records_are_refused() -> None:
     with pytest.raises(KafkaError) as caught:
         list(iterate(data + b"x"))
     assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_a_timestamp_beyond_64_bits_is_refused() -> None:
+    made = build([Record(timestamp=0, value=b"a"), Record(timestamp=5, value=b"b")])
+    struct.pack_into(">q", made, 27, (1 << 63) - 3)
+    assert next(iterate(made)).timestamp == (1 << 63) - 3
+    with pytest.raises(KafkaError) as error:
+        list(iterate(made))
+    assert error.value.code == ErrorCode.INVALID_RECORD
