@@ -165,12 +165,20 @@ class ErrorCode(enum.IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136, "The controller id is not registered."
 
 
+MAX_MESSAGE_LENGTH = 500
+
+
 class KafkaError(Exception):
-    """What a client must hear: a code and a sentence. Dispatch turns it into the error response of the API."""
+    """What a client must hear: a code and a sentence. Dispatch turns it into the error response of the API.
+
+    A sentence may quote what the client sent: it is cut, so that it always fits the int16 length of old versions.
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code = code
         self.message = code.message if message is None else message
+        if len(self.message) > MAX_MESSAGE_LENGTH:
+            self.message = self.message[: MAX_MESSAGE_LENGTH - 3] + "..."
         super().__init__(code, self.message)
 
     def __str__(self) -> str:

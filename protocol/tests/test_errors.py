@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import MAX_MESSAGE_LENGTH, ErrorCode, KafkaError
 
 
 @pytest.mark.parametrize("theirs", KioErrorCode, ids=lambda code: str(code.name))
@@ -25,3 +25,9 @@ def test_a_kafka_error_says_its_code() -> None:
     error = KafkaError(ErrorCode.INVALID_PARTITIONS, "-3 partitions for t")
     assert (error.code, error.message) == (ErrorCode.INVALID_PARTITIONS, "-3 partitions for t")
     assert str(error) == "INVALID_PARTITIONS: -3 partitions for t"
+
+
+def test_a_long_sentence_is_cut() -> None:
+    error = KafkaError(ErrorCode.INVALID_REQUEST, "x" * 40_000)
+    assert len(error.message) == MAX_MESSAGE_LENGTH
+    assert error.message.endswith("...")
