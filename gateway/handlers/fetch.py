@@ -5,8 +5,11 @@ flexible, diverging epochs (KIP-595)   v13 topic ids (KIP-516)   v15 replica sta
 directory ids   v18 high watermark
 
 A fetch that finds less than `min_bytes` waits for the partitions it named. Afterwards only a partition that moved is
-counted again, and the pieces are planned anew when there is enough, or when the time is up.
+counted again, and the pieces are planned anew when there is enough, or when the time is up. It never waits for bytes
+that its own limits, or the end of an older segment, would keep from the reply.
 """
+
+from bisect import bisect_left
 
 from gateway.context import Context
 from gateway.handlers import handles
@@ -14,7 +17,7 @@ from gateway.handlers.each import guarded
 from gateway.replication.partition import Partition
 from gateway.sessions import FetchTurn
 from gateway.waiting import Waiting, WaitList
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -50,6 +53,7 @@ class Plan:
         self._context = context
         self._turn = turn
         self._max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._watched: dict[WaitList, tuple[TopicKey, FetchPartition]] = {}
         self._available: dict[WaitList, int] = {}
 
@@ -69,7 +73,7 @@ class Plan:
         """Whether the reply need not wait: enough bytes, an error to tell, or a client that does not want to wait."""
         if self._request.max_wait_ms <= 0 or not rows or any(_tells(row) for _, row in rows):
             return True
-        return sum(self._available.values()) >= self._request.min_bytes
+        return self._has_enough()
 
     def wait(self) -> Waiting:
         """Park until a partition has moved far enough, or `max_wait_ms` are over."""
@@ -90,11 +94,16 @@ class Plan:
             topics[key].partitions.append(row)
         return FetchResponse(session_id=self._turn.session_id, responses=list(topics.values()))
 
+    def _has_enough(self) -> bool:
+        return sum(self._available.values()) >= self._min_bytes
+
     def _attempt(self, wait_list: WaitList) -> FetchResponse | None:
         key, wanted = self._watched[wait_list]
+        lists = len(self._watched)
         row = self._row(key, wanted, wanted.partition_max_bytes, True)
         _release(row)
-        if _tells(row) or sum(self._available.values()) >= self._request.min_bytes:
+        is_another = len(self._watched) > lists  # made anew under its name: nothing here would hear of its appends
+        if is_another or _tells(row) or self._has_enough():
             return self.response(self.rows())
         return None
 
@@ -110,17 +119,40 @@ class Plan:
             piece = None
             if max_bytes > 0 or first:
                 piece = partition.read(wanted.fetch_offset, max_bytes, self._request.isolation_level, first)
-            self._available[partition.waiters] = 0 if piece is None else len(piece)
+            self._available[partition.waiters] = self._count(partition, wanted, piece, first)
             return _with_bounds(partition, wanted, piece, EpochEndOffset())
 
         return guarded(wanted, answer, _refuse)
 
+    def _count(self, partition: Partition, wanted: FetchPartition, piece: FileSlice | None, first: bool) -> int:
+        """The bytes that a partition adds towards `min_bytes`: all of these where waiting would not bring more."""
+        size = 0 if piece is None else len(piece)
+        if size >= self._min_bytes:
+            return size
+        end = partition.readable_end(self._request.isolation_level)
+        if piece is not None:
+            return size if _reaches(piece, partition, end) else self._min_bytes
+        return 0 if first or wanted.fetch_offset >= end else self._min_bytes
+
+
+def _reaches(piece: FileSlice, partition: Partition, end: int) -> bool:
+    """Whether a piece goes up to the offset `end`; not if a limit cut it, or more is in the next segment."""
+    segments = partition.log.segments
+    last = segments[max(0, bisect_left(segments, end, key=lambda segment: segment.base_offset) - 1)]
+    limit = last.size if end == partition.log.end_offset else last.locate(end)
+    return piece.fileno == last.file.fileno and piece.position + len(piece) >= limit
+
 
 def _diverging(partition: Partition, wanted: FetchPartition) -> EpochEndOffset | None:
-    """Where the client's history leaves this leader's, if it does (KIP-595)."""
+    """Where the client's history leaves this leader's, if it does (KIP-595).
+
+    Raises KafkaError(OFFSET_OUT_OF_RANGE) for an epoch that this leader has never heard of, as Kafka does.
+    """
     if wanted.last_fetched_epoch < 0:
         return None
     epoch, end_offset = partition.log.epochs.end_offset_for(wanted.last_fetched_epoch)
+    if epoch < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing is known of epoch {wanted.last_fetched_epoch}")
     if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
         return None
     return EpochEndOffset(epoch=epoch, end_offset=end_offset)

@@ -128,6 +128,52 @@ def test_the_time_is_up_with_what_there_is(node: Node) -> None:
     assert sizes(replies[0]) == [size]
 
 
+def test_it_does_not_wait_for_what_its_limits_keep_back(node: Node) -> None:
+    node.services.metadata.create_topic("t", 2)
+    size = append(node, "t", b"first")
+    for index in (0, 1):
+        append(node, "t", b"again", index=index)
+    of_partition = wanted(node, "t", 12, from_offset(0, max_bytes=size))
+    assert sizes(node.handle(request(of_partition, max_wait_ms=500, min_bytes=1 << 19), 12)) == [size]
+    both = wanted(node, "t", 12, from_offset(1, 0), from_offset(0, 1))
+    few = request(both, max_wait_ms=500, min_bytes=1 << 19, max_bytes=size + 1)
+    assert sizes(node.handle(few, 12)) == [size, 0]
+    capped = request(wanted(node, "t", 12, from_offset(1)), max_wait_ms=500, min_bytes=1 << 19, max_bytes=size)
+    assert sizes(node.handle(capped, 12)) == [size]
+
+
+def test_it_does_not_wait_at_the_end_of_an_older_segment(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    size = append(node, "t", b"old")
+    log = node.services.partitions.get("t", 0).log
+    log.roll(NOW_MS)
+    fetch = request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500, min_bytes=1 << 19)
+    assert isinstance(node.handle(fetch, 12), Waiting), "the new segment is empty"
+    append(node, "t", b"new")
+    assert sizes(node.handle(fetch, 12)) == [size]
+    behind = request(wanted(node, "t", 12, from_offset(1)), max_wait_ms=500, min_bytes=1 << 19)
+    assert isinstance(node.handle(behind, 12), Waiting)
+
+
+def test_a_topic_made_anew_ends_the_wait(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    replies: list[Any] = []
+    waiting = node.handle(request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500), 12)
+    assert isinstance(waiting, Waiting)
+    node.services.purgatory.park(waiting, replies.append)
+    node.services.metadata.delete_topic("t")
+    node.services.metadata.create_topic("t", 1)
+    node.time.advance()
+    assert sizes(replies[0]) == [0]
+
+
+def test_an_epoch_newer_than_the_leaders_is_refused(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    append(node, "t", b"a")
+    fetch = request(wanted(node, "t", 12, from_offset(1, last_fetched_epoch=7)), max_wait_ms=500)
+    assert [row.error_code for row in rows(node.handle(fetch, 12))] == [ErrorCode.OFFSET_OUT_OF_RANGE]
+
+
 def test_a_deleted_topic_ends_the_wait(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     replies: list[Any] = []
