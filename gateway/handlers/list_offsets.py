@@ -9,7 +9,7 @@ from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import each
 from gateway.replication.partition import Partition
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -20,6 +20,8 @@ from protocol.messages.list_offsets import (
 )
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The version from which on each of these may be asked for."""
 NOTHING = (-1, -1, -1)
 """Offset, timestamp and leader epoch where nothing matches."""
 
@@ -41,12 +43,19 @@ def _partitions(
     def answer(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         partition = context.broker.partitions.get(topic.name, wanted.partition_index)
         partition.check_leader_epoch(wanted.current_leader_epoch)
+        _check_time(wanted.timestamp, context.version)
         offset, timestamp, epoch = _find(partition, wanted.timestamp, request.isolation_level)
         return ListOffsetsPartitionResponse(
             partition_index=wanted.partition_index, offset=offset, timestamp=timestamp, leader_epoch=epoch
         )
 
     return each(topic.partitions, answer, _refuse)
+
+
+def _check_time(timestamp: int, version: int) -> None:
+    if timestamp < 0 and version < SINCE.get(timestamp, version + 1):
+        message = f"timestamp {timestamp} has no meaning in version {version}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
 def _find(partition: Partition, timestamp: int, isolation_level: int) -> tuple[int, int, int]:

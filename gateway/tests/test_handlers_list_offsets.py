@@ -56,6 +56,12 @@ def test_special_times(node: Node) -> None:
     assert find(node, 11, -6) == NOTHING
 
 
+@pytest.mark.parametrize("version, timestamp", [(6, -3), (7, -4), (8, -5), (10, -6), (11, -7), (1, -(1 << 63))])
+def test_special_times_of_later_versions_are_refused(node: Node, version: int, timestamp: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    assert find(node, version, timestamp) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
+
+
 def test_nothing_above_the_high_watermark_is_found(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, NOW_MS)
