@@ -3,6 +3,8 @@
 v1 sources and synonyms (KIP-226)   v3 types and documentation (KIP-569)   v4 flexible
 """
 
+from collections.abc import Iterable
+
 from gateway.config import describe
 from gateway.config.describe import ConfigEntry
 from gateway.context import Context
@@ -23,7 +25,7 @@ from protocol.messages.describe_configs import (
 
 @handles(DescribeConfigsRequest, versions="0-4")
 def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
-    """Describe every resource that is named."""
+    """Describe every resource that is named, once."""
 
     def answer(resource: DescribeConfigsResource) -> DescribeConfigsResult:
         return DescribeConfigsResult(
@@ -33,11 +35,24 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Descr
             configs=[_row(entry, request) for entry in _entries(resource, context)],
         )
 
-    return DescribeConfigsResponse(results=each(request.resources, answer, _refuse))
+    return DescribeConfigsResponse(results=each(_unique(request.resources), answer, _refuse))
+
+
+def _unique(resources: Iterable[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
+    """Every resource once, with all the names it is asked for: describing one takes long enough to do it only once."""
+    wanted: dict[tuple[int, str], dict[str, None] | None] = {}
+    for resource in resources:
+        key = resource.resource_type, resource.resource_name
+        names = wanted.setdefault(key, {})
+        if not resource.configuration_keys:  # an empty list means all, as null does
+            wanted[key] = None
+        elif names is not None:
+            names.update(dict.fromkeys(resource.configuration_keys))
+    return [DescribeConfigsResource(*key, None if names is None else list(names)) for key, names in wanted.items()]
 
 
 def _entries(resource: DescribeConfigsResource, context: Context) -> list[ConfigEntry]:
-    names = resource.configuration_keys or None  # an empty list means all, as null does
+    names = resource.configuration_keys
     if resource.resource_type == ResourceType.TOPIC:
         return _topic_entries(resource.resource_name, names, context)
     if resource.resource_type == ResourceType.BROKER:

@@ -17,12 +17,17 @@ from protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
+MAX_KEYS = 10_000
+"""Of one request; nobody has that many groups, and the reply must not hold up everybody else."""
+
 
 @handles(FindCoordinatorRequest, versions="0-6")
 def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
     """Answer every key with this broker."""
     if request.key_type not in (GROUP, TRANSACTION):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"nothing of key type {request.key_type} is coordinated here")
+    if len(request.coordinator_keys) > MAX_KEYS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.coordinator_keys)} keys exceed {MAX_KEYS}")
     node_id, host, port, _ = own_endpoint(context)
     if context.version < 4:
         return FindCoordinatorResponse(node_id=node_id, host=host, port=port)

@@ -92,3 +92,16 @@ def test_what_cannot_be_described(described: Node, kind: int, name: str, code: E
     result = ask(described, 4, kind, name)
     assert (result.error_code, result.configs) == (code, [])
     assert result.error_message
+
+
+def test_a_resource_that_is_named_many_times_is_told_once(described: Node) -> None:
+    def told(*keys: list[str] | None) -> list[int]:
+        resources = [
+            DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=k) for k in keys
+        ]
+        results = described.ask(DescribeConfigsRequest(resources=resources), 4).results
+        return [len(result.configs) for result in results]
+
+    assert told(["retention.ms"], ["segment.bytes"], ["retention.ms"]) == [2]
+    (all_settings,) = told(None)
+    assert told(["retention.ms"], [], ["segment.bytes"]) == [all_settings]

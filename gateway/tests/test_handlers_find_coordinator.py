@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.tests.builders import Node
+from gateway.tests.builders import Node, refusal
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import GROUP, SHARE, TRANSACTION, FindCoordinatorRequest
 
@@ -26,6 +26,10 @@ def test_many_keys(node: Node, version: int, key_type: int) -> None:
 def test_what_is_not_coordinated_here(node: Node) -> None:
     response = node.ask(FindCoordinatorRequest(key_type=SHARE, coordinator_keys=["g:id:0"]), 6)
     assert [row.error_code for row in response.coordinators] == [ErrorCode.INVALID_REQUEST]
+
+
+def test_too_many_keys(node: Node) -> None:
+    assert refusal(node, FindCoordinatorRequest(coordinator_keys=["g"] * 10_001), 4) == ErrorCode.INVALID_REQUEST
 
 
 def test_the_advertised_address_is_told(tmp_path: Path) -> None:
