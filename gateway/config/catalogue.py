@@ -64,6 +64,8 @@ def unit_factor(name: str) -> int:
 BROKER: Mapping[str, Definition] = {row[0]: _broker(row) for row in broker_table.ROWS}
 TOPIC: Mapping[str, Definition] = {row[0]: _topic(*row) for row in topic_table.ROWS}
 BROKER_SYNONYMS: Mapping[str, tuple[str, ...]] = {row[0]: row[2] for row in topic_table.ROWS}
+LONGEST_TYPO = 100
+"""In characters. Comparing takes time with the square of the length, and no setting's name is near to a longer one."""
 
 _known: dict[str, Definition] = {}
 
@@ -121,6 +123,8 @@ def nearest_topic_setting(name: str) -> str:
 
 
 def _nearest(name: str, names: Iterable[str], otherwise: str) -> str:
+    if len(name) > LONGEST_TYPO:
+        return otherwise
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower().replace("_", "."), names, n=1, cutoff=0.7)

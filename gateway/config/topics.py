@@ -19,6 +19,9 @@ _DIFFERENCE = Definition(
 _LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 _BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 
+LONGEST_VALUE_BYTES = 32_767
+"""The longest string of the older versions of the protocol, in which a value must still be told."""
+
 
 def check(configs: Mapping[str, str | None]) -> None:
     """Raises KafkaError(INVALID_CONFIG) for an unknown name, a value that is not allowed, or a contradiction."""
@@ -32,6 +35,8 @@ def check(configs: Mapping[str, str | None]) -> None:
 
 
 def _check_one(name: str, text: str) -> None:
+    if len(text.encode()) > LONGEST_VALUE_BYTES:
+        _refuse(f"{name[:100]}: a value has {LONGEST_VALUE_BYTES} bytes at most")
     if name in topic_table.REFUSED:
         harmless, reason = topic_table.REFUSED[name]
         if text.strip() not in harmless:

@@ -107,3 +107,10 @@ def test_update_modes_are_kafkas() -> None:
     assert catalogue.update_mode("listeners") is Update.PER_BROKER
     assert catalogue.update_mode("num.partitions") is Update.READ_ONLY
     assert {*broker_table.PER_BROKER, *broker_table.CLUSTER_WIDE} <= set(catalogue.BROKER)
+
+
+def test_long_names_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("difflib.get_close_matches")
+    assert catalogue.nearest_topic_setting("x" * 101) == "topics have no such setting"
+    with pytest.raises(ImportError):
+        catalogue.nearest_topic_setting("x" * 100)

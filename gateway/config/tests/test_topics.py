@@ -24,6 +24,7 @@ from storage.config import LogConfig
             {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"},
             "min.compaction.lag.ms=10 exceeds max.compaction.lag.ms=9",
         ),
+        ({"follower.replication.throttled.replicas": "\u00e9" * 16_384}, "a value has 32767 bytes at most"),
         ({"message.timestamp.difference.max.ms": "-1"}, "allowed is a whole number from 0"),
     ],
 )
