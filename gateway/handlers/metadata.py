@@ -50,13 +50,15 @@ def _named(
     topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: Context
 ) -> list[MetadataResponseTopic]:
     def answer(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+        if (wanted.name, wanted.topic_id) in excess:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{len(excess)} new topics in one request are too many")
         return _describe(_find(wanted, request, context), request, context)
 
     unique: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
     for topic in topics:
         _check(topic, context.version)
         unique[topic.name, topic.topic_id] = topic
-    _check_size(unique.values(), context)
+    excess = _excess(unique.values(), request, context)
     return [guarded(topic, answer, _refuse) for topic in unique.values()]
 
 
@@ -66,12 +68,33 @@ def _check(topic: MetadataRequestTopic, version: int) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} asks for topics by name, not by id")
 
 
-def _check_size(wanted: Iterable[MetadataRequestTopic], context: Context) -> None:
-    """One request must not create topics for longer than CreateTopics could."""
-    existing = context.broker.metadata.image.topics
-    unknown = sum(topic.name not in existing for topic in wanted)
-    if unknown * context.broker.config.num_partitions > MAX_PARTITIONS_AT_ONCE:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{unknown} unknown topics in one request are too many")
+def _excess(
+    wanted: Iterable[MetadataRequestTopic], request: MetadataRequest, context: Context
+) -> set[tuple[str | None, bytes]]:
+    """What would be created, if that is more than CreateTopics could create at once; else nothing."""
+    new = {(topic.name, topic.topic_id) for topic in wanted if _is_to_create(topic, request, context)}
+    return new if len(new) * context.broker.config.num_partitions > MAX_PARTITIONS_AT_ONCE else set()
+
+
+def _is_to_create(wanted: MetadataRequestTopic, request: MetadataRequest, context: Context) -> bool:
+    name = wanted.name
+    if name is None or wanted.topic_id != ZERO_UUID or name in context.broker.metadata.image.topics:
+        return False
+    return _may_create(name, request, context) and _is_valid(name)
+
+
+def _is_valid(name: str) -> bool:
+    try:
+        check_name(name)
+    except KafkaError:
+        return False
+    return True
+
+
+def _may_create(name: str, request: MetadataRequest, context: Context) -> bool:
+    """Topics of coordinators are left to these, which know how many partitions they need."""
+    is_wanted = context.broker.config.auto_create_topics_enable and request.allow_auto_topic_creation
+    return is_wanted and name not in INTERNAL_TOPICS
 
 
 def _find(wanted: MetadataRequestTopic, request: MetadataRequest, context: Context) -> Topic:
@@ -83,13 +106,9 @@ def _find(wanted: MetadataRequestTopic, request: MetadataRequest, context: Conte
 
 
 def _create(name: str, request: MetadataRequest, context: Context) -> Topic:
-    """Create a topic by the defaults. Raises KafkaError where there shall be none.
-
-    Topics of coordinators are left to these, which know how many partitions they need.
-    """
+    """Create a topic by the defaults. Raises KafkaError where there shall be none."""
     check_name(name)
-    is_wanted = context.broker.config.auto_create_topics_enable and request.allow_auto_topic_creation
-    if not is_wanted or name in INTERNAL_TOPICS:
+    if not _may_create(name, request, context):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
     return context.broker.metadata.create_topic(name)
 

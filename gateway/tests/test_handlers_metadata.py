@@ -116,9 +116,20 @@ def test_a_topic_that_is_named_twice_is_told_once(closed: Node) -> None:
 
 
 def test_one_request_cannot_create_topics_without_end(node: Node) -> None:
+    node.services.metadata.create_topic("there", 1)
     names = [f"t{index}" for index in range(10_001)]
-    assert refusal(node, named(*names), 12) == ErrorCode.POLICY_VIOLATION
-    assert not node.services.metadata.image.topics
+    told = found(node.ask(named("there", "a b", *names), 12))
+    assert (told.pop("there"), told.pop("a b")) == ((0, 1), (ErrorCode.INVALID_TOPIC_EXCEPTION, 0))
+    assert told == dict.fromkeys(names, (ErrorCode.POLICY_VIOLATION, 0))
+    assert list(node.services.metadata.image.topics) == ["there"]
+
+
+def test_many_unknown_topics_may_be_asked_for_where_none_is_created(tmp_path: Path) -> None:
+    node = Node(tmp_path, num_partitions="100", auto_create_topics_enable="false")
+    names = [f"t{index}" for index in range(101)]
+    told = found(node.ask(named(*names), 12))
+    assert told == dict.fromkeys(names, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0))
+    node.close()
 
 
 def test_operations_are_told_when_asked(closed: Node) -> None:
