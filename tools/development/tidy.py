@@ -47,7 +47,7 @@ TESTED_ELSEWHERE: Final = (
 )
 
 # A place of one machine or of one network; a lock file or a page that names it is wrong elsewhere
-PLACES: Final = re.compile(r"--(?:extra-)?index-url|--find-links|file://|/(?:root|home)/|/tmp/|/work/")
+PLACES: Final = re.compile(r"--(?:extra-)?index-url|--find-links|file://|/(?:root|home)/|/tmp/")
 
 
 @dataclass(frozen=True)
