@@ -125,8 +125,8 @@ class Connection:
         self.close()
         self.wake = _nobody
         self._frames.forget()
+        self._memory.forget(self._granted)  # before the release, which would grant it
         self._release_memory()
-        self._memory.forget(self._granted)
         while self.outgoing:
             chunk = self.take()
             if not isinstance(chunk, bytes | bytearray | memoryview):

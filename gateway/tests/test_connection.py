@@ -191,6 +191,16 @@ def test_a_claim_alone_reserves_little(dispatcher: ScriptedDispatcher) -> None:
     assert memory.used_bytes == 100 << 20
 
 
+def test_who_is_gone_is_granted_nothing_by_its_own_release(dispatcher: ScriptedDispatcher) -> None:
+    memory = MemoryBudget(SMALL_BYTES)
+    connection = connect(dispatcher, max_frame_bytes=100 << 20, memory=memory)
+    feed(connection, struct.pack(">i", 100 << 20))
+    feed(connection, bytes(SMALL_BYTES + 1))
+    assert connection.starved
+    connection.finish()
+    assert memory.used_bytes == 0
+
+
 def test_frames_behind_a_parked_request_are_accounted_for(dispatcher: ScriptedDispatcher) -> None:
     memory = MemoryBudget(1 << 28)
     connection = connect(dispatcher, max_frame_bytes=1 << 20, memory=memory)
