@@ -20,6 +20,7 @@ import os
 import select
 import socket
 from collections.abc import Callable
+from typing import Protocol
 
 import trio
 
@@ -41,6 +42,50 @@ PAUSE_MS = 100.0
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Admit = Callable[["SocketEngine", socket.socket], "SocketDriver | None"]
+Sendfile = Callable[[int, int, int, int], int]
+
+
+class Poller(Protocol):
+    """What an engine asks of a level-triggered epoll: interest and `poll` are as `select.epoll` has them."""
+
+    def register(self, descriptor: int, events: int) -> None: ...
+    def modify(self, descriptor: int, events: int) -> None: ...
+    def unregister(self, descriptor: int) -> None: ...
+    def poll(self, timeout_s: float, most: int) -> list[tuple[int, int]]: ...
+
+    async def ready(self) -> None:
+        """Wait until `poll` would return something, or `wake` was called."""
+
+    def wake(self) -> None:
+        """End the present `ready`. `poll` may then return a descriptor that nobody registered."""
+
+    def close(self) -> None: ...
+
+
+class Epoll:
+    """The system's epoll object, awaited through trio's."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # Edge-triggered: told once for each write, so that it never has to be read.
+        self._epoll.register(self._alarm, select.EPOLLIN | select.EPOLLET)
+        self.register = self._epoll.register
+        self.modify = self._epoll.modify
+        self.unregister = self._epoll.unregister
+        self.poll = self._epoll.poll
+        self._fileno = self._epoll.fileno()
+
+    async def ready(self) -> None:
+        await trio.lowlevel.wait_readable(self._fileno)
+
+    def wake(self) -> None:
+        os.eventfd_write(self._alarm, 1)
+
+    def close(self) -> None:
+        trio.lowlevel.notify_closing(self._fileno)
+        self._epoll.close()
+        os.close(self._alarm)
 
 
 class SocketDriver:
@@ -180,7 +225,7 @@ class SocketDriver:
         while self._piece_sent < len(piece):
             left = len(piece) - self._piece_sent
             try:
-                sent = os.sendfile(out, piece.fileno, piece.position + self._piece_sent, left)
+                sent = self._engine.sendfile(out, piece.fileno, piece.position + self._piece_sent, left)
             except BlockingIOError:
                 return False
             if not sent:
@@ -204,10 +249,14 @@ class SocketEngine:
         gone: Callable[[SocketDriver], None],
         clock: Clock,
         scheduler: Scheduler,
+        poller: Poller | None = None,
+        sendfile: Sendfile | None = None,
     ) -> None:
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
-        self.poller = select.epoll()
+        self.poller: Poller = poller or Epoll()
+        self.sendfile: Sendfile = sendfile or os.sendfile
         self.now_ms = 0.0
+        self.turn_at_most_ms = TURN_MS
         self._listener = listener
         self._admit = admit
         self._gone = gone
@@ -217,8 +266,6 @@ class SocketEngine:
         self._marked: dict[SocketDriver, None] = {}
         self._is_accepting = False
         self._asleep = False
-        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.poller.register(self._alarm, select.EPOLLIN)
         listener.setblocking(False)
         self._accept_again()
 
@@ -227,7 +274,7 @@ class SocketEngine:
         self._marked[driver] = None
         if self._asleep:
             self._asleep = False
-            os.eventfd_write(self._alarm, 1)
+            self.poller.wake()
 
     def stop_accepting(self) -> None:
         """Refuse new connections; those that are open stay."""
@@ -245,7 +292,7 @@ class SocketEngine:
                     await trio.lowlevel.checkpoint()
                 else:
                     self._asleep = True
-                    await trio.lowlevel.wait_readable(self.poller.fileno())
+                    await self.poller.ready()
                     self._asleep = False
                 more = self._turn()
         finally:
@@ -265,7 +312,7 @@ class SocketEngine:
     def _turn(self) -> bool:
         """Serve what is ready, for about a millisecond; whether there may be more."""
         self.now_ms = self._clock.monotonic_ms()
-        end_ms = self.now_ms + TURN_MS
+        end_ms = self.now_ms + self.turn_at_most_ms
         while True:
             marked, self._marked = self._marked, {}
             for driver in marked:
@@ -283,8 +330,6 @@ class SocketEngine:
         driver = self._drivers.get(descriptor)
         if driver is not None:
             self._guard(driver, event)
-        elif descriptor == self._alarm:
-            os.eventfd_read(self._alarm)
         elif self._is_accepting and descriptor == self._listener.fileno():
             self._accept()
 
@@ -343,9 +388,7 @@ class SocketEngine:
             self.poller.register(self._listener.fileno(), select.EPOLLIN)
 
     def _close(self) -> None:
-        self._listener.close()
+        self.stop_accepting()
         for driver in list(self._drivers.values()):
             self.remove(driver)
-        trio.lowlevel.notify_closing(self.poller.fileno())
         self.poller.close()
-        os.close(self._alarm)

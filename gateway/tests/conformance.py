@@ -1,0 +1,356 @@
+"""What every driver of connections is put to: one harness for both, over simulated sockets and over real ones.
+
+A scenario is written once, against `Served` and `Client`. On simulated sockets it runs on trio's mock clock, and
+`until` looks once, when nothing moves any more: what is not so then will never be. On real ones `until` has to wait.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from gateway import context, sockets
+from gateway.clock import SystemClock
+from gateway.connection import Connection
+from gateway.memory import MemoryBudget
+from gateway.scheduler import Scheduler, TrioClock
+from gateway.sockets import SocketDriver, SocketEngine
+from gateway.streams import StreamDriver
+from gateway.tests.kernel import FakeListener, FakeSocket, FakeStream, Kernel
+from gateway.tests.test_connection import ScriptedDispatcher
+
+MAX_FRAME_BYTES = 4_000_000
+BUDGET_BYTES = 10_000_000
+
+Driver = SocketDriver | StreamDriver
+
+
+class Piece:
+    """A piece of a file. `fileno` and `position` are what sendfile takes, `read` what is used where it cannot be."""
+
+    def __init__(self, served: Served, size: int) -> None:
+        self.position = 100
+        self.released = False
+        self._data = os.urandom(size)
+        self.fileno = served.open_file(bytes(self.position) + self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def read(self, start: int = 0, length: int | None = None) -> bytes:
+        return self._data[start : len(self._data) if length is None else start + length]
+
+    def release(self) -> None:
+        assert not self.released, "released twice"
+        self.released = True
+
+
+class Client(ABC):
+    """The other end of a connection."""
+
+    @abstractmethod
+    async def send(self, data: bytes) -> None: ...
+
+    @abstractmethod
+    async def receive(self, most: int) -> bytes:
+        """Something, b"" at the end. Raises trio.BrokenResourceError after a reset."""
+
+    @abstractmethod
+    async def send_eof(self) -> None: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    @abstractmethod
+    async def reset(self) -> None: ...
+
+    async def read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            portion = await self.receive(size - len(data))
+            assert portion, f"the stream ended after {len(data)} of {size} bytes"
+            data += portion
+        return bytes(data)
+
+    async def is_closed(self) -> bool:
+        """Whether the broker has hung up, once it has said all."""
+        try:
+            return await self.receive(10) == b""
+        except trio.BrokenResourceError:
+            return True
+
+
+class Served(ABC):
+    """A running driver, what it dispatches to, and ways to connect."""
+
+    is_simulated = False
+
+    def __init__(self) -> None:
+        self.dispatcher = ScriptedDispatcher()
+        self.memory = MemoryBudget(BUDGET_BYTES)
+        self.drivers: list[Driver] = []
+        self.gone = 0
+        self.clients: list[Client] = []
+
+    @abstractmethod
+    async def serve(self, nursery: trio.Nursery) -> None:
+        """Start what has to run beside the scenario."""
+
+    @abstractmethod
+    async def new_client(self) -> Client: ...
+
+    @abstractmethod
+    def open_file(self, data: bytes) -> int:
+        """A descriptor for sendfile."""
+
+    @abstractmethod
+    async def until(self, condition: Callable[[], object]) -> None: ...
+
+    async def connect(self) -> Client:
+        client = await self.new_client()
+        self.clients.append(client)
+        await self.until(lambda: len(self.drivers) == len(self.clients))
+        return client
+
+    async def park(self, *more: bytes) -> Client:
+        """A client whose request is parked, with more requests behind it."""
+        client, before = await self.connect(), len(self.dispatcher.parked)
+        await client.send(b"".join(struct.pack(">i", len(body)) + body for body in (b"park", *more)))
+        await self.until(lambda: len(self.dispatcher.parked) > before)
+        return client
+
+    def new_connection(self) -> Connection:
+        client = context.Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
+        dispatcher: Any = self.dispatcher
+        return Connection(client, dispatcher, MAX_FRAME_BYTES, self.memory, self.dispatcher.complain)
+
+    def forget(self, driver: Driver) -> None:
+        self.gone += 1
+
+
+class SimulatedClient(Client):
+    """The other end of a `FakeSocket`."""
+
+    def __init__(self, sock: FakeSocket) -> None:
+        self.socket = sock
+
+    async def send(self, data: bytes) -> None:
+        self.socket.client_sends(data)
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def receive(self, most: int) -> bytes:
+        await trio.testing.wait_all_tasks_blocked()
+        return self.socket.client_takes(most)
+
+    async def send_eof(self) -> None:
+        self.socket.client_half_closes()
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def close(self) -> None:
+        await self.send_eof()
+
+    async def reset(self) -> None:
+        self.socket.client_resets()
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def is_closed(self) -> bool:
+        return await self.receive(10) == b"" and self.socket.is_closed
+
+
+class Simulated(Served):
+    """On sockets that a test scripts."""
+
+    is_simulated = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = Kernel()
+        self.portion = 1 << 30
+        self.room: int | None = None
+
+    def open_file(self, data: bytes) -> int:
+        descriptor = self.kernel.descriptor()
+        self.kernel.files[descriptor] = data
+        return descriptor
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        assert condition(), "nothing moves any more, and it has not come to this"
+
+    def scripted(self, sock: FakeSocket) -> SimulatedClient:
+        sock.portion = self.portion
+        sock.room = self.room or sock.room
+        return SimulatedClient(sock)
+
+
+class SimulatedEngine(Simulated):
+    """The engine, polling a kernel of ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses = False
+        clock = TrioClock()
+        self.listener = FakeListener(self.kernel)
+        self.scheduler = Scheduler(clock)
+        listener: Any = self.listener
+        self.engine = SocketEngine(
+            listener, self._admit, self.forget, clock, self.scheduler, self.kernel, self.kernel.sendfile
+        )
+
+    async def serve(self, nursery: trio.Nursery) -> None:
+        await nursery.start(self.scheduler.run)
+        nursery.start_soon(self.engine.run)
+
+    def _admit(self, engine: SocketEngine, sock: socket.socket) -> SocketDriver | None:
+        if self.refuses:
+            return None
+        driver = SocketDriver(engine, sock, self.new_connection())
+        self.drivers.append(driver)
+        return driver
+
+    async def new_client(self) -> Client:
+        return self.scripted(self.listener.connect())
+
+
+class SimulatedStreams(Simulated):
+    """A task for each stream, over sockets of ours."""
+
+    async def serve(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+
+    async def new_client(self) -> Client:
+        sock = FakeSocket(self.kernel)
+        driver = StreamDriver(FakeStream(sock), self.new_connection(), TrioClock())
+        self.drivers.append(driver)
+        self._nursery.start_soon(self._run, driver)
+        return self.scripted(sock)
+
+    async def _run(self, driver: StreamDriver) -> None:
+        await driver.run()
+        self.forget(driver)
+
+
+class TcpClient(Client):
+    """The other end of a TCP connection."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+
+    async def send(self, data: bytes) -> None:
+        await self.stream.send_all(data)
+
+    async def receive(self, most: int) -> bytes:
+        return bytes(await self.stream.receive_some(most))
+
+    async def send_eof(self) -> None:
+        await self.stream.send_eof()
+
+    async def close(self) -> None:
+        await trio.aclose_forcefully(self.stream)
+
+    async def reset(self) -> None:
+        self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await self.close()
+
+
+class Tcp(Served):
+    """On loopback."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._files: list[int] = []
+
+    def open_file(self, data: bytes) -> int:
+        descriptor = os.memfd_create("piece")
+        self._files.append(descriptor)
+        os.write(descriptor, data)
+        return descriptor
+
+    def close_files(self) -> None:
+        for descriptor in self._files:
+            os.close(descriptor)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        while not condition():  # noqa: ASYNC110  what is waited for happens in the driver, which tells nobody
+            await trio.sleep(0.001)
+
+
+class TcpEngine(Tcp):
+    """The engine as it is used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        listener = socket.create_server(("127.0.0.1", 0))
+        self._address = listener.getsockname()
+        clock = SystemClock()
+        self.scheduler = Scheduler(clock)
+        self.engine = SocketEngine(listener, self._admit, self.forget, clock, self.scheduler)
+
+    async def serve(self, nursery: trio.Nursery) -> None:
+        await nursery.start(self.scheduler.run)
+        nursery.start_soon(self.engine.run)
+
+    def _admit(self, engine: SocketEngine, sock: socket.socket) -> SocketDriver | None:
+        driver = SocketDriver(engine, sock, self.new_connection())
+        self.drivers.append(driver)
+        return driver
+
+    async def new_client(self) -> Client:
+        return TcpClient(await trio.open_tcp_stream(*self._address))
+
+
+class TcpStreams(Tcp):
+    """A task for each TCP stream, as where there is no epoll."""
+
+    async def serve(self, nursery: trio.Nursery) -> None:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        self._address = listener.socket.getsockname()
+        nursery.start_soon(trio.serve_listeners, self._handle, [listener])
+
+    async def _handle(self, stream: trio.SocketStream) -> None:
+        driver = StreamDriver(stream, self.new_connection(), SystemClock())
+        self.drivers.append(driver)
+        await driver.run()
+        self.forget(driver)
+
+    async def new_client(self) -> Client:
+        return TcpClient(await trio.open_tcp_stream(*self._address))
+
+
+Scenario = Callable[[Any], Awaitable[None]]
+SIMULATED: list[Any] = [SimulatedStreams]
+TCP: list[Any] = [pytest.param(TcpStreams, marks=pytest.mark.sockets)]
+if sockets.AVAILABLE:
+    SIMULATED.append(SimulatedEngine)
+    TCP.append(pytest.param(TcpEngine, marks=pytest.mark.sockets))
+EVERYWHERE = [*SIMULATED, *TCP]
+
+
+def run(kind: type[Served], scenario: Scenario) -> Any:
+    """Run `scenario` beside a driver of this kind; afterwards nothing of a connection is left."""
+
+    async def main() -> Served:
+        served = kind()
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+                await served.serve(nursery)
+                await scenario(served)
+                for client in served.clients:
+                    await client.close()
+                nursery.cancel_scope.cancel()
+        return served
+
+    clock = trio.testing.MockClock(autojump_threshold=0) if issubclass(kind, Simulated) else None
+    served = trio.run(main, clock=clock)
+    if isinstance(served, Tcp):
+        served.close_files()
+    assert served.memory.used_bytes == 0, "what connections had reserved was not given back"
+    return served

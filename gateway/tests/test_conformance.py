@@ -1,0 +1,391 @@
+"""Both drivers of connections do the same: one suite, over simulated sockets and over TCP."""
+
+import struct
+from typing import Any
+
+import pytest
+import trio
+
+from gateway.connection import MAX_PENDING_BYTES
+from gateway.tests.conformance import EVERYWHERE, SIMULATED, Piece, Served, Simulated, run
+from gateway.tests.test_connection import framed
+
+everywhere = pytest.mark.parametrize("kind", EVERYWHERE)
+simulated = pytest.mark.parametrize("kind", SIMULATED)
+
+
+# Bytes in
+
+
+@everywhere
+@pytest.mark.parametrize("portion", [1, 3, 7, 1_000])
+def test_requests_are_answered_whatever_the_portions_they_are_sent_in(kind: type[Served], portion: int) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        data = framed(b"one", b"two", b"", b"three")
+        for start in range(0, len(data), portion):
+            await client.send(data[start : start + portion])
+        assert await client.read(11) == b"onetwothree"
+
+    assert run(kind, scenario).dispatcher.seen == [b"one", b"two", b"", b"three"]
+
+
+@simulated
+@pytest.mark.parametrize("portion", [1, 2, 5, 1_000])
+def test_requests_are_answered_whatever_the_portions_they_are_received_in(kind: type[Simulated], portion: int) -> None:
+    async def scenario(served: Simulated) -> None:
+        served.portion = portion
+        client = await served.connect()
+        await client.send(framed(b"one", b"two", b"", b"three", bytes(500)))
+        assert await client.read(511) == b"onetwothree" + bytes(500)
+
+    run(kind, scenario)
+
+
+@everywhere
+def test_pipelined_requests_are_answered_in_order(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        await client.send(framed(*(b"%4d" % number for number in range(2_000))))
+        assert await client.read(8_000) == b"".join(b"%4d" % number for number in range(2_000))
+
+    run(kind, scenario)
+
+
+@everywhere
+def test_many_connections_are_served_side_by_side(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        clients = [await served.connect() for _ in range(30)]
+        for round_number in range(3):
+            for number, client in enumerate(clients):
+                await client.send(framed(b"%3d.%d" % (number, round_number)))
+            for number, client in enumerate(clients):
+                assert await client.read(5) == b"%3d.%d" % (number, round_number)
+
+    run(kind, scenario)
+
+
+@everywhere
+def test_a_big_frame_arrives_whole_among_small_ones(kind: type[Served]) -> None:
+    big = bytes(range(256)) * 12_000
+
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        data = framed(b"one", big, b"two", big, b"three")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send, data)
+            assert await client.read(11 + 2 * len(big)) == b"one" + big + b"two" + big + b"three"
+
+    run(kind, scenario)
+
+
+@simulated
+@pytest.mark.parametrize("cut", [0, 1, 3, 4, 5, 65_535, 65_536, 65_540, 200_000, 300_003, 300_004, 300_005])
+def test_a_big_frame_may_be_cut_anywhere(kind: type[Simulated], cut: int) -> None:
+    big = bytes(range(256)) * 1_200
+
+    async def scenario(served: Simulated) -> None:
+        served.portion = 100_000
+        client = await served.connect()
+        data = framed(big[:300_000], b"next", b"park", b"behind")
+        await client.send(data[:cut])
+        await client.send(data[cut:])
+        assert await client.read(300_004) == big[:300_000] + b"next"
+        served.dispatcher.parked[0]([b"ready"])
+        assert await client.read(11) == b"readybehind"
+
+    run(kind, scenario)
+
+
+@everywhere
+def test_what_waits_behind_a_parked_request_is_not_overwritten_by_others(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client, other = await served.park(b"mine"), await served.connect()
+        await other.send(framed(b"XXXX", b"XXXX", b"XXXX"))
+        assert await other.read(12) == b"X" * 12
+        served.dispatcher.parked[0]([b"ready"])
+        assert await client.read(9) == b"readymine"
+
+    run(kind, scenario)
+
+
+@everywhere
+def test_who_has_to_wait_for_memory_goes_on_when_there_is_some(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        served.memory.reserve(1 << 30, lambda size: None)
+        await client.send(framed(bytes(1_500))[:1_000])
+        await served.until(lambda: served.drivers[0].connection.starved)
+        await client.send(framed(bytes(1_500))[1_000:])
+        served.memory.release(1 << 30)
+        assert await client.read(1_500) == bytes(1_500)
+
+    run(kind, scenario)
+
+
+# Parked
+
+
+@everywhere
+def test_a_parked_reply_is_sent_when_it_is_ready_and_nothing_overtakes_it(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.park(b"after")
+        await client.send(framed(b"later"))
+        assert served.dispatcher.seen == [b"park"]
+        served.dispatcher.parked[0]([b"ready"])
+        assert await client.read(15) == b"readyafterlater"
+
+    run(kind, scenario)
+
+
+@everywhere
+def test_many_parked_replies_are_woken_at_once(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        clients = [await served.park() for _ in range(20)]
+        for number, done in enumerate(served.dispatcher.parked):
+            done([b"%2d" % number])
+        assert [await client.read(2) for client in clients] == [b"%2d" % number for number in range(20)]
+
+    run(kind, scenario)
+
+
+@everywhere
+@pytest.mark.parametrize("way", ["close", "send_eof", "reset"])
+def test_a_client_that_hangs_up_while_parked_is_noticed(kind: type[Served], way: str) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.park(b"behind")
+        await getattr(client, way)()
+        await served.until(lambda: served.gone == 1)
+
+    served = run(kind, scenario)
+    assert served.dispatcher.abandoned == 1
+    assert served.dispatcher.seen == [b"park"]
+
+
+@simulated
+def test_a_client_that_sends_too_much_while_parked_is_left_alone_and_still_noticed(kind: type[Simulated]) -> None:
+    async def scenario(served: Simulated) -> None:
+        client = await served.park()
+        for _ in range(10):
+            await client.send(framed(bytes(900)) * 100)
+        connection = served.drivers[0].connection
+        assert not connection.wants_data
+        assert served.kernel.calls["recv"] * 65_536 < 3 * MAX_PENDING_BYTES, "it was read beyond the limit"
+        await client.reset()
+        if kind.__name__ == "SimulatedStreams":  # a stream says it only to who reads: the reply will fail
+            served.dispatcher.parked[0]([b"ready"])
+        await served.until(lambda: served.gone == 1)
+
+    run(kind, scenario)
+
+
+# Half-closed and reset
+
+
+@everywhere
+def test_who_says_its_last_word_gets_all_the_answers(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        await client.send(framed(b"one", b"two"))
+        await client.send_eof()
+        assert await client.read(6) == b"onetwo"
+        assert await client.is_closed()
+
+    assert run(kind, scenario).dispatcher.complaints == []
+
+
+@everywhere
+@pytest.mark.parametrize("way", ["close", "send_eof", "reset"])
+def test_an_idle_client_that_goes_is_forgotten(kind: type[Served], way: str) -> None:
+    async def scenario(served: Served) -> None:
+        client, other = await served.connect(), await served.connect()
+        await client.send(framed(b"one"))
+        assert await client.read(3) == b"one"
+        await getattr(client, way)()
+        await served.until(lambda: served.gone == 1)
+        await other.send(framed(b"still here"))
+        assert await other.read(10) == b"still here"
+
+    assert run(kind, scenario).dispatcher.complaints == []
+
+
+@everywhere
+def test_hanging_up_within_a_request_is_told(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        await client.send(framed(b"half of it")[:7])
+        await client.close()
+        await served.until(lambda: served.gone == 1)
+
+    (complaint,) = run(kind, scenario).dispatcher.complaints
+    assert "7 of 14 bytes" in complaint
+
+
+@everywhere
+def test_who_sends_nothing_more_still_gets_what_is_being_sent(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client, piece = await served.park(), Piece(served, 5_000_000)
+        served.dispatcher.parked[0]([piece])
+        await served.until(lambda: not served.drivers[0].connection.outgoing)
+        await client.send_eof()
+        assert await client.read(len(piece)) == piece.read()
+        assert await client.is_closed()
+        assert piece.released
+
+    run(kind, scenario)
+
+
+@everywhere
+def test_a_reset_while_sending_gives_back_what_was_not_sent(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.park()
+        pieces = [Piece(served, 10_000_000), Piece(served, 1_000)]
+        served.dispatcher.parked[0]([b"head", *pieces])
+        assert (await client.read(1_000))[:4] == b"head"
+        await client.reset()
+        await served.until(lambda: served.gone == 1)
+        assert [piece.released for piece in pieces] == [True, True]
+
+    run(kind, scenario)
+
+
+# Bytes out
+
+
+@everywhere
+def test_pieces_of_files_reach_a_slow_reader_whole(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.park(b"next")
+        first, second = Piece(served, 3_000_000), Piece(served, 500_000)
+        served.dispatcher.parked[0]([b"head", first, b"middle", second, b"tail"])
+        data = await client.read(18 + len(first) + len(second))
+        assert data == b"head" + first.read() + b"middle" + second.read() + b"tail" + b"next"
+        assert (first.released, second.released) == (True, True)
+
+    run(kind, scenario)
+
+
+@simulated
+@pytest.mark.parametrize("room", [1, 2, 3, 7])
+def test_replies_leave_whole_however_little_is_taken_at_a_time(kind: type[Simulated], room: int) -> None:
+    async def scenario(served: Simulated) -> None:
+        served.room = room
+        client, piece = await served.park(b"one", b"two", b"three"), Piece(served, 50)
+        served.dispatcher.parked[0]([b"head", piece, b"tail"])
+        assert await client.read(8 + 50 + 11) == b"head" + piece.read() + b"tail" + b"onetwothree"
+
+    run(kind, scenario)
+
+
+@simulated
+def test_who_does_not_read_is_not_read_from(kind: type[Simulated]) -> None:
+    async def scenario(served: Simulated) -> None:
+        served.room = 10_000
+        client = await served.connect()
+        for _ in range(20):
+            await client.send(framed(bytes(60_000)))
+        assert len(served.dispatcher.seen) <= 2, "what cannot be answered is not looked at"
+        assert await client.read(20 * 60_000) == bytes(20 * 60_000)
+
+    run(kind, scenario)
+
+
+@everywhere
+def test_a_fault_of_the_client_ends_after_what_was_answered(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        await client.send(framed(b"one", b"bad", b"two"))
+        assert await client.read(3) == b"one"
+        assert await client.is_closed()
+
+    assert run(kind, scenario).dispatcher.complaints == ["127.0.0.1:40000: it is bad"]
+
+
+@everywhere
+def test_a_fault_in_one_connection_stays_there(kind: type[Served], caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError("ours")
+
+    async def scenario(served: Served) -> None:
+        client, other = await served.connect(), await served.connect()
+        dispatch, served.dispatcher.dispatch = served.dispatcher.dispatch, fail  # type: ignore[assignment,method-assign]
+        await client.send(struct.pack(">i", 1) + b"x")
+        assert await client.is_closed()
+        served.dispatcher.dispatch = dispatch  # type: ignore[method-assign]
+        await other.send(framed(b"fine"))
+        assert await other.read(4) == b"fine"
+
+    run(kind, scenario)
+    assert "only this connection is closed" in caplog.text
+
+
+# The end
+
+
+@everywhere
+def test_draining_answers_what_was_received_then_hangs_up(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        idle, parked = await served.connect(), await served.park(b"after")
+        for driver in served.drivers:
+            driver.drain()
+        assert await idle.is_closed()
+        served.dispatcher.parked[0]([b"ready"])
+        assert await parked.read(10) == b"readyafter"
+        assert await parked.is_closed()
+
+    run(kind, scenario)
+
+
+@everywhere
+def test_draining_lets_what_is_being_sent_reach_a_slow_reader(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client, piece = await served.park(b"after"), Piece(served, 5_000_000)
+        served.dispatcher.parked[0]([b"head", piece])
+        await served.until(lambda: not served.drivers[0].connection.parked)
+        served.drivers[0].drain()
+        assert await client.read(4 + len(piece) + 5) == b"head" + piece.read() + b"after"
+        assert await client.is_closed()
+
+    run(kind, scenario)
+
+
+@everywhere
+@pytest.mark.parametrize("way", ["drain", "abort"])
+def test_the_end_does_not_wait_for_half_a_request(kind: type[Served], way: str) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        await client.send(framed(bytes(50_000))[:20_000])
+        await served.until(lambda: served.memory.used_bytes)
+        getattr(served.drivers[0], way)()
+        assert await client.is_closed()
+        await served.until(lambda: served.gone == 1)
+
+    run(kind, scenario)
+
+
+@everywhere
+def test_hanging_up_on_a_parked_client_gives_everything_back(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.park(bytes(50_000))
+        served.drivers[0].connection.close("idle for longer than it may be")
+        served.drivers[0].abort()
+        assert await client.is_closed()
+        await served.until(lambda: served.gone == 1)
+
+    served = run(kind, scenario)
+    assert served.dispatcher.abandoned == 1
+    assert served.dispatcher.complaints == ["127.0.0.1:40000: idle for longer than it may be"]
+
+
+@everywhere
+def test_a_reply_that_comes_when_the_client_is_gone_harms_nobody(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client, other = await served.park(), await served.connect()
+        await client.close()
+        await served.until(lambda: served.gone == 1)
+        connection = served.drivers[0].connection
+        connection.wake()
+        await other.send(framed(b"fine"))
+        assert await other.read(4) == b"fine"
+
+    run(kind, scenario)
