@@ -18,7 +18,7 @@ from gateway.dispatch import Dispatcher
 from gateway.handlers import load
 from gateway.logs import ready_line
 from gateway.metadata.image import Image
-from gateway.metadata.local import LocalMetadata, topic_settings
+from gateway.metadata.local import LocalMetadata, Recorded
 from gateway.metadata.topics import METADATA_TOPIC
 from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
@@ -41,6 +41,7 @@ def serve(config: BrokerConfig) -> None:
 
 
 async def _serve(config: BrokerConfig) -> None:
+    gc.disable()  # most of what a start makes stays: to look for garbage in it again and again takes a tenth of it
     broker = Broker(config)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
@@ -48,6 +49,7 @@ async def _serve(config: BrokerConfig) -> None:
             print(ready_line(config, broker.endpoints), flush=True)  # noqa: T201  all that stdout is for
             gc.collect()
             gc.freeze()  # what was made until now stays: the collector need not walk it again
+            gc.enable()
             async for number in signals:
                 logger.info("stopping: %s", signal.Signals(number).name)
                 await broker.stop()
@@ -69,16 +71,17 @@ class Broker:
         self.clock = clock or SystemClock()
         self.random = random or Random()
         self.endpoints: list[str] = []
-        self._store = self._open_store(files)
+        recorded = Recorded(config)
+        self._store = self._open_store(files, recorded)
         try:
-            self.services = self._build()
+            self.services = self._build(recorded)
         except BaseException:
             self._store.close()
             raise
         dispatcher = Dispatcher(self.services, load())
         self.server = Server(dispatcher, _limits(config), self.clock, self.services.scheduler)
 
-    def _open_store(self, files: Files | None) -> Store:
+    def _open_store(self, files: Files | None, recorded: Recorded) -> Store:
         return Store.open(
             self.config.log_directories[0],
             files=files or Files(),
@@ -86,15 +89,15 @@ class Broker:
             config=self.config.log_config({}),
             now_ms=self.clock.now_ms(),
             random=self.random,
-            configs=Configs((METADATA_TOPIC, 0), lambda log: topic_settings(log, self.config)),
+            configs=Configs((METADATA_TOPIC, 0), recorded.settings),
         )
 
-    def _build(self) -> Services:
+    def _build(self, recorded: Recorded) -> Services:
         scheduler = Scheduler(self.clock)
         purgatory = Purgatory(self.clock, scheduler)
-        metadata = LocalMetadata(self._store, self.config, self.clock, self.random)
+        metadata = LocalMetadata(self._store, self.config, self.clock, self.random, recorded.image)
         partitions = Partitions(self._store, self.config, purgatory)
-        partitions.follow(Image.empty(), metadata.image)
+        partitions.follow(Image.empty(), metadata.image, metadata.image.topics)
         metadata.on_change(partitions.follow)
         return Services(
             config=self.config,

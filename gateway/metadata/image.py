@@ -177,6 +177,22 @@ class _Draft:
         return name
 
 
+def changed_topics(records: Iterable[MetadataRecord], old: Image, new: Image) -> set[str]:
+    """The names of the topics in which `new` may differ from `old`, if it is `old` after these records."""
+    changed = set()
+    for record in records:
+        match record:
+            case TopicRecord():
+                changed.add(record.name)
+            case PartitionRecord() | RemoveTopicRecord():
+                changed |= {
+                    names[record.topic_id] for names in (old.topic_names, new.topic_names) if record.topic_id in names
+                }
+            case ConfigRecord(resource_type=resource_type) if resource_type == TOPIC_RESOURCE:
+                changed.add(record.resource_name)
+    return changed
+
+
 def _with_config(configs: Mapping[str, str], record: ConfigRecord) -> Mapping[str, str]:
     changed = {name: value for name, value in configs.items() if name != record.name}
     if record.value is not None:

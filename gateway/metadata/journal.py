@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import errno
+from collections.abc import Container, Iterator, Sequence
 
 from protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from protocol.internal.metadata import MetadataRecord, decode, encode
@@ -13,6 +14,7 @@ from storage.errors import StorageError
 from storage.log import Log
 
 _READ_BYTES = 1 << 20
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _LEADER_EPOCH = 0  # one node has this log to itself
 
 # Nothing of it ever expires, and the largest change is one batch.
@@ -67,10 +69,17 @@ class Journal:
         """
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        if self._log.names_unsynced:  # this takes descriptors: where there are none, nothing is written yet
+            self._sync(_NO_DESCRIPTORS)
         built = batch.build([Record(timestamp=now_ms, value=encode(record)) for record in records])
         self._log.append(memoryview(built), leader_epoch=_LEADER_EPOCH, now_ms=now_ms)
+        self._sync()
+
+    def _sync(self, harmless: Container[int] = ()) -> None:
         try:
             self._log.flush()
         except (OSError, KafkaError) as error:
+            if getattr(error.__cause__, "errno", None) in harmless:
+                raise
             self._failure = f"metadata cannot be changed since a sync to disk failed ({error}); restart the broker"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error

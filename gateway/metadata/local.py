@@ -7,13 +7,13 @@ the same image, made from ZooKeeper.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
 from gateway.clock import Clock
 from gateway.config import topics as topic_configs
-from gateway.metadata.image import Image, Node, PartitionState, Topic
+from gateway.metadata.image import Image, Node, PartitionState, Topic, changed_topics
 from gateway.metadata.journal import LOG_CONFIG, Journal
 from gateway.metadata.topics import (
     METADATA_TOPIC,
@@ -49,14 +49,16 @@ PRODUCER_IDS_A_BLOCK = 1000
 _METADATA_TOPIC_ID = bytes(15) + b"\x01"
 _RESERVED_TOPIC_IDS = frozenset((bytes(16), _METADATA_TOPIC_ID))
 
-Changed = Callable[[Image, Image], None]
+Changed = Callable[[Image, Image, Collection[str]], None]
 
 
 class LocalMetadata:
     """The image of the moment, and the operations that change it."""
 
-    def __init__(self, store: Store, config: BrokerConfig, clock: Clock, random: Random) -> None:
-        """Raises StorageError if the log cannot be understood."""
+    def __init__(
+        self, store: Store, config: BrokerConfig, clock: Clock, random: Random, recorded: Image | None = None
+    ) -> None:
+        """`recorded` is what the log says, if it was read already. Raises StorageError if it cannot be understood."""
         self._config = config
         self._clock = clock
         self._random = random
@@ -67,12 +69,13 @@ class LocalMetadata:
         log.config = LOG_CONFIG
         self._journal = Journal(log)
         self._listeners: list[Changed] = []
-        node = Node(config.node_id, config.broker_rack, {})
-        self.image = Image.empty(store.cluster_id, config.node_id, [node]).apply_all(self._journal.replay())
+        recorded = recorded or Image.empty().apply_all(self._journal.replay())
+        brokers = {config.node_id: Node(config.node_id, config.broker_rack, {})}
+        self.image = recorded._replace(cluster_id=store.cluster_id, controller_id=config.node_id, brokers=brokers)
         self._collisions = {collision_key(name): name for name in self.image.topics}
 
     def on_change(self, callback: Changed) -> None:
-        """Have `callback(old, new)` called after every change."""
+        """Have `callback(old, new, names)` called after every change; in other topics than these nothing changed."""
         self._listeners.append(callback)
 
     # Topics
@@ -198,8 +201,9 @@ class LocalMetadata:
         self._journal.append(records, self._clock.now_ms())
         self.image = new
         self._note_names(records, old)
+        names = changed_topics(records, old, new)
         for listener in self._listeners:
-            listener(old, new)
+            listener(old, new, names)
         return new
 
     def _note_names(self, records: Iterable[MetadataRecord], old: Image) -> None:
@@ -213,15 +217,23 @@ class LocalMetadata:
                 logger.info("deleted topic %s", name)
 
 
-def topic_settings(log: Log, config: BrokerConfig) -> Callable[[str], LogConfig]:
-    """The settings of every topic as the metadata log has them; recovery wants them before there is a broker."""
-    topics = Image.empty().apply_all(Journal(log).replay()).topics
+class Recorded:
+    """What the metadata log says, read once: recovery wants the settings of topics before there is a broker."""
 
-    def settings(name: str) -> LogConfig:
-        topic = topics.get(name)
-        return config.log_config({} if topic is None else topic.configs)
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self.image: Image | None = None
 
-    return settings
+    def settings(self, log: Log) -> Callable[[str], LogConfig]:
+        """Read the log; the settings of a topic by its name. Raises StorageError if it cannot be understood."""
+        self.image = Image.empty().apply_all(Journal(log).replay())
+        topics = self.image.topics
+
+        def of(name: str) -> LogConfig:
+            topic = topics.get(name)
+            return self._config.log_config({} if topic is None else topic.configs)
+
+        return of
 
 
 def _check_fresh(store: Store) -> None:

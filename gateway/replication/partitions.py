@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from gateway.config import BrokerConfig
 from gateway.metadata.image import Image, Topic
@@ -59,15 +59,14 @@ class Partitions:
         except KeyError:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has that id") from None
 
-    def follow(self, old: Image, new: Image) -> None:
-        """Bring the partitions in step with a changed image."""
-        for name, topic in old.topics.items():
-            current = new.topics.get(name)
-            if current is None or current.topic_id != topic.topic_id:
-                self._remove(topic)
-        for name, topic in new.topics.items():
-            if old.topics.get(name) is not topic:
-                self._put(topic)
+    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
+        """Bring the partitions of these topics in step with a changed image."""
+        for name in names:
+            before, after = old.topics.get(name), new.topics.get(name)
+            if before is not None and (after is None or after.topic_id != before.topic_id):
+                self._remove(before)
+            if after is not None and after is not before:
+                self._put(after)
 
     def _put(self, topic: Topic) -> None:
         log_config = self._config.log_config(topic.configs)

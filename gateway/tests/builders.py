@@ -74,7 +74,7 @@ class Node:
         purgatory = Purgatory(clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, clock, self.random)
         partitions = Partitions(self._store, self.config, purgatory)
-        partitions.follow(Image.empty(), metadata.image)
+        partitions.follow(Image.empty(), metadata.image, metadata.image.topics)
         metadata.on_change(partitions.follow)
         return Services(
             config=self.config,

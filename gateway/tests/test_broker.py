@@ -1,13 +1,16 @@
 """The whole broker over memory streams: what a client sees, without a port and without waiting."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from gateway.metadata.journal import Journal
 from gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from protocol.errors import ErrorCode
+from protocol.internal.metadata import MetadataRecord
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -44,6 +47,26 @@ def fetch(name: str, offset: int, max_wait_ms: int = 500, min_bytes: int = 1, **
 def values(response: Any) -> list[bytes | None]:
     rows = [row for topic in response.responses for row in topic.partitions]
     return [record.value for row in rows for _, view in split(row.records) for record in iterate(view)]
+
+
+def test_the_metadata_log_is_read_once_at_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        if not memory.broker.services.metadata.image.topics:
+            await create(memory.connect(), "t", 3)
+        else:
+            assert len(memory.broker.services.metadata.image.topic("t").partitions) == 3
+
+    run_broker(tmp_path, scenario)
+    read: list[Journal] = []
+    replay = Journal.replay
+
+    def note(journal: Journal) -> Iterator[MetadataRecord]:
+        read.append(journal)
+        return replay(journal)
+
+    monkeypatch.setattr(Journal, "replay", note)
+    run_broker(tmp_path, scenario)
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize("version", [3, 7, 9, 11])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.metadata.image import Image, Node, PartitionState
+from gateway.metadata.image import Image, Node, PartitionState, changed_topics
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -54,6 +54,25 @@ def test_the_image_before_stays_as_it_was() -> None:
     assert before.topics == {"a": kept}
     assert (len(kept.partitions), kept.configs) == (1, {"x": "1"})
     assert (len(after.topics["a"].partitions), after.topics["a"].configs) == (2, {"x": "2"})
+
+
+def test_which_topics_changed_is_known_from_the_records() -> None:
+    before = Image.empty().apply(
+        TopicRecord(name="a", topic_id=A), TopicRecord(name="b", topic_id=B), TopicRecord(name="c", topic_id=b"c" * 16)
+    )
+    changes: dict[str, tuple[MetadataRecord, ...]] = {
+        "d": (TopicRecord(name="d", topic_id=b"d" * 16), partition(b"d" * 16, 0), config("d", "x", "1")),
+        "a": (partition(A, 0),),
+        "b": (config("b", "x", "1"),),
+        "c": (RemoveTopicRecord(topic_id=b"c" * 16),),
+        "": (FeatureLevelRecord(name="f", feature_level=1), ConfigRecord(BROKER_RESOURCE, "a", "x", "1")),
+    }
+    for name, records in changes.items():
+        after = before.apply(*records)
+        differ = {one for one in "abcd" if before.topics.get(one) is not after.topics.get(one)}
+        assert changed_topics(records, before, after) == differ == set(name)
+    everything = [record for records in changes.values() for record in records]
+    assert changed_topics(everything, before, before.apply_all(everything)) == set("abcd")
 
 
 def test_topics_that_did_not_change_are_the_same_objects() -> None:

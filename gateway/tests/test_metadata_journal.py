@@ -68,6 +68,19 @@ def test_a_damaged_record_is_not_guessed(log: Log) -> None:
         list(Journal(log).replay())
 
 
+def test_without_descriptors_nothing_is_written_and_the_next_change_succeeds(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(log)
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "sync_directory", lambda *_: (_ for _ in ()).throw(OSError(24, "Too many open files")))
+        with pytest.raises(KafkaError, match="Too many open files"):
+            journal.append([TOPIC], 0)
+    assert log.end_offset == 0
+    journal.append([FEATURE], 0)
+    assert list(Journal(log).replay()) == [FEATURE]
+
+
 def test_after_a_failed_sync_nothing_more_is_written(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(log)
     with monkeypatch.context() as patch:

@@ -181,12 +181,12 @@ def test_configs_are_changed(metadata: LocalMetadata) -> None:
 
 
 def test_listeners_hear_of_every_change_once(metadata: LocalMetadata) -> None:
-    heard: list[tuple[Image, Image]] = []
-    metadata.on_change(lambda old, new: heard.append((old, new)))
+    heard: list[tuple[Image, Image, set[str]]] = []
+    metadata.on_change(lambda old, new, names: heard.append((old, new, set(names))))
     before = metadata.image
     metadata.create_topic("a", 10)
     metadata.create_topic("b", validate_only=True)
-    assert heard == [(before, metadata.image)]
+    assert heard == [(before, metadata.image, {"a"})]
     assert heard[0][1] is metadata.image
 
 

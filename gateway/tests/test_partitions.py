@@ -102,8 +102,8 @@ def test_an_image_that_did_not_change_changes_nothing(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     partition = node.services.partitions.get("t", 0)
     image = node.services.metadata.image
-    node.services.partitions.follow(image, image)
-    node.services.partitions.follow(Image.empty(), image)
+    node.services.partitions.follow(image, image, image.topics)
+    node.services.partitions.follow(Image.empty(), image, image.topics)
     assert node.services.partitions.get("t", 0) is partition
 
 
