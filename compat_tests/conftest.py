@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.broker import TARGET, Broker, new_broker
-from compat_tests.families import FAMILIES, Family
+from compat_tests.families import FAMILIES, AsksOffsets, Family
 
 NUMBERS = itertools.count()
 
@@ -94,6 +94,23 @@ def drivers() -> Iterator[dict[str, Family]]:
 @pytest.fixture(params=[kind.name for kind in FAMILIES])
 def family(request: pytest.FixtureRequest, drivers: dict[str, Family]) -> Family:
     """Each family in turn; one that is not on this machine ends its tests by name."""
-    driver = drivers[request.param]
+    return checked(drivers[request.param])
+
+
+@pytest.fixture(params=[kind.name for kind in FAMILIES if kind.reads_by_assignment])
+def reader(request: pytest.FixtureRequest, drivers: dict[str, Family]) -> Family:
+    """Each family that reads without a group."""
+    return checked(drivers[request.param])
+
+
+@pytest.fixture(params=[kind.name for kind in FAMILIES if issubclass(kind, AsksOffsets)])
+def asking(request: pytest.FixtureRequest, drivers: dict[str, Family]) -> AsksOffsets:
+    """Each family whose offsets can be asked for by themselves."""
+    driver = checked(drivers[request.param])
+    assert isinstance(driver, AsksOffsets)
+    return driver
+
+
+def checked(driver: Family) -> Family:
     driver.check()
     return driver

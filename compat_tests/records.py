@@ -43,6 +43,7 @@ class Traits(NamedTuple):
     text_only: bool = False  # keys, values and headers go through lines of text
     headers_block: int = 1  # so many records in a row must share their headers
     null_headers: bool = True  # a header may have no value
+    headers_by_name: bool = False  # those of one name stand together
 
 
 def generate(count: int, partitions: int, traits: Traits, seed: int = 1, name: str = "record") -> list[Sent]:
@@ -90,7 +91,9 @@ def headers(index: int, traits: Traits) -> Headers:
         case 11:
             return ()
         case 12:
-            return (*pairs, ("number", b"again, the same name"), ("nothing", None if traits.null_headers else b""))
+            again = (("number", b"again, the same name"),)
+            first, second = (pairs[:1], pairs[1:]) if traits.headers_by_name else (pairs, ())
+            return (*first, *again, *second, ("nothing", None if traits.null_headers else b""))
         case 13:
             return (("bytes", bytes(range(256))), ("näme", b"not ascii"))
     return pairs

@@ -45,6 +45,18 @@ def jars(jar_set: str) -> str:
     return str(apache_kafka.JARS / jar_set / "*")
 
 
+def go_program(name: str) -> str:
+    """The path of a program of compat_tests/go, or the end of the test where it was not built."""
+    path = apache_kafka.ROOT / "build" / "go" / name
+    return str(path) if path.exists() else missing(f"{path} is not built: install Go 1.26 and run `make install`")
+
+
+def node_packages() -> str:
+    """The directory with the packages of compat_tests/node, or the end of the test where they are not installed."""
+    path = apache_kafka.ROOT / "build" / "node" / "node_modules"
+    return str(path) if path.exists() else missing(f"{path} is not there: install Node.js 18 and run `make install`")
+
+
 @functools.cache
 def compiled_java(jar_set: str) -> str:
     """Compile compat_tests/java/<jar set>/src against the set, if a source is newer; the class path that runs it."""

@@ -89,6 +89,10 @@ class Family(ABC):
     traits: ClassVar[Traits] = Traits()
     # Of the topics of the tests of every codec
     partitions: ClassVar[int] = 2
+    # Batches of so few records may stay as they are, where compressing would not make them smaller
+    uncompressed_records: ClassVar[int] = 0
+    # Whether it can be told which partitions to read, without a group
+    reads_by_assignment: ClassVar[bool] = True
     # Whether a tail can tell when it is parked; otherwise its first record is for finding out
     knows_when_parked: ClassVar[bool] = True
 
@@ -110,6 +114,14 @@ class Family(ABC):
 
     def close(self) -> None:  # noqa: B027  most keep nothing
         """End what is kept running between calls."""
+
+
+class AsksOffsets(Family):
+    """A client whose offsets can be asked for by themselves."""
+
+    @abstractmethod
+    def offsets(self, bootstrap: str, topic: str, at: str) -> dict[int, int]:
+        """Of each partition: `earliest`, `latest`, or `time:<ms>`, where the end stands for no record so late."""
 
 
 class Gathered:

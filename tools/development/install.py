@@ -1,6 +1,6 @@
-"""Install what `make` needs, once: the virtual environment, Maven's jars, kcat.
+"""Install what `make` needs, once: the virtual environment, Maven's jars, kcat, the Go clients, kafkajs.
 
-    python3 tools/development/install.py runtime test spark jars kcat
+    python3 tools/development/install.py runtime test spark jars kcat go node
 
 Runs on any Python 3.11 with nothing installed. Each part leaves a stamp with a digest of what it was made from, so that
 a second run takes a few milliseconds and a changed lock file installs again. One run at a time: others wait. A run that
@@ -26,6 +26,8 @@ from typing import Final
 
 OLDEST: Final = (3, 11)
 JAR_SETS: Final = ("clients", "broker", "spark")
+GO_CLIENTS: Final = ("franz-go", "sarama")
+NODE_MANIFEST: Final = ("package.json", "package-lock.json", ".npmrc")
 
 
 class InstallError(Exception):
@@ -61,6 +63,14 @@ class Machine:
     @property
     def jars(self) -> Path:
         return self.root / "build" / "jars"
+
+    @property
+    def go_programs(self) -> Path:
+        return self.root / "build" / "go"
+
+    @property
+    def node_packages(self) -> Path:
+        return self.root / "build" / "node"
 
     @property
     def is_ci(self) -> bool:
@@ -294,7 +304,56 @@ def kcat(machine: Machine) -> None:
             machine.run(*install)
 
 
-PARTS: Final = {"runtime": runtime, "test": test, "spark": spark, "lock": lock, "jars": jars, "kcat": kcat}
+def go(machine: Machine) -> None:
+    """The programs of compat_tests/go into build/go; go.sum has the checksum of every module."""
+    source = machine.root / "compat_tests" / "go"
+    shared = sorted((source / "lines").iterdir())
+    wanted = {name: digest(*shared, *sorted((source / name).iterdir())) for name in GO_CLIENTS}
+    stale = [name for name in GO_CLIENTS if not is_current(machine.go_programs / f"{name}.stamp", wanted[name])]
+    if not stale:
+        return
+    if shutil.which("go") is None:
+        missing(machine, "go is not on the path: install Go, version 1.26 or newer")
+        return
+    with timed(f"go clients: {', '.join(stale)}"):
+        for name in stale:
+            target = machine.go_programs / name
+            # -buildvcs: a tree whose owner is another is no reason to fail
+            machine.run("go", "build", "-C", source / name, "-mod=readonly", "-buildvcs=false", "-o", target, ".")
+            write_stamp(machine.go_programs / f"{name}.stamp", wanted[name])
+
+
+def node(machine: Machine) -> None:
+    """What package-lock.json of compat_tests/node locks, into build/node, which is replaced when all of it is there."""
+    manifest = [machine.root / "compat_tests" / "node" / name for name in NODE_MANIFEST]
+    stamp, wanted = machine.node_packages.with_suffix(".stamp"), digest(*manifest)
+    if is_current(stamp, wanted):
+        return
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        missing(machine, "node or npm is not on the path: install Node.js, version 18 or newer")
+        return
+    partial = machine.node_packages.with_suffix(".partial")
+    with timed("node packages: kafkajs"):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for file in manifest:
+            shutil.copy(file, partial)
+        machine.run("npm", "ci", "--prefix", partial, "--ignore-scripts", "--no-audit", "--no-fund")
+        shutil.rmtree(machine.node_packages, ignore_errors=True)
+        partial.rename(machine.node_packages)
+    write_stamp(stamp, wanted)
+
+
+PARTS: Final = {
+    "runtime": runtime,
+    "test": test,
+    "spark": spark,
+    "lock": lock,
+    "jars": jars,
+    "kcat": kcat,
+    "go": go,
+    "node": node,
+}
 
 
 def main(names: list[str]) -> int:

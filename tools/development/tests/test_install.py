@@ -33,6 +33,10 @@ class Recorder(Machine):
             for name in words[words.index("-pl") + 1].split(","):
                 (self.jars / "partial" / name).mkdir(parents=True)
                 (self.jars / "partial" / name / "a.jar").touch()
+        if words[0] == "go":
+            Path(words[words.index("-o") + 1]).parent.mkdir(parents=True, exist_ok=True)
+        if words[0] == "npm":
+            (Path(words[words.index("--prefix") + 1]) / "node_modules").mkdir()
 
 
 @pytest.fixture
@@ -44,6 +48,12 @@ def machine(tmp_path: Path) -> Recorder:
     for name in ("", *install.JAR_SETS):
         (tmp_path / "compat_tests" / "java" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "compat_tests" / "java" / name / "pom.xml").write_text("<project/>")
+    for name in ("lines", *install.GO_CLIENTS):
+        (tmp_path / "compat_tests" / "go" / name).mkdir(parents=True)
+        (tmp_path / "compat_tests" / "go" / name / "go.mod").write_text(f"module {name}\n")
+    (tmp_path / "compat_tests" / "node").mkdir()
+    for name in install.NODE_MANIFEST:
+        (tmp_path / "compat_tests" / "node" / name).write_text("{}\n")
     return Recorder(tmp_path, {}, is_root=False)
 
 
@@ -150,17 +160,68 @@ def test_jars_are_fetched_once_and_only_the_changed_set_again(machine: Recorder,
     assert not (machine.jars / "partial").exists()
 
 
+def test_go_clients_are_built_once_and_again_when_what_they_are_made_of_changed(machine: Recorder, path: Path) -> None:
+    provide(path, "go")
+    sources = machine.root / "compat_tests" / "go"
+    install.go(machine)
+    install.go(machine)
+    (sources / "sarama" / "main.go").write_text("package main\n")
+    install.go(machine)
+    (sources / "lines" / "lines.go").write_text("package lines\n")
+    install.go(machine)
+    built = [Path(command[command.index("-C") + 1]).name for command in machine.commands]
+    assert built == ["franz-go", "sarama", "sarama", "franz-go", "sarama"]
+
+
+def test_a_go_client_that_was_not_built_is_built_by_the_next_run(machine: Recorder, path: Path) -> None:
+    provide(path, "go")
+    failing = dataclasses.replace(machine, failing=str(machine.root / "compat_tests" / "go" / "sarama"))
+    with pytest.raises(InstallError):
+        install.go(failing)
+    machine.commands.clear()
+    install.go(machine)
+    assert [Path(command[command.index("-C") + 1]).name for command in machine.commands] == ["sarama"]
+
+
+def test_node_packages_are_installed_once_and_again_with_a_changed_lock(machine: Recorder, path: Path) -> None:
+    provide(path, "node", "npm")
+    install.node(machine)
+    install.node(machine)
+    assert [command[:2] for command in machine.commands] == [("npm", "ci")]
+    (machine.root / "compat_tests" / "node" / "package-lock.json").write_text("{ }\n")
+    install.node(machine)
+    assert len(machine.commands) == 2
+    assert sorted(found.name for found in machine.node_packages.iterdir()) == sorted(
+        [*install.NODE_MANIFEST, "node_modules"]
+    )
+
+
+def test_node_packages_that_could_not_be_installed_leave_the_old_ones(machine: Recorder, path: Path) -> None:
+    provide(path, "node", "npm")
+    install.node(machine)
+    (machine.root / "compat_tests" / "node" / "package-lock.json").write_text("{ }\n")
+    for _ in range(2):
+        with pytest.raises(InstallError):
+            install.node(dataclasses.replace(machine, failing="ci"))
+    assert (machine.node_packages / "node_modules").exists()
+    machine.commands.clear()
+    install.node(machine)
+    assert len(machine.commands) == 1
+
+
 def test_a_missing_toolchain_is_said_to_a_person_and_is_an_error_in_ci(
     machine: Recorder, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert path.exists()
     install.jars(machine)
-    install.kcat(machine)
+    parts = (install.jars, install.kcat, install.go, install.node)
+    for part in parts[1:]:
+        part(machine)
     said = capsys.readouterr().err
-    assert "java or mvn is not on the path" in said
-    assert "kcat is not on the path" in said
+    for names in ("java or mvn", "kcat", "go", "node or npm"):
+        assert f"{names} is not on the path" in said
     in_ci = dataclasses.replace(machine, environment={"CI": "true"})
-    for part in (install.jars, install.kcat):
+    for part in parts:
         with pytest.raises(InstallError):
             part(in_ci)
     assert machine.commands == []

@@ -1,0 +1,231 @@
+// franz-go, driven by the command line of headgate.test/lines.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"headgate.test/lines"
+)
+
+// By default it waits seconds before it asks again where the leaders are.
+const metadataMinAge = 250 * time.Millisecond
+
+type franz struct{}
+
+func main() { lines.Main(franz{}) }
+
+var codecs = map[string]kgo.CompressionCodec{
+	"none":   kgo.NoCompression(),
+	"gzip":   kgo.GzipCompression(),
+	"snappy": kgo.SnappyCompression(),
+	"lz4":    kgo.Lz4Compression(),
+	"zstd":   kgo.ZstdCompression(),
+}
+
+func (franz) Produce(to lines.Target, codec string, next func() (lines.Record, error)) error {
+	compression, known := codecs[codec]
+	if !known {
+		return fmt.Errorf("unknown codec %q", codec)
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(to.Bootstrap),
+		kgo.DefaultProduceTopic(to.Topic),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchCompression(compression),
+		kgo.ProducerLinger(5*time.Millisecond),
+		kgo.MetadataMinAge(metadataMinAge),
+	)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	var failure error
+	var once sync.Once
+	failed := func(_ *kgo.Record, err error) {
+		if err != nil {
+			once.Do(func() { failure = err })
+		}
+	}
+	for record, err := next(); ; record, err = next() {
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		client.Produce(context.Background(), toSend(record), failed)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lines.Limit)
+	defer cancel()
+	if err := client.Flush(ctx); err != nil {
+		return err
+	}
+	return failure
+}
+
+func toSend(record lines.Record) *kgo.Record {
+	sent := &kgo.Record{
+		Partition: record.Partition,
+		Timestamp: time.UnixMilli(record.TimestampMs),
+		Key:       record.Key,
+		Value:     record.Value,
+	}
+	for _, header := range record.Headers {
+		sent.Headers = append(sent.Headers, kgo.RecordHeader{Key: header.Name, Value: header.Value})
+	}
+	return sent
+}
+
+func received(record *kgo.Record) lines.Record {
+	found := lines.Record{
+		Partition:   record.Partition,
+		Offset:      record.Offset,
+		TimestampMs: record.Timestamp.UnixMilli(),
+		Key:         record.Key,
+		Value:       record.Value,
+		Headers:     []lines.Header{},
+	}
+	for _, header := range record.Headers {
+		found.Headers = append(found.Headers, lines.Header{Name: header.Key, Value: header.Value})
+	}
+	return found
+}
+
+func (franz) Consume(from lines.Target, limits map[int32]int64, start lines.Start, emit func(lines.Record) error) error {
+	partitions := map[int32]kgo.Offset{}
+	for partition := range limits {
+		partitions[partition] = position(start, partition)
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(from.Bootstrap),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{from.Topic: partitions}),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+	)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), lines.Limit)
+	defer cancel()
+	left := lines.Waiting(limits)
+	for len(left) > 0 {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return left.Late()
+		}
+		if err := fetches.Err(); err != nil {
+			return err
+		}
+		for record := range fetches.RecordsAll() {
+			if left.Take(record.Partition) {
+				if err := emit(received(record)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func position(start lines.Start, partition int32) kgo.Offset {
+	switch start.At {
+	case "offset":
+		return kgo.NewOffset().At(start.Offsets[partition])
+	case "time":
+		return kgo.NewOffset().AfterMilli(start.TimestampMs)
+	case "latest":
+		return kgo.NewOffset().AtEnd()
+	}
+	return kgo.NewOffset().AtStart()
+}
+
+// firstFetch tells when the first Fetch request was written: the position is known by then, and the long poll begins.
+type firstFetch struct {
+	once   sync.Once
+	parked func()
+}
+
+func (hook *firstFetch) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if key == kmsg.Fetch.Int16() && err == nil {
+		hook.once.Do(hook.parked)
+	}
+}
+
+func (franz) Tail(from lines.Target, stop <-chan struct{}, parked func() error, emit func(lines.Record) error) error {
+	written := make(chan struct{})
+	end := map[string]map[int32]kgo.Offset{from.Topic: {0: kgo.NewOffset().AtEnd()}}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(from.Bootstrap),
+		kgo.ConsumePartitions(end),
+		kgo.WithHooks(&firstFetch{parked: func() { close(written) }}),
+	)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		<-stop
+		cancel()
+	}()
+	select {
+	case <-written:
+	case <-stop:
+		return nil
+	}
+	if err := parked(); err != nil {
+		return err
+	}
+	for {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := fetches.Err(); err != nil {
+			return err
+		}
+		for record := range fetches.RecordsAll() {
+			if err := emit(received(record)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (franz) Offsets(from lines.Target, start lines.Start) (map[int32]int64, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(from.Bootstrap))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), lines.Limit)
+	defer cancel()
+	listed, err := list(ctx, kadm.NewClient(client), from.Topic, start)
+	if err = errors.Join(err, listed.Error()); err != nil {
+		return nil, err
+	}
+	found := map[int32]int64{}
+	listed.Each(func(one kadm.ListedOffset) { found[one.Partition] = one.Offset })
+	return found, nil
+}
+
+func list(ctx context.Context, admin *kadm.Client, topic string, start lines.Start) (kadm.ListedOffsets, error) {
+	switch start.At {
+	case "time":
+		return admin.ListOffsetsAfterMilli(ctx, start.TimestampMs, topic)
+	case "latest":
+		return admin.ListEndOffsets(ctx, topic)
+	case "earliest":
+		return admin.ListStartOffsets(ctx, topic)
+	}
+	return nil, fmt.Errorf("the broker is not asked for %q", start.At)
+}

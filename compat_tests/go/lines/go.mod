@@ -1,0 +1,3 @@
+module headgate.test/lines
+
+go 1.26.0

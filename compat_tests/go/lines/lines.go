@@ -1,0 +1,214 @@
+// Package lines is the command line that the Go clients of these tests share: subcommands with flags, records as lines
+// of JSON. What a client does is a Client; Main is the rest.
+//
+//	produce -bootstrap a -topic t -codec zstd                  sends the records of standard input, until its end
+//	consume -bootstrap a -topic t -limits 0=100,1=50 -start s  prints so many records of each partition
+//	tail    -bootstrap a -topic t                              partition 0 from its end, until standard input ends
+//	offsets -bootstrap a -topic t -at s                        prints the offset of each partition
+//
+// A start s is "earliest", "latest", "offset:0=10,1=20" or "time:1700000000000"; a time after the last record is the end.
+// A record is {"partition", "offset", "timestamp_ms", "key", "value", "headers": [{"name", "value"}]}; bytes are base64
+// or null. Exit status 0: all was done; otherwise standard error says why not.
+package lines
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limit is how long a client may take for a subcommand that ends by itself.
+const Limit = 60 * time.Second
+
+// Record is a record as it is sent, where its offset says nothing, or as it was received.
+type Record struct {
+	Partition   int32    `json:"partition"`
+	Offset      int64    `json:"offset"`
+	TimestampMs int64    `json:"timestamp_ms"`
+	Key         []byte   `json:"key"`
+	Value       []byte   `json:"value"`
+	Headers     []Header `json:"headers"`
+}
+
+// Header is one of a record's headers, in their order; several may have one name.
+type Header struct {
+	Name  string `json:"name"`
+	Value []byte `json:"value"`
+}
+
+// Start is where to begin: At is "earliest", "latest", "offset" or "time", whose other fields count.
+type Start struct {
+	At          string
+	Offsets     map[int32]int64
+	TimestampMs int64
+}
+
+// Target is what every subcommand is told.
+type Target struct {
+	Bootstrap string
+	Topic     string
+}
+
+// Client is a stock client under test.
+type Client interface {
+	// Produce sends records until next returns io.EOF, idempotently, and returns when all are acknowledged.
+	Produce(to Target, codec string, next func() (Record, error)) error
+	// Consume emits so many records of each partition; what follows them is left.
+	Consume(from Target, limits map[int32]int64, start Start, emit func(Record) error) error
+	// Tail reads partition 0 from its end until stop is closed; it calls parked when nothing can be missed any more.
+	Tail(from Target, stop <-chan struct{}, parked func() error, emit func(Record) error) error
+	// Offsets asks the broker for a start other than "offset", of every partition.
+	Offsets(from Target, start Start) (map[int32]int64, error)
+}
+
+// Main runs the subcommand of the process's arguments and ends the process.
+func Main(client Client) {
+	if err := run(client, os.Args[1:], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(client Client, arguments []string, input io.Reader, output io.Writer) error {
+	if len(arguments) == 0 {
+		return errors.New("no subcommand: produce, consume, tail or offsets")
+	}
+	flags := flag.NewFlagSet(arguments[0], flag.ContinueOnError)
+	var target Target
+	flags.StringVar(&target.Bootstrap, "bootstrap", "", "host:port of a broker")
+	flags.StringVar(&target.Topic, "topic", "", "topic")
+	codec := flags.String("codec", "none", "none, gzip, snappy, lz4 or zstd")
+	limits := flags.String("limits", "", "records of each partition: 0=100,1=50")
+	start := flags.String("start", "earliest", "where to begin")
+	at := flags.String("at", "latest", "which offsets")
+	if err := flags.Parse(arguments[1:]); err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(output, 1<<16)
+	emit := json.NewEncoder(out).Encode
+	switch arguments[0] {
+	case "produce":
+		return client.Produce(target, *codec, reader(input))
+	case "consume":
+		return errors.Join(consume(client, target, *limits, *start, emit), out.Flush())
+	case "tail":
+		return tail(client, target, input, func(value any) error { return errors.Join(emit(value), out.Flush()) })
+	case "offsets":
+		return errors.Join(offsets(client, target, *at, emit), out.Flush())
+	}
+	return fmt.Errorf("unknown subcommand %q: produce, consume, tail or offsets", arguments[0])
+}
+
+func reader(input io.Reader) func() (Record, error) {
+	decoder := json.NewDecoder(bufio.NewReaderSize(input, 1<<16))
+	return func() (Record, error) {
+		var record Record
+		err := decoder.Decode(&record)
+		return record, err
+	}
+}
+
+func consume(client Client, from Target, limits, start string, emit func(any) error) error {
+	wanted, err := numbers(limits)
+	if err != nil {
+		return err
+	}
+	begin, err := parseStart(start)
+	if err != nil {
+		return err
+	}
+	return client.Consume(from, wanted, begin, func(record Record) error { return emit(record) })
+}
+
+func tail(client Client, from Target, input io.Reader, emit func(any) error) error {
+	stop := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, input)
+		close(stop)
+	}()
+	parked := func() error { return emit(map[string]bool{"parked": true}) }
+	return client.Tail(from, stop, parked, func(record Record) error { return emit(record) })
+}
+
+func offsets(client Client, from Target, at string, emit func(any) error) error {
+	start, err := parseStart(at)
+	if err != nil {
+		return err
+	}
+	found, err := client.Offsets(from, start)
+	if err != nil {
+		return err
+	}
+	for partition, offset := range found {
+		if err := emit(map[string]int64{"partition": int64(partition), "offset": offset}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parseStart(text string) (Start, error) {
+	at, rest, _ := strings.Cut(text, ":")
+	start := Start{At: at}
+	var err error
+	switch at {
+	case "earliest", "latest":
+	case "offset":
+		start.Offsets, err = numbers(rest)
+	case "time":
+		start.TimestampMs, err = strconv.ParseInt(rest, 10, 64)
+	default:
+		err = fmt.Errorf("unknown start %q: earliest, latest, offset:0=10,1=20 or time:1700000000000", text)
+	}
+	return start, err
+}
+
+func numbers(text string) (map[int32]int64, error) {
+	found := map[int32]int64{}
+	for pair := range strings.SplitSeq(text, ",") {
+		var partition int32
+		var number int64
+		if _, err := fmt.Sscanf(pair, "%d=%d", &partition, &number); err != nil {
+			return nil, fmt.Errorf("%q is not a partition and a number, as 0=10: %w", pair, err)
+		}
+		found[partition] = number
+	}
+	return found, nil
+}
+
+// Limits counts what is still to come of each partition.
+type Limits map[int32]int64
+
+// Waiting is a copy of the limits without the partitions of which nothing is wanted.
+func Waiting(limits map[int32]int64) Limits {
+	left := Limits{}
+	for partition, count := range limits {
+		if count > 0 {
+			left[partition] = count
+		}
+	}
+	return left
+}
+
+// Take counts a record and tells whether it was wanted.
+func (left Limits) Take(partition int32) bool {
+	count, wanted := left[partition]
+	if count == 1 {
+		delete(left, partition)
+	} else if wanted {
+		left[partition] = count - 1
+	}
+	return wanted
+}
+
+// Late says which records are missing.
+func (left Limits) Late() error {
+	return fmt.Errorf("after %v so many records of each partition are missing: %v", Limit, left)
+}

@@ -1,0 +1,239 @@
+// sarama, driven by the command line of headgate.test/lines.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/IBM/sarama"
+	"headgate.test/lines"
+)
+
+type client struct{}
+
+func main() { lines.Main(client{}) }
+
+var codecs = map[string]sarama.CompressionCodec{
+	"none":   sarama.CompressionNone,
+	"gzip":   sarama.CompressionGZIP,
+	"snappy": sarama.CompressionSnappy,
+	"lz4":    sarama.CompressionLZ4,
+	"zstd":   sarama.CompressionZSTD,
+}
+
+// settings are the defaults, which speak the protocol of Kafka 2.8, with retries that outlast a restart of the broker.
+func settings() *sarama.Config {
+	config := sarama.NewConfig()
+	config.ClientID = "compat"
+	config.Metadata.Retry.Max = 100
+	config.Metadata.Retry.Backoff = 100 * time.Millisecond
+	config.Consumer.Retry.Backoff = 100 * time.Millisecond
+	return config
+}
+
+func (client) Produce(to lines.Target, codec string, next func() (lines.Record, error)) error {
+	compression, known := codecs[codec]
+	if !known {
+		return fmt.Errorf("unknown codec %q", codec)
+	}
+	config := settings()
+	config.Producer.Compression = compression
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Producer.Flush.Frequency = 5 * time.Millisecond
+	config.Producer.Retry.Max = 100
+	config.Producer.Retry.Backoff = 100 * time.Millisecond
+	// Its idempotence asks for these two
+	config.Producer.Idempotent = true
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Net.MaxOpenRequests = 1
+	producer, err := sarama.NewAsyncProducer([]string{to.Bootstrap}, config)
+	if err != nil {
+		return err
+	}
+	for record, err := next(); ; record, err = next() {
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return errors.Join(err, producer.Close())
+		}
+		select {
+		case producer.Input() <- toSend(to.Topic, record):
+		case failed := <-producer.Errors():
+			return errors.Join(failed, producer.Close())
+		}
+	}
+	// Close flushes, and returns what failed
+	return producer.Close()
+}
+
+func toSend(topic string, record lines.Record) *sarama.ProducerMessage {
+	message := &sarama.ProducerMessage{
+		Topic:     topic,
+		Partition: record.Partition,
+		Timestamp: time.UnixMilli(record.TimestampMs),
+	}
+	// An Encoder of nil bytes would be an empty key and not none
+	if record.Key != nil {
+		message.Key = sarama.ByteEncoder(record.Key)
+	}
+	if record.Value != nil {
+		message.Value = sarama.ByteEncoder(record.Value)
+	}
+	for _, header := range record.Headers {
+		message.Headers = append(message.Headers, sarama.RecordHeader{Key: []byte(header.Name), Value: header.Value})
+	}
+	return message
+}
+
+func received(message *sarama.ConsumerMessage) lines.Record {
+	record := lines.Record{
+		Partition:   message.Partition,
+		Offset:      message.Offset,
+		TimestampMs: message.Timestamp.UnixMilli(),
+		Key:         message.Key,
+		Value:       message.Value,
+		Headers:     []lines.Header{},
+	}
+	for _, header := range message.Headers {
+		record.Headers = append(record.Headers, lines.Header{Name: string(header.Key), Value: header.Value})
+	}
+	return record
+}
+
+func (client) Consume(from lines.Target, limits map[int32]int64, start lines.Start, emit func(lines.Record) error) error {
+	config := settings()
+	config.Consumer.Return.Errors = true
+	kafka, err := sarama.NewClient([]string{from.Bootstrap}, config)
+	if err != nil {
+		return err
+	}
+	defer kafka.Close()
+	consumer, err := sarama.NewConsumerFromClient(kafka)
+	if err != nil {
+		return err
+	}
+	deadline := time.After(lines.Limit)
+	left := lines.Waiting(limits)
+	messages, failures, done := make(chan *sarama.ConsumerMessage), make(chan error), make(chan struct{})
+	defer close(done)
+	for partition := range left {
+		offset, err := position(kafka, from.Topic, partition, start)
+		if err != nil {
+			return err
+		}
+		reading, err := consumer.ConsumePartition(from.Topic, partition, offset)
+		if err != nil {
+			return err
+		}
+		go forward(reading, messages, failures, done)
+	}
+	for len(left) > 0 {
+		select {
+		case message := <-messages:
+			if left.Take(message.Partition) {
+				if err := emit(received(message)); err != nil {
+					return err
+				}
+			}
+		case err := <-failures:
+			return err
+		case <-deadline:
+			return left.Late()
+		}
+	}
+	return nil
+}
+
+// forward hands on what one partition gives, until done is closed.
+func forward(from sarama.PartitionConsumer, messages chan<- *sarama.ConsumerMessage, failures chan<- error, done <-chan struct{}) {
+	defer from.AsyncClose()
+	for {
+		select {
+		case message := <-from.Messages():
+			select {
+			case messages <- message:
+			case <-done:
+				return
+			}
+		case err := <-from.Errors():
+			select {
+			case failures <- err:
+			case <-done:
+			}
+			return
+		case <-done:
+			return
+		}
+	}
+}
+
+func position(kafka sarama.Client, topic string, partition int32, start lines.Start) (int64, error) {
+	switch start.At {
+	case "earliest":
+		return sarama.OffsetOldest, nil
+	case "latest":
+		return sarama.OffsetNewest, nil
+	case "offset":
+		return start.Offsets[partition], nil
+	}
+	offset, err := kafka.GetOffset(topic, partition, start.TimestampMs)
+	if err == nil && offset == -1 {
+		return sarama.OffsetNewest, nil
+	}
+	return offset, err
+}
+
+func (client) Tail(from lines.Target, stop <-chan struct{}, parked func() error, emit func(lines.Record) error) error {
+	consumer, err := sarama.NewConsumer([]string{from.Bootstrap}, settings())
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	// Asks for the end before it returns
+	reading, err := consumer.ConsumePartition(from.Topic, 0, sarama.OffsetNewest)
+	if err != nil {
+		return err
+	}
+	defer reading.Close()
+	if err := parked(); err != nil {
+		return err
+	}
+	for {
+		select {
+		case message := <-reading.Messages():
+			if err := emit(received(message)); err != nil {
+				return err
+			}
+		case <-stop:
+			return nil
+		}
+	}
+}
+
+func (client) Offsets(from lines.Target, start lines.Start) (map[int32]int64, error) {
+	kafka, err := sarama.NewClient([]string{from.Bootstrap}, settings())
+	if err != nil {
+		return nil, err
+	}
+	defer kafka.Close()
+	partitions, err := kafka.Partitions(from.Topic)
+	if err != nil {
+		return nil, err
+	}
+	found := map[int32]int64{}
+	for _, partition := range partitions {
+		offset, err := position(kafka, from.Topic, partition, start)
+		// These two stand for themselves in a request to read and for a time in a request for offsets
+		if err == nil && offset < 0 {
+			offset, err = kafka.GetOffset(from.Topic, partition, offset)
+		}
+		if err != nil {
+			return nil, err
+		}
+		found[partition] = offset
+	}
+	return found, nil
+}
