@@ -5,7 +5,8 @@ itself is readable, serves what is ready in a bounded turn, then lets other task
 
 - Level-triggered; interest changes at edges only. A socket is not read while its connection wants no data or output is
   pending, or it would spin; EPOLLRDHUP stays, so that a client that hangs up while parked is noticed.
-- One receive buffer for all connections: a connection copies what it keeps beyond the call.
+- One receive buffer for all connections: a connection copies what it keeps beyond the call. The rest of a large request
+  is received into the buffer that it will have.
 - All replies of one receive go out in one send. Pieces of files are sent by the kernel.
 - In a turn each socket is read for at most 256 KiB, and the turn ends after a millisecond.
 - A `wake` from elsewhere only marks the connection and wakes this task: sockets are touched by their engine alone.
@@ -148,16 +149,21 @@ class SocketDriver:
         engine, connection = self._engine, self.connection
         left = SOCKET_TURN_BYTES
         while left > 0:
+            room = connection.room() if connection.incomplete_since_ms is not None else None
+            buffer = engine.scratch if room is None else room[:left]
             try:
-                count = self.socket.recv_into(engine.scratch)
+                count = self.socket.recv_into(buffer)
             except BlockingIOError:
                 return
             if not count:
                 connection.end_of_stream()
                 self.abort()
                 return
-            connection.receive(engine.scratch[:count], engine.now_ms)
-            if not self.advance() or count < RECEIVE_BYTES or not connection.wants_data:
+            if room is None:
+                connection.receive(buffer[:count], engine.now_ms)
+            else:
+                connection.received(count, engine.now_ms)
+            if not self.advance() or count < len(buffer) or not connection.wants_data:
                 return
             left -= count
 

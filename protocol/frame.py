@@ -30,7 +30,8 @@ class FrameReader:
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
         self._head = bytearray()  # the first bytes of a size, while there are fewer than four
-        self._frame = bytearray()  # a frame that is not complete
+        self._frame = bytearray()  # of a frame that is not complete, with room for what is to come
+        self._filled = 0  # how much of it has come
         self._wanted = -1  # its whole size; -1 between frames
 
     @property
@@ -41,11 +42,28 @@ class FrameReader:
     @property
     def held_bytes(self) -> int:
         """How many bytes of an incomplete frame, or of its size, are held."""
-        return len(self._head) + len(self._frame) + (_SIZE.size if self._wanted >= 0 else 0)
+        return len(self._head) + self._filled + (_SIZE.size if self._wanted >= 0 else 0)
 
     def forget(self) -> None:
         """Drop what is held of an incomplete frame."""
-        self._head, self._frame, self._wanted = bytearray(), bytearray(), -1
+        self._head, self._frame, self._filled, self._wanted = bytearray(), bytearray(), 0, -1
+
+    def room(self, most: int) -> memoryview:
+        """Where the next bytes of the incomplete frame belong; `filled` tells how many were put there.
+
+        The frame's buffer is made as large as the frame, but no larger than `most`, which the caller can afford.
+        """
+        size = min(self._wanted, most)
+        if len(self._frame) < size:
+            larger = bytearray(size)
+            larger[: self._filled] = memoryview(self._frame)[: self._filled]
+            self._frame = larger
+        return memoryview(self._frame)[self._filled :]
+
+    def filled(self, count: int) -> list[memoryview]:
+        """Take the bytes that were put into `room`; return the frame if it is complete."""
+        self._filled += count
+        return self._complete() if self._filled == self._wanted else []
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[memoryview]:
         """Take what was received; return the frames that it completes, without their sizes.
@@ -65,7 +83,7 @@ class FrameReader:
             start, end = position + _SIZE.size, position + _SIZE.size + size
             if end > len(view):
                 self._wanted = size
-                self._frame += view[start:]
+                self._add(view[start:])
                 return frames
             frames.append(view[start:end])
             position = end
@@ -85,9 +103,21 @@ class FrameReader:
                 raise FrameTooLarge(size, self._max_size, frames)
             self._wanted = size
             self._head.clear()
-        end = min(position + self._wanted - len(self._frame), len(view))
-        self._frame += view[position:end]
-        if len(self._frame) == self._wanted:
-            frames.append(memoryview(self._frame))
-            self._frame, self._wanted = bytearray(), -1
+        end = min(position + self._wanted - self._filled, len(view))
+        self._add(view[position:end])
+        if self._filled == self._wanted:
+            frames += self._complete()
         return end
+
+    def _add(self, part: memoryview) -> None:
+        end = self._filled + len(part)
+        if end <= len(self._frame):
+            self._frame[self._filled : end] = part
+        else:
+            self._frame[self._filled :] = part
+        self._filled = end
+
+    def _complete(self) -> list[memoryview]:
+        frame = memoryview(self._frame)
+        self._frame, self._filled, self._wanted = bytearray(), 0, -1
+        return [frame]

@@ -33,6 +33,14 @@ BUDGET_BYTES = 10_000_000
 Driver = SocketDriver | StreamDriver
 
 
+class PoisonedConnection(Connection):
+    """Spoils what it was given as soon as it has returned: a view that outlives its time shows 0xDD."""
+
+    def receive(self, data: memoryview, now_ms: float) -> None:
+        super().receive(data, now_ms)
+        data[:] = b"\xdd" * len(data)
+
+
 class Piece:
     """A piece of a file. `fileno` and `position` are what sendfile takes, `read` what is used where it cannot be."""
 
@@ -130,7 +138,7 @@ class Served(ABC):
     def new_connection(self) -> Connection:
         client = context.Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
         dispatcher: Any = self.dispatcher
-        return Connection(client, dispatcher, MAX_FRAME_BYTES, self.memory, self.dispatcher.complain)
+        return PoisonedConnection(client, dispatcher, MAX_FRAME_BYTES, self.memory, self.dispatcher.complain)
 
     def forget(self, driver: Driver) -> None:
         self.gone += 1

@@ -27,6 +27,7 @@ class Kernel:
         self.sockets: dict[int, FakeSocket | FakeListener] = {}
         self.files: dict[int, bytes] = {}
         self.calls: Counter[str] = Counter()
+        self.received: list[int] = []  # the sizes of what was received
         self.interest: dict[int, int] = {}
         self._next = 100
         self._idle_polls = 0
@@ -145,6 +146,7 @@ class FakeSocket:
             raise BlockingIOError
         memoryview(buffer)[:count] = self._incoming[:count]
         del self._incoming[:count]
+        self.kernel.received.append(count)
         self.kernel.changed()
         return count
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.connection import MAX_OUTGOING_BYTES, MAX_PENDING_BYTES, Connection
+from gateway.connection import LARGE_BEGINNING_BYTES, MAX_OUTGOING_BYTES, MAX_PENDING_BYTES, Connection
 from gateway.context import Client, CloseConnection
 from gateway.dispatch import Parked
 from gateway.memory import SMALL_BYTES, MemoryBudget
@@ -189,6 +189,35 @@ def test_a_claim_alone_reserves_little(dispatcher: ScriptedDispatcher) -> None:
     assert memory.used_bytes == SMALL_BYTES
     feed(connection, bytes(SMALL_BYTES + 1))
     assert memory.used_bytes == 100 << 20
+
+
+def test_the_room_of_a_large_request_is_no_larger_than_what_is_reserved_for_it(dispatcher: ScriptedDispatcher) -> None:
+    memory = MemoryBudget(1 << 28)
+    connection = connect(dispatcher, max_frame_bytes=100 << 20, memory=memory)
+    feed(connection, struct.pack(">i", 100 << 20))
+    assert connection.room() is None, "a claim alone takes nothing"
+    feed(connection, bytes(LARGE_BEGINNING_BYTES))
+    room = connection.room()
+    assert room is not None
+    assert len(room) + LARGE_BEGINNING_BYTES == memory.used_bytes == SMALL_BYTES
+    connection.received(len(room), 0.0)
+    room = connection.room()
+    assert room is not None
+    assert len(room) + SMALL_BYTES == memory.used_bytes == 100 << 20
+
+
+def test_what_is_received_into_its_room_is_answered_and_what_is_small_has_none(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher, max_frame_bytes=1 << 20)
+    body = bytes(range(256)) * 1_000
+    feed(connection, framed(body)[:20_004])
+    room = connection.room()
+    assert room is not None
+    room[:] = body[20_000:]
+    connection.received(len(room), 7.0)
+    assert sent(connection) == [body]
+    assert connection.active_ms == 7.0
+    feed(connection, framed(body[:80_000])[:20_004])
+    assert connection.room() is None, "the rest comes with what follows, in one receive"
 
 
 def test_who_is_gone_is_granted_nothing_by_its_own_release(dispatcher: ScriptedDispatcher) -> None:

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from gateway import sockets
+from gateway.connection import MAX_PENDING_BYTES
 from gateway.sockets import RECEIVE_BYTES, SOCKET_TURN_BYTES, Epoll
 from gateway.tests.conformance import Piece, SimulatedClient, SimulatedEngine, TcpEngine, run
 from gateway.tests.test_connection import framed
@@ -76,6 +77,18 @@ def test_a_muted_connection_is_not_polled_for_data_and_does_not_spin() -> None:
     run(SimulatedEngine, scenario)
 
 
+def test_a_muted_parked_client_that_hangs_up_is_noticed() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        client = await served.park()
+        await client.send(framed(bytes(900)) * 1_000)
+        assert interest(served, client) == select.EPOLLRDHUP
+        assert served.kernel.calls["recv"] * RECEIVE_BYTES <= MAX_PENDING_BYTES + 2 * RECEIVE_BYTES
+        await client.send_eof()
+        await served.until(lambda: served.gone == 1)
+
+    assert run(SimulatedEngine, scenario).dispatcher.abandoned == 1
+
+
 def test_a_muted_half_closed_connection_does_not_spin_while_it_is_sent_to() -> None:
     async def scenario(served: SimulatedEngine) -> None:
         client, piece = await served.park(), Piece(served, 500_000)
@@ -122,6 +135,33 @@ def test_the_systems_epoll_is_as_quiet_over_what_is_not_read(monkeypatch: pytest
     monkeypatch.setattr(sockets, "Epoll", Counting)
     run(TcpEngine, scenario)
     assert polls
+
+
+def test_who_has_to_wait_for_memory_is_not_read_from_at_once() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        served.memory.reserve(1 << 30, lambda size: None)
+        client = await served.connect()
+        await client.send(framed(bytes(3_000_000)))
+        assert served.kernel.calls["recv"] == 1
+        assert interest(served, client) == select.EPOLLRDHUP
+        served.memory.release(1 << 30)
+        assert await client.read(3_000_000) == bytes(3_000_000)
+
+    run(SimulatedEngine, scenario)
+
+
+def test_the_rest_of_a_large_request_is_received_where_it_belongs() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        client = await served.connect()
+        body = bytes(range(256)) * 3_000
+        await client.send(framed(body, b"next"))
+        assert await client.read(len(body) + 4) == body + b"next"
+        beginning, *rest = served.kernel.received
+        assert beginning == RECEIVE_BYTES
+        assert max(rest) > RECEIVE_BYTES, "the rest came in portions of the small buffer"
+        assert max(rest) <= SOCKET_TURN_BYTES
+
+    run(SimulatedEngine, scenario)
 
 
 # Turns

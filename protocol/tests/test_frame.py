@@ -28,6 +28,37 @@ def test_any_cut_gives_the_same_frames(contents: list[bytes], cuts: list[int]) -
     assert reader.incomplete_size == 0
 
 
+@given(frames, st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.integers(1, 50))))
+def test_what_is_put_into_the_room_of_a_frame_is_as_good_as_fed(
+    contents: list[bytes], steps: list[tuple[int, bool, int]]
+) -> None:
+    reader, stream, got = FrameReader(40), framed(contents), []
+    for size, is_direct, most in [*steps, (len(stream), False, 0)]:
+        if is_direct and reader.incomplete_size:
+            room = reader.room(most)[:size]
+            part, stream = stream[: len(room)], stream[len(room) :]
+            room[: len(part)] = part
+            room.release()
+            got += reader.filled(len(part))
+        else:
+            part, stream = stream[:size], stream[size:]
+            got += reader.feed(part)
+    assert got == [*contents, *reader.feed(stream)]
+    assert reader.held_bytes == 0
+
+
+def test_room_is_never_larger_than_can_be_afforded() -> None:
+    reader = FrameReader(1_000)
+    reader.feed(framed([bytes(900)])[:14])
+    assert len(reader.room(100)) == 90
+    reader.filled(90)
+    assert len(reader.room(100)) == 0
+    assert reader.held_bytes == 104
+    assert len(reader.room(10_000)) == 800
+    (frame,) = reader.filled(800)
+    assert frame == bytes(900)
+
+
 def test_byte_at_a_time() -> None:
     reader = FrameReader(10)
     stream = framed([b"abc", b"", b"de"])
