@@ -180,12 +180,15 @@ def _run(settings: BrokerConfig, log_level: str) -> int:
     import gc
     import logging
 
-    from gateway import logs
+    from gateway import descriptors, logs
 
     logs.configure(log_level)
     logger = logging.getLogger("headgate.config")
     for note in settings.notes():
         logger.log(logging.WARNING if note.is_pending else logging.INFO, "%s", note)
+    too_few = descriptors.complaint(descriptors.raise_limit(), settings.max_connections)
+    if too_few is not None:
+        logger.warning("%s", too_few)
     gc.disable()  # what is imported stays: to look for garbage in it is a tenth of a start
     from gateway import broker
 

@@ -31,6 +31,16 @@ def replace_broker(monkeypatch: pytest.MonkeyPatch, serve: Callable[[BrokerConfi
     monkeypatch.setitem(sys.modules, "gateway.broker", module)
     monkeypatch.setattr(gateway, "broker", module, raising=False)
     monkeypatch.setattr("gateway.logs.configure", lambda level: None)
+    monkeypatch.setattr("gateway.descriptors.raise_limit", lambda: 1 << 20)
+
+
+def test_too_low_a_limit_on_open_files_is_told(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("gateway.descriptors.raise_limit", lambda: 1024)
+    assert cli.main(["serve", "--override", "max.connections=5000"]) == 0
+    assert len(served) == 1
+    assert "max.connections=5000 cannot be reached" in caplog.text
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
