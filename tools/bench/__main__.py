@@ -1,8 +1,8 @@
 """`make bench`: Headgate beside Apache Kafka, in ratios.
 
-Rows are chosen by name (`ROWS="produce-16k fetch-1m" make bench`, or as arguments; `all` for every one). Also from
-the environment: QUICK=1, REPEAT=n, SECONDS=s for one repetition, ONLY=headgate|kafka, BASE=file of an earlier run,
-JARS=directory.
+Every row, or those chosen by name (`ROWS="produce-16k fetch-1m" make bench`, or as arguments). Also from the
+environment: QUICK=1, REPEAT=n, SECONDS=s for one repetition, ONLY=headgate|kafka, BASE=file of an earlier run,
+HEADGATE=program of another tree, JARS=directory.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from tools.bench.brokers import HEADGATE, KAFKA, HeadgateLauncher, KafkaLauncher, Launcher
+from tools.bench.brokers import HEADGATE, KAFKA, HeadgateLauncher, KafkaLauncher, Launcher, java_command
 from tools.bench.client import BenchError
-from tools.bench.report import Journal, Progress, busiest, fallen, read_ratios, table
-from tools.bench.rows import ALL_ROWS, DEFAULT_ROWS
+from tools.bench.report import Journal, Progress, busiest, fallen, not_compared, read_ratios, table, verdict
 from tools.bench.run import QUICK, Bench, Settings
+from tools.bench.table import ALL_ROWS
 
 BUILD = Path("build/bench")
 
@@ -34,15 +34,14 @@ def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Names
     parser.add_argument("--seconds", type=float, default=environment.get("SECONDS"))
     parser.add_argument("--only", choices=(HEADGATE, KAFKA), default=environment.get("ONLY"))
     parser.add_argument("--base", type=Path, default=environment.get("BASE"))
+    parser.add_argument("--headgate", type=Path, default=environment.get("HEADGATE"))
     parser.add_argument("--jars", type=Path, default=environment.get("JARS", "build/jars/broker"))
     return parser.parse_args(argv)
 
 
 def chosen_rows(names: list[str]) -> tuple[str, ...]:
-    """In the table's order, whatever the order of the names; the default rows for none."""
-    if not names:
-        return DEFAULT_ROWS
-    if names == ["all"]:
+    """In the table's order, whatever the order of the names; every row for none."""
+    if not names or names == ["all"]:
         return ALL_ROWS
     for name in names:
         if name not in ALL_ROWS:
@@ -62,7 +61,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
 def launchers_of(options: argparse.Namespace) -> list[Launcher]:
     launchers: list[Launcher] = []
     if options.only != KAFKA:
-        launchers.append(HeadgateLauncher())
+        launchers.append(HeadgateLauncher(options.headgate))
     if options.only != HEADGATE:
         launchers.append(KafkaLauncher(options.jars))
     return launchers
@@ -75,13 +74,17 @@ def run(options: argparse.Namespace) -> int:
     journal = Journal(BUILD / time.strftime("%Y%m%d-%H%M%S.json"))
     progress = Progress(settings.steps([launcher.name for launcher in launchers]))
     try:
-        Bench(settings, launchers, BUILD.resolve(), journal, progress).run()
+        Bench(settings, launchers, BUILD.resolve(), journal, progress, java_command(options.jars)).run()
     finally:
         progress.end()
         print(table(journal.lines))
-        print(f"\nsamples and figures: {journal.path}")
+        print(f"\n{verdict(journal.lines)}\nsamples and figures: {journal.path}")
         if busy := busiest(journal.lines):
             print(busy)
+    if options.base is None:
+        return 0
+    for sentence in not_compared(journal.lines, base):
+        print(sentence)
     sentences = fallen(journal.lines, base)
     for sentence in sentences:
         print(f"fell by more than a tenth: {sentence}")

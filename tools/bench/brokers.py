@@ -39,7 +39,7 @@ log.dirs={data}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
-log.segment.delete.delay.ms=500
+log.segment.delete.delay.ms=100
 log.initial.task.delay.ms=500
 """
 
@@ -79,6 +79,12 @@ class Broker:
             self.process.wait()
 
 
+def java_command(jars: Path) -> list[str]:
+    """What runs a class of Kafka's; empty where there is no Java, or no Kafka in the directory."""
+    java = shutil.which("java")
+    return [java, "-cp", str(jars.resolve() / "*")] if java and list(jars.glob("kafka_2.13-*.jar")) else []
+
+
 class Launcher(ABC):
     """Knows how one kind of broker is started; `start` may be called again and again, each on a fresh directory."""
 
@@ -111,18 +117,22 @@ class Launcher(ABC):
 
 
 class HeadgateLauncher(Launcher):
-    """The installed command, as a user runs it."""
+    """The installed command, as a user runs it, or another one."""
 
     name = HEADGATE
 
-    def __init__(self) -> None:
+    def __init__(self, program: Path | None = None) -> None:
+        self.program = str(program.resolve()) if program else self._installed()
+
+    @staticmethod
+    def _installed() -> str:
         beside_python = Path(sys.executable).parent / "headgate"
         program = str(beside_python) if beside_python.exists() else shutil.which("headgate")
         if program is None:
             raise BenchError(
                 "the command headgate is not installed; run `make serve` once, or measure with --only kafka"
             )
-        self.program = program
+        return program
 
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
         listeners = f"listeners=PLAINTEXT://127.0.0.1:{port}"
@@ -138,14 +148,12 @@ class KafkaLauncher(Launcher):
     name = KAFKA
 
     def __init__(self, jars: Path) -> None:
-        if not list(jars.glob("kafka_2.13-*.jar")):
+        self.java = java_command(jars)
+        if not self.java:
             raise BenchError(
-                f"no Kafka in {jars}; fetch it as docs/performance.md says, or measure with --only headgate"
+                f"no java on the path, or no Kafka in {jars}; install a JRE 17 or newer and run `make jars`, "
+                "or measure with --only headgate"
             )
-        java = shutil.which("java")
-        if java is None:
-            raise BenchError("no java on the path; install a JRE 17 or newer, or measure with --only headgate")
-        self.java = [java, "-cp", str(jars.resolve() / "*")]
 
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
         properties = directory / "server.properties"

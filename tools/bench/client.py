@@ -97,11 +97,15 @@ class Client:
 
     def call(self, request: wire.RequestWriter, timeout_seconds: float = 30.0) -> Reader:
         """OSError where no whole answer comes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout_seconds) as connection:
-            connection.sendall(request.frame())
-            (size,) = struct.unpack(">i", _receive(connection, 4))
-            answer = _receive(connection, size)
-        return Reader(answer[4:], flexible=request.flexible)
+        return Reader(self.answer(request, timeout_seconds)[4:], flexible=request.flexible)
+
+    def answer(self, request: wire.RequestWriter, timeout_seconds: float = 30.0) -> bytes:
+        """The same as bytes, from the correlation id on."""
+        with self.connect(timeout_seconds) as connection:
+            return exchange(connection, request)
+
+    def connect(self, timeout_seconds: float = 30.0) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout_seconds)
 
     def versions(self) -> dict[int, tuple[int, int]]:
         """API key to lowest and highest version served."""
@@ -198,6 +202,13 @@ def _read_partition(reader: Reader, modern: bool) -> PartitionState:
         reader.raw(4 * reader.count())
     reader.tags()
     return state
+
+
+def exchange(connection: socket.socket, request: wire.RequestWriter) -> bytes:
+    """The answer from its correlation id on; OSError where no whole one comes."""
+    connection.sendall(request.frame())
+    (size,) = struct.unpack(">i", _receive(connection, 4))
+    return _receive(connection, size)
 
 
 def _receive(connection: socket.socket, length: int) -> bytes:

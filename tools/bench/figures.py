@@ -16,31 +16,41 @@ class Sample:
     record_bytes: int
     seconds: float
     server_cpu_seconds: float
-    generator_cpu_seconds: float
+    client_cpu_seconds: float
     others_share: float
     p50_us: float
     p99_us: float
+    mean_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number made of a sample. `mark` is the ratio to Kafka that promised for it, `mark_note` another promise."""
+    """A number made of a sample. Promised for it: `mark`, a ratio to what it is measured beside, or `limit`, itself."""
 
     name: str
     of: Callable[[Sample], float]
     more_is_better: bool = False
     mark: float | None = None
-    mark_note: str = ""
+    limit: float | None = None
+    unit: str = ""
 
     def mark_text(self) -> str:
-        return self.mark_note if self.mark is None else f"{'>=' if self.more_is_better else '<='} {self.mark:g}"
+        if self.limit is not None:
+            return f"<= {self.limit:g} {self.unit}"
+        return "" if self.mark is None else f"{'>=' if self.more_is_better else '<='} {self.mark:g}"
+
+    def is_reached(self, value: float, ratio: float | None) -> bool | None:
+        """None where nothing is promised, or where there is nothing beside it."""
+        if self.limit is not None:
+            return value <= self.limit
+        if self.mark is None or ratio is None:
+            return None
+        return ratio >= self.mark if self.more_is_better else ratio <= self.mark
 
 
 class Comparison(NamedTuple):
-    """Medians of both brokers, and of the ratios within each repetition with the smallest and the largest of them."""
+    """Median of the ratios within each repetition, with the smallest and the largest of them."""
 
-    headgate: float
-    kafka: float
     ratio: float
     lowest: float
     highest: float
@@ -62,10 +72,13 @@ def requests_per_second(sample: Sample) -> float:
     return sample.requests / sample.seconds
 
 
-def compare(headgate: Sequence[float], kafka: Sequence[float]) -> Comparison:
-    """Repetition n of one beside repetition n of the other: one ran after the other, under the same load of others."""
-    ratios = [ours / theirs for ours, theirs in zip(headgate, kafka, strict=True)]
-    return Comparison(median(headgate), median(kafka), median(ratios), min(ratios), max(ratios))
+def compare(headgate: Sequence[float], other: Sequence[float]) -> Comparison | None:
+    """Repetition n of one beside repetition n of the other: one ran after the other, under the same load of others.
+
+    None where the other is always 0, as may be what a tool prints in whole milliseconds.
+    """
+    ratios = [ours / theirs for ours, theirs in zip(headgate, other, strict=True) if theirs]
+    return Comparison(median(ratios), min(ratios), max(ratios)) if ratios else None
 
 
 def has_fallen(now: float, base: float, *, more_is_better: bool) -> bool:

@@ -2,14 +2,16 @@
 
 import json
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from tools.bench.client import BenchError
 
 _HERE = Path(__file__).parent
-PROGRAMS = {"load": ["load.c", "answers.c", "histogram.c"], "echo": ["echo.c"]}
+_SHARED = ["common.c", "answers.c", "histogram.c"]
+PROGRAMS = {"load": ["load.c", *_SHARED], "latency": ["latency.c", *_SHARED], "echo": ["echo.c"]}
 _FLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra"]
 
 
@@ -46,18 +48,32 @@ class Load:
         return [f"{name}={value}" for name, value in fields.items()]
 
 
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """One run of the end-to-end generator: records at a steady rate, one a request; see latency.c."""
+
+    produce_version: int
+    fetch_version: int
+    templates: Path
+    rate: int
+    messages: int
+
+    def arguments(self, port: int) -> list[str]:
+        return [f"port={port}", *(f"{name}={value}" for name, value in asdict(self).items())]
+
+
 class LoadResult(NamedTuple):
-    """What the load generator prints. `record_bytes`: of whole record batches, without the cut end of a fetch."""
+    """What a generator or a client says of its run. `record_bytes`: without a batch that a fetch has cut."""
 
     requests: int
     record_bytes: int
-    bytes_sent: int
-    bytes_received: int
     seconds: float
-    p50_us: float
-    p99_us: float
-    max_us: float
-    generator_cpu_seconds: float
+    p50_us: float = 0.0
+    p99_us: float = 0.0
+    max_us: float = 0.0
+    mean_us: float = 0.0
+    bytes_sent: int = 0
+    bytes_received: int = 0
 
 
 def compile_program(name: str, directory: Path) -> Path:
@@ -74,9 +90,32 @@ def compile_program(name: str, directory: Path) -> Path:
     return program
 
 
-def run_load(program: Path, load: Load, port: int) -> LoadResult:
-    """Runs to its end; BenchError with the generator's own sentence where an answer was wrong."""
-    done = subprocess.run([program, *load.arguments(port)], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BenchError(done.stderr.strip() or f"the load generator ended with {done.returncode}")
-    return LoadResult(**json.loads(done.stdout))
+Around = Callable[[int], object]
+"""Called with a generator's process id."""
+
+
+def run_load(
+    directory: Path, load: Load | Latency, port: int, begin: Around = lambda _: None, end: Around = lambda _: None
+) -> LoadResult:
+    """Runs to its end; BenchError with the generator's own sentence where an answer was wrong.
+
+    `begin` is called when every connection is open and has been answered once, `end` before the first one is closed.
+    """
+    program = directory / ("load" if isinstance(load, Load) else "latency")
+    command = [str(program), *load.arguments(port), "wait=1"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin and process.stdout and process.stderr  # noqa: PT018
+        if process.stdout.readline() == "ready\n":
+            begin(process.pid)
+            process.stdin.write("\n")
+            process.stdin.flush()
+        result = process.stdout.readline()
+        if result:
+            end(process.pid)
+        process.stdin.close()
+        complaint = process.stderr.read().strip()
+    if process.returncode != 0 or not result:
+        raise BenchError(complaint or f"the generator {program.name} ended with {process.returncode}")
+    return LoadResult(**json.loads(result))

@@ -9,35 +9,23 @@
 #define _GNU_SOURCE
 #include "load.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#define OUT_BUFFER 65536      /* several small requests leave in one send, as real pipelining clients do */
-#define IN_BUFFER 65536       /* grows to the largest answer */
-#define LARGEST_ANSWER (256u << 20)
-#define SILENCE_MS 15000      /* no answer at all for so long is a failure */
-#define CORRELATION_POSITION 8
+#define OUT_BUFFER 65536 /* several small requests leave in one send, as real pipelining clients do */
 
 struct connection {
     int socket, number;
     const struct template *template;
     uint8_t *out; /* `slots` copies of the frame */
     size_t slots, out_length, out_sent;
-    uint8_t *in;
-    size_t in_size, in_used;
+    struct inbox in;
     uint64_t sent, answered; /* requests; the correlation id is the low half of `sent` */
     uint64_t *sent_at_ns;    /* by request modulo in_flight */
     struct consumer consumer;
@@ -51,36 +39,6 @@ static struct connection *connections;
 static uint64_t staged_requests, answered_requests, record_bytes, bytes_sent, bytes_received, answered_bytes;
 static int poller;
 static bool stopping;
-
-void die(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("load: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-    exit(1);
-}
-
-static void *allocate(size_t size) {
-    void *memory = calloc(1, size);
-    if (!memory) die("out of memory: %zu bytes", size);
-    return memory;
-}
-
-static uint64_t now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
-static void put_big_endian(uint8_t *at, uint64_t value, int count) {
-    for (int i = count - 1; i >= 0; i--, value >>= 8) at[i] = (uint8_t)value;
-}
-
-static uint32_t get_uint32(const uint8_t *at) {
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
 
 /* ---- set-up ---- */
 
@@ -99,43 +57,11 @@ static void parse_setting(const char *argument) {
     else if (IS("requests")) settings.requests = strtoull(value, NULL, 10);
     else if (IS("byte_limit")) settings.byte_limit = strtoull(value, NULL, 10);
     else if (IS("wrap")) settings.wrap = atoi(value) != 0;
+    else if (IS("wait")) settings.wait = atoi(value) != 0;
     else if (IS("expected")) settings.expected = value;
     else if (IS("templates")) settings.templates = value;
     else die("no such setting: %s", argument);
 #undef IS
-}
-
-static uint8_t *read_file(const char *path, size_t *length) {
-    FILE *file = fopen(path, "rb");
-    if (!file || fseek(file, 0, SEEK_END) != 0) die("%s: %s", path, strerror(errno));
-    *length = (size_t)ftell(file);
-    rewind(file);
-    uint8_t *content = allocate(*length + 1);
-    if (fread(content, 1, *length, file) != *length) die("%s: short read", path);
-    fclose(file);
-    return content;
-}
-
-static struct template *read_templates(const char *path, size_t *count) {
-    size_t length, at = 0;
-    uint8_t *content = read_file(path, &length);
-    struct template *templates = NULL;
-    for (*count = 0; at < length; ++*count) {
-        templates = realloc(templates, (*count + 1) * sizeof *templates);
-        if (!templates || length - at < 24) die("%s: cut in template %zu", path, *count);
-        struct template *new = &templates[*count];
-        memcpy(&new->length, content + at, 4);
-        memcpy(&new->offset_position, content + at + 4, 4);
-        memcpy(&new->session_position, content + at + 8, 4);
-        memcpy(&new->load_bytes, content + at + 12, 4);
-        memcpy(&new->first_offset, content + at + 16, 8);
-        new->frame = content + at + 24;
-        at += 24 + (size_t)new->length;
-        if (at > length || new->length < 14 || get_uint32(new->frame) != new->length - 4)
-            die("%s: template %zu is not one whole frame", path, *count);
-    }
-    if (!*count) die("%s: no template", path);
-    return templates;
 }
 
 static void check_settings(void) {
@@ -149,26 +75,13 @@ static void check_settings(void) {
         die("one of seconds, requests, byte_limit is needed");
 }
 
-static int connect_to_broker(void) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)settings.port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-    if (descriptor < 0 || connect(descriptor, (struct sockaddr *)&address, sizeof address) != 0)
-        die("connect to 127.0.0.1:%d: %s", settings.port, strerror(errno));
-    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    fcntl(descriptor, F_SETFL, O_NONBLOCK);
-    return descriptor;
-}
-
 static void open_connection(struct connection *c, int number, const struct template *template) {
-    *c = (struct connection){.socket = connect_to_broker(), .number = number, .template = template};
+    *c = (struct connection){.socket = connect_to_broker(settings.port), .number = number, .template = template};
     c->slots = OUT_BUFFER / template->length;
     if (c->slots < 1) c->slots = 1;
     if (c->slots > (size_t)settings.in_flight) c->slots = (size_t)settings.in_flight;
     c->out = allocate(c->slots * template->length);
     for (size_t i = 0; i < c->slots; i++) memcpy(c->out + i * template->length, template->frame, template->length);
-    c->in_size = IN_BUFFER;
-    c->in = allocate(c->in_size);
     c->sent_at_ns = allocate((size_t)settings.in_flight * sizeof *c->sent_at_ns);
     c->consumer.next_offset = template->first_offset;
     c->consumer.session_epoch = template->session_position ? 0 : -1;
@@ -235,35 +148,14 @@ static void take_answer(struct connection *c, const uint8_t *frame, size_t lengt
     answered_bytes += length + 4 + c->template->length;
 }
 
-static void grow(struct connection *c, size_t needed) {
-    if (needed <= c->in_size) return;
-    c->in = realloc(c->in, needed);
-    if (!c->in) die("out of memory: %zu bytes", needed);
-    c->in_size = needed;
-}
-
-static void take_answers(struct connection *c, uint64_t now) {
-    size_t at = 0;
-    while (c->in_used - at >= 4) {
-        uint32_t length = get_uint32(c->in + at);
-        if (length < 4 || length > LARGEST_ANSWER) die("connection %d: an answer of %u bytes", c->number, length);
-        if (c->in_used - at < 4 + (size_t)length) break;
-        take_answer(c, c->in + at + 4, length, now);
-        at += 4 + (size_t)length;
-    }
-    c->in_used -= at;
-    if (at && c->in_used) memmove(c->in, c->in + at, c->in_used);
-    if (c->in_used >= 4) grow(c, 4 + (size_t)get_uint32(c->in));
-}
-
 static void receive(struct connection *c) {
-    ssize_t count = recv(c->socket, c->in + c->in_used, c->in_size - c->in_used, 0);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (count < 0) die("connection %d: recv: %s", c->number, strerror(errno));
+    ssize_t count = inbox_receive(&c->in, c->socket);
+    if (count < 0) return;
     if (count == 0) die("connection %d: closed by the broker with %" PRIu64 " requests open", c->number, c->sent - c->answered);
-    c->in_used += (size_t)count;
     bytes_received += (uint64_t)count;
-    take_answers(c, now_ns());
+    uint64_t now = now_ns();
+    const uint8_t *frame;
+    for (size_t at = 0, length; (frame = inbox_next(&c->in, &at, &length));) take_answer(c, frame, length, now);
 }
 
 /* ---- the run ---- */
@@ -285,18 +177,15 @@ static void turn(uint64_t deadline) {
 }
 
 static void print_result(double seconds) {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    double cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                 (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
     printf("{\"requests\": %" PRIu64 ", \"record_bytes\": %" PRIu64 ", \"bytes_sent\": %" PRIu64
            ", \"bytes_received\": %" PRIu64 ", \"seconds\": %.6f, \"p50_us\": %.2f, \"p99_us\": %.2f, \"max_us\": %.2f"
-           ", \"generator_cpu_seconds\": %.6f}\n",
+           "}\n",
            answered_requests, record_bytes, bytes_sent, bytes_received, seconds, histogram_quantile_us(&latencies, 0.5),
-           histogram_quantile_us(&latencies, 0.99), (double)latencies.maximum_ns / 1000, cpu);
+           histogram_quantile_us(&latencies, 0.99), (double)latencies.maximum_ns / 1000);
 }
 
 int main(int count, char **arguments) {
+    program = "load";
     for (int i = 1; i < count; i++) parse_setting(arguments[i]);
     check_settings();
     checker.settings = &settings;
@@ -307,10 +196,12 @@ int main(int count, char **arguments) {
     connections = allocate((size_t)settings.connections * sizeof *connections);
     for (int i = 0; i < settings.connections; i++)
         open_connection(&connections[i], i, &templates[(size_t)i % template_count]);
+    if (settings.wait) wait_for_go();
     uint64_t start = now_ns();
     uint64_t deadline = settings.seconds > 0 ? start + (uint64_t)(settings.seconds * 1e9) : UINT64_MAX;
     for (int i = 0; i < settings.connections; i++) send_requests(&connections[i], now_ns());
     while (open_requests() > 0) turn(deadline);
     print_result((double)(now_ns() - start) / 1e9);
+    if (settings.wait) wait_for_end();
     return 0;
 }

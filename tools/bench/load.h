@@ -1,10 +1,11 @@
-/* Shared by the load generator: what one run is made of. */
+/* Shared by the generators: what one run is made of. */
 #ifndef HEADGATE_BENCH_LOAD_H
 #define HEADGATE_BENCH_LOAD_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum { API_PRODUCE = 0, API_FETCH = 1, API_METADATA = 3 };
 
@@ -25,6 +26,7 @@ struct settings {
     uint64_t requests;       /* per connection; 0: no limit */
     uint64_t byte_limit;     /* of all connections, sent and received; 0: no limit */
     bool wrap;               /* fetch: begin again at 0 at the high watermark; an empty answer is a failure */
+    bool wait;               /* for whoever measures; see wait_for_go */
     const char *expected;    /* fetch: file with the batch that every stored batch must equal, or NULL */
     const char *templates;
 };
@@ -54,6 +56,33 @@ struct histogram {
 void histogram_add(struct histogram *histogram, uint64_t nanoseconds);
 double histogram_quantile_us(const struct histogram *histogram, double quantile);
 
+#define SILENCE_MS 15000 /* no answer at all for so long is a failure */
+#define CORRELATION_POSITION 8
+
+/* What came on a connection and was not taken yet. All zero: empty; it grows to the largest answer. */
+struct inbox {
+    uint8_t *bytes;
+    size_t size, used;
+};
+/* The number of bytes that came; 0: the peer closed; -1: there was nothing. */
+ssize_t inbox_receive(struct inbox *inbox, int socket);
+/* The whole answer at `*at`, from its correlation id on, and `*at` moved behind it; NULL when there is no other: what was
+   taken is then gone from the inbox. */
+const uint8_t *inbox_next(struct inbox *inbox, size_t *at, size_t *length);
+
+extern const char *program; /* its name, before every complaint */
 _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void *allocate(size_t size);
+uint64_t now_ns(void);
+void put_big_endian(uint8_t *at, uint64_t value, int count);
+uint32_t get_uint32(const uint8_t *at);
+uint8_t *read_file(const char *path, size_t *length);
+struct template *read_templates(const char *path, size_t *count);
+int connect_to_broker(int port); /* on loopback, greeted, without delay, not blocking */
+
+/* Around what is measured: says "ready" and waits for a byte, before; after the result, until whoever reads it has closed
+   the input. The connections are open all the time, so that neither opening nor closing them is measured. */
+void wait_for_go(void);
+void wait_for_end(void);
 
 #endif

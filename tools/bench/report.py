@@ -18,7 +18,7 @@ _MORE, _LESS = "more", "less"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure of one row: medians, the ratio where both brokers ran, the largest share of others."""
+    """One figure of one row: medians, the first against the second where there are two, the largest share of others."""
 
     row: str
     figure: Figure
@@ -28,13 +28,26 @@ class Line:
 
     @classmethod
     def of(cls, row: str, figure: Figure, values: Mapping[str, list[float]], others_share: float) -> "Line":
-        both = compare(values[HEADGATE], values[KAFKA]) if len(values) == 2 else None
+        both = compare(*values.values()) if len(values) == 2 else None
         return cls(row, figure, {name: median(series) for name, series in values.items()}, both, others_share)
+
+    @property
+    def beside(self) -> str | None:
+        """What the ratio is to."""
+        return list(self.medians)[1] if len(self.medians) == 2 else None
+
+    @property
+    def is_reached(self) -> bool | None:
+        """A limit is a promise of ours, not of Kafka's."""
+        name = next(iter(self.medians))
+        ratio = self.comparison.ratio if self.comparison else None
+        return None if name == KAFKA else self.figure.is_reached(self.medians[name], ratio)
 
     def as_json(self) -> dict[str, Any]:
         better = _MORE if self.figure.more_is_better else _LESS
         known: dict[str, Any] = {"kind": "figure", "row": self.row, "figure": self.figure.name, "better": better}
-        known |= {"mark": self.figure.mark, **self.medians, "others_share": round(self.others_share, 4)}
+        known |= {"mark": self.figure.mark, "limit": self.figure.limit, "reached": self.is_reached}
+        known |= {"beside": self.beside, **self.medians, "others_share": round(self.others_share, 4)}
         if self.comparison:
             known |= {
                 "ratio": self.comparison.ratio,
@@ -50,24 +63,31 @@ class Line:
                 f"{self.comparison.ratio:.3f}",
                 f"{self.comparison.lowest:.3f}-{self.comparison.highest:.3f}",
             )
-        figures = [_number(self.medians.get(name)) for name in (HEADGATE, KAFKA)]
         return [
             self.row,
             self.figure.name,
-            *figures,
+            *self._figures(),
             ratio,
             spread,
             self.figure.mark_text(),
+            _VERDICTS[self.is_reached],
             f"{self.others_share:.0%}",
         ]
 
+    def _figures(self) -> list[str]:
+        """Headgate's and Kafka's; what is neither says its name, in the second column."""
+        shown = {name: _number(value) for name, value in self.medians.items()}
+        known = [shown.pop(HEADGATE, ""), shown.pop(KAFKA, "")]
+        for name, number in shown.items():
+            known[1] = f"{number} {name}"
+        return known
 
-_HEADINGS = ["row", "figure", "Headgate", "Kafka", "ratio", "spread", "mark", "others"]
+
+_VERDICTS = {True: "at the mark", False: "short of it", None: ""}
+_HEADINGS = ["row", "figure", "Headgate", "Kafka", "ratio", "spread", "mark", "verdict", "others"]
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
+def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
@@ -127,11 +147,30 @@ def busiest(lines: Sequence[Line]) -> str | None:
 def read_ratios(path: Path) -> dict[tuple[str, str], float]:
     """(row, figure) to ratio, of an earlier run's file."""
     entries = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    return {(e["row"], e["figure"]): e["ratio"] for e in entries if e["kind"] == "figure" and "ratio" in e}
+    return {(e["row"], e["figure"]): e["ratio"] for e in entries if e["kind"] == "figure" and e.get("ratio")}
+
+
+def verdict(lines: Iterable[Line]) -> str:
+    """How many marks are reached, and those that are not."""
+    promised = [line for line in lines if line.is_reached is not None]
+    short = [f"{line.row} ({line.figure.name})" for line in promised if not line.is_reached]
+    counted = f"{len(promised) - len(short)} of {len(promised)} marks reached"
+    return f"{counted}; short of it: {', '.join(short)}" if short else counted
+
+
+def not_compared(lines: Sequence[Line], base: Mapping[tuple[str, str], float]) -> list[str]:
+    """A sentence for what only one of the two runs has: no row falls out of sight."""
+    now = {(line.row, line.figure.name) for line in lines if line.comparison is not None}
+    sides = [("the base", base.keys() - now), ("this run", now - base.keys())]
+    return [
+        f"not compared, only in {where}: {', '.join(f'{row} ({figure})' for row, figure in sorted(names))}"
+        for where, names in sides
+        if names
+    ]
 
 
 def fallen(lines: Iterable[Line], base: Mapping[tuple[str, str], float]) -> list[str]:
-    """A sentence for each figure whose ratio to Kafka is worse than in the base by more than a tenth.
+    """A sentence for each figure whose ratio is worse than in the base by more than a tenth.
 
     Ratios, not figures: the base may come from another machine or another hour.
     """
@@ -142,8 +181,12 @@ def fallen(lines: Iterable[Line], base: Mapping[tuple[str, str], float]) -> list
             continue
         now = line.comparison.ratio
         if has_fallen(now, before, more_is_better=line.figure.more_is_better):
-            sentences.append(f"{line.row}: {line.figure.name} is {now:.3f} of Kafka's, was {before:.3f}")
+            sentences.append(f"{line.row}: {line.figure.name} is {now:.3f} of {_whose(line)}, was {before:.3f}")
     return sentences
+
+
+def _whose(line: Line) -> str:
+    return "Kafka's" if line.beside == KAFKA else f"{line.beside}'s"
 
 
 class Progress:

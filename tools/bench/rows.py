@@ -1,22 +1,15 @@
-"""The rows of the table: each arranges what it needs on a broker and says how it is loaded (docs/performance.md)."""
+"""What a row is, and the rows of the C generators: each arranges what it needs on a broker (docs/performance.md)."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from tools.bench import wire
-from tools.bench.figures import (
-    Figure,
-    Sample,
-    cpu_microseconds_per_request,
-    cpu_seconds_per_gigabyte,
-    megabytes_per_second,
-    requests_per_second,
-)
-from tools.bench.generator import Load
+from tools.bench.figures import Figure, Sample
+from tools.bench.generator import Latency, Load
 from tools.bench.machine import available_bytes
-from tools.bench.target import Target, Topic
+from tools.bench.target import Filled, Target, Topic
 from tools.bench.templates import Template, template, write_templates
 
 NEWEST = -1
@@ -56,10 +49,16 @@ class Row(ABC):
     partitions: int = 1
 
     api = wire.METADATA
+    warm_up_share = 1.0
+    """Of the time that rows are warmed up for; a client that is no loop of ours needs less of it."""
 
     @abstractmethod
     def opened(self, target: Target) -> AbstractContextManager[Run]:
         """Everything is ready to be measured inside of it."""
+
+    def runs(self, targets: Sequence[Target], stack: ExitStack) -> Mapping[str, Run]:
+        """What is measured in turns, by name; `stack` closes it. No runs: the row cannot be measured on these."""
+        return {target.name: stack.enter_context(self.opened(target)) for target in targets}
 
     def at_version_of(self, served: list[dict[int, tuple[int, int]]]) -> "Row":
         """The row with NEWEST replaced by what all of them serve."""
@@ -109,7 +108,7 @@ def produce_templates(topic: Topic, batch: bytes, version: int) -> list[Template
 
 @dataclass(frozen=True, slots=True)
 class FetchRow(Row):
-    """Consumers read the same resident data in circles.
+    """Consumers read the same resident data in circles, which rows share.
 
     The first connections begin at the start of their partition, the next ones in the middle, so that two consumers of
     a partition are not in step.
@@ -123,15 +122,12 @@ class FetchRow(Row):
 
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
-        with target.topic(self.partitions) as topic:
-            batch = self.batch.build()
-            batches = self.resident_bytes // len(batch) // self.partitions
-            fill(target, topic, batch, batches)
-            path = target.scratch_file(f"{self.name}.templates")
-            write_templates(path, self.templates(topic, batches * self.batch.records))
-            load = Load(wire.FETCH, self.version, path, self.connections, wrap=True)
-            verify(target, replace(load, requests=self.requests_for(batches * len(batch), len(batch))), batch)
-            yield lambda seconds: target.sample(replace(load, seconds=seconds))
+        topic, batch, batches = filled_topic(target, self.batch, self.resident_bytes)
+        path = target.scratch_file(f"{self.name}.templates")
+        write_templates(path, self.templates(topic, batches * self.batch.records))
+        load = Load(wire.FETCH, self.version, path, self.connections, wrap=True)
+        verify(target, replace(load, requests=self.requests_for(batches * len(batch), len(batch))), batch)
+        yield lambda seconds: target.sample(replace(load, seconds=seconds))
 
     def requests_for(self, partition_bytes: int, batch_bytes: int) -> int:
         """As many as bring one consumer round: an answer is a batch or more, and loses at most one at its end."""
@@ -150,13 +146,21 @@ class FetchRow(Row):
 
 
 FILL_VERSION = 7
+FILLED_PARTITIONS = 4
 
 
-def fill(target: Target, topic: Topic, batch: bytes, batches_per_partition: int) -> None:
+def filled_topic(target: Target, shape: BatchShape, resident_bytes: int) -> Filled:
+    """Four partitions with so many bytes of equal batches, made once a run."""
+    known = target.kept.get((shape, resident_bytes))
+    if known is not None:
+        return known
+    topic, batch = target.new_topic(FILLED_PARTITIONS), shape.build()
+    count = resident_bytes // len(batch) // FILLED_PARTITIONS
     path = target.scratch_file("fill.templates")
     write_templates(path, produce_templates(topic, batch, FILL_VERSION))
-    load = Load(wire.PRODUCE, FILL_VERSION, path, topic.partitions, in_flight=5, requests=batches_per_partition)
-    target.run(load)
+    target.run(Load(wire.PRODUCE, FILL_VERSION, path, topic.partitions, in_flight=5, requests=count))
+    target.kept[shape, resident_bytes] = Filled(topic, batch, count)
+    return target.kept[shape, resident_bytes]
 
 
 def verify(target: Target, load: Load, batch: bytes) -> None:
@@ -192,49 +196,36 @@ class MetadataRow(Row):
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
         with target.topic(self.partitions) as topic:
-            path = target.scratch_file(f"{self.name}.templates")
-            write_templates(path, [template(wire.metadata(self.version, [topic.name]))])
-            load = Load(wire.METADATA, self.version, path, self.connections)
+            load = self.load(target, topic)
             yield lambda seconds: target.sample(replace(load, seconds=seconds))
 
-
-def _per_gigabyte(cpu_mark: float | None, rate_mark: float | None = None) -> tuple[Figure, ...]:
-    rate = Figure("MB/s", megabytes_per_second, more_is_better=True, mark=rate_mark)
-    return Figure("CPU s/GB", cpu_seconds_per_gigabyte, mark=cpu_mark), rate, *_LATENCIES
-
-
-def _per_request(cpu_mark: float | None, rate_mark: float | None = None) -> tuple[Figure, ...]:
-    rate = Figure("requests/s", requests_per_second, more_is_better=True, mark=rate_mark)
-    return Figure("CPU us/request", cpu_microseconds_per_request, mark=cpu_mark), rate, *_LATENCIES
+    def load(self, target: Target, topic: Topic) -> Load:
+        path = target.scratch_file(f"{self.name}.templates")
+        write_templates(path, [template(wire.metadata(self.version, [topic.name]))])
+        return Load(wire.METADATA, self.version, path, self.connections)
 
 
-_LATENCIES = (Figure("p50 us", lambda sample: sample.p50_us), Figure("p99 us", lambda sample: sample.p99_us))
-_LONG_POLL = (Figure("CPU us/expiry", cpu_microseconds_per_request, mark=0.5),)
+@dataclass(frozen=True, slots=True)
+class LatencyRow(Row):
+    """One producer at a steady rate, one record a request; one waiting consumer. `version` is Fetch's."""
 
-_PLAIN: list[Row] = [
-    ProduceRow("produce-16k", _per_gigabyte(0.5, 2), 1, version=7, batch=BATCH_16K, in_flight=5),
-    ProduceRow("produce-1m", _per_gigabyte(0.55), 1, version=7, batch=BATCH_1M, in_flight=5),
-    ProduceRow("produce-tiny", _per_request(0.75), 64, version=7, partitions=4, batch=BATCH_TINY),
-    ProduceRow(
-        "produce-tiny-pipelined", _per_request(None, 2.5), 4, version=7, partitions=4, batch=BATCH_TINY, in_flight=100
-    ),
-    FetchRow("fetch-1m", _per_gigabyte(1.0), 8, version=11, partitions=4, max_bytes=MEBIBYTE),
-    FetchRow("fetch-64k", _per_gigabyte(0.8), 1, version=11, max_bytes=64 * KIBIBYTE),
-    FetchRow(
-        "fetch-4k", _per_gigabyte(0.8), 8, version=11, partitions=4, batch=BATCH_4K, max_bytes=4 * KIBIBYTE,
-        resident_bytes=64 * MEBIBYTE,
-    ),
-]  # fmt: skip
+    batch: BatchShape = BATCH_TINY
+    rate: int = 1000
+    produce_version: int = 7
 
-ROWS: dict[str, Row] = {
-    row.name: row
-    for row in (
-        *_PLAIN,
-        *(replace(row, name=f"{row.name}-newest", version=NEWEST) for row in _PLAIN),
-        MetadataRow("metadata", _per_request(0.6), 64, version=1),
-        LongPollRow("long-poll", _LONG_POLL, 500, version=11),
-    )
-}
-START, MEMORY = "start", "memory"
-DEFAULT_ROWS = (START, "produce-16k", "produce-tiny", "fetch-1m", MEMORY)
-ALL_ROWS = (START, *ROWS, MEMORY)
+    api = wire.FETCH
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        def run(seconds: float) -> Sample:
+            with target.topic(1) as topic:
+                return target.sample(self.latency(target, topic, int(self.rate * seconds)))
+
+        yield run
+
+    def latency(self, target: Target, topic: Topic, messages: int) -> Latency:
+        (produce,) = produce_templates(topic, self.batch.build(), self.produce_version)
+        fetch = template(wire.fetch(self.version, topic.name, 0, wire.FetchWish(MEBIBYTE), topic.topic_id))
+        path = target.scratch_file(f"{self.name}.templates")
+        write_templates(path, [produce, fetch])
+        return Latency(self.produce_version, self.version, path, self.rate, messages)

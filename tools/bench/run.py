@@ -13,21 +13,23 @@ from pathlib import Path
 
 from tools.bench.brokers import KAFKA, Broker, Launcher
 from tools.bench.figures import Figure, Sample
-from tools.bench.generator import compile_program
-from tools.bench.machine import MachineTime, machine_time, others_share, process_cpu_seconds
+from tools.bench.generator import PROGRAMS, compile_program
+from tools.bench.idle import idle_connection_bytes
+from tools.bench.machine import MachineTime, machine_time, others_share, own_cpu_seconds, process_cpu_seconds
 from tools.bench.report import Journal, Line, Progress
-from tools.bench.rows import MEMORY, ROWS, START, Row, Run
+from tools.bench.rows import Row, Run
+from tools.bench.table import IDLE_CONNECTIONS, MEMORY, ROWS, START
 from tools.bench.target import Target, resident_megabytes
 
 _SETTLE_SECONDS = 3.0  # after start, before idle memory is read
-_JVM_SLICE_SECONDS = 3.0
+_JVM_SLICE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How long and how often.
 
-    A JVM compiles what it has run often: until then Apache Kafka needs several times the CPU. So WARM_UP_ROW runs on it
+    A JVM compiles what it has run often: until then Apache Kafka needs several times the CPU. So WARM_UP_ROWS run on it
     until it has used `jvm_cpu_seconds` (CPU, as a busy machine gives it less; after as much it was found steady, in a
     quick run nearly), and before its first repetition each row runs for `warm_up_seconds` on Kafka and for a third of
     that on Headgate, which compiles messages only.
@@ -42,30 +44,34 @@ class Settings:
     def steps(self, brokers: Sequence[str]) -> int:
         """Measurements and warm-ups, for the progress bar."""
         loads = sum(name in ROWS for name in self.rows)
-        each = loads * (self.repetitions + 1) + (START in self.rows) * self.repetitions
-        return len(brokers) * each + (loads > 0 and KAFKA in brokers)
+        each = (
+            loads * (self.repetitions + 1) + (START in self.rows) * self.repetitions + (IDLE_CONNECTIONS in self.rows)
+        )
+        return len(brokers) * each + len(WARM_UP_ROWS) * (loads > 0 and KAFKA in brokers)
 
 
-QUICK = Settings((), repetitions=3, seconds=1.5, warm_up_seconds=3.0, jvm_cpu_seconds=20.0)
-WARM_UP_ROW = ROWS["produce-tiny-pipelined"]
+QUICK = Settings((), repetitions=3, seconds=0.8, warm_up_seconds=1.2, jvm_cpu_seconds=20.0)
+WARM_UP_ROWS = {"produce-tiny-pipelined": 1.0, "fetch-4k": 0.4}  # and the part of `jvm_cpu_seconds` for each
 
 _START_FIGURE = Figure("seconds to Metadata", lambda sample: sample.seconds, mark=1 / 8)
 _IDLE, _AFTER_LOAD = "idle", "after load"
 _MEMORY_FIGURES = {
-    _IDLE: Figure("resident MB, idle", lambda _: math.nan, mark_note="64 MB"),
-    _AFTER_LOAD: Figure("resident MB, after load", lambda _: math.nan, mark_note="120 MB"),
+    _IDLE: Figure("resident MB, idle", lambda _: math.nan, limit=64, unit="MB"),
+    _AFTER_LOAD: Figure("resident MB, after load", lambda _: math.nan, limit=120, unit="MB"),
 }
+_CONNECTION_FIGURE = Figure("resident bytes each", lambda _: math.nan, limit=4096, unit="bytes")
 
 
 @dataclass(slots=True)
 class Bench:
-    """`launchers` are measured in their order, each repetition anew."""
+    """`launchers` are measured in their order, each repetition anew; `java` runs Kafka's own clients."""
 
     settings: Settings
     launchers: Sequence[Launcher]
     build: Path
     journal: Journal
     progress: Progress
+    java: Sequence[str] = ()
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def run(self) -> None:
@@ -75,7 +81,10 @@ class Bench:
             self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
             if START in self.settings.rows:
                 self._measure_start(directory / "start")
-            self._measure_loads(directory)
+            if IDLE_CONNECTIONS in self.settings.rows:
+                self._measure_idle_connections(directory / "idle")
+            if MEMORY in self.settings.rows or self._loads():
+                self._measure_loads(directory)
 
     def _measure_start(self, directory: Path) -> None:
         """Each start has a fresh directory and is alone: nothing else of the bench runs yet."""
@@ -83,7 +92,7 @@ class Bench:
         shares = []
         for number in range(self.settings.repetitions):
             for launcher in self.launchers:
-                before, own = machine_time(), _own_cpu_seconds()
+                before, own = machine_time(), own_cpu_seconds()
                 broker = launcher.start(directory)
                 shares.append(_share_since(before, own - process_cpu_seconds(broker.process.pid)))
                 values[launcher.name].append(broker.start_seconds)
@@ -91,19 +100,31 @@ class Bench:
                 self.progress.step(f"{START} {number + 1} {launcher.name} {broker.start_seconds:.3f} s")
         self.journal.figure(Line.of(START, _START_FIGURE, values, max(shares)))
 
+    def _measure_idle_connections(self, directory: Path) -> None:
+        """Once: the sum over some thousand connections of a fresh process varies little."""
+        values = {}
+        before, own = machine_time(), own_cpu_seconds()
+        for launcher in self.launchers:
+            values[launcher.name] = [idle_connection_bytes(launcher, directory)]
+            self.progress.step(f"{IDLE_CONNECTIONS} {launcher.name} {values[launcher.name][0]:.0f} bytes")
+        self.journal.figure(Line.of(IDLE_CONNECTIONS, _CONNECTION_FIGURE, values, _share_since(before, own)))
+
+    def _loads(self) -> list[str]:
+        return [name for name in self.settings.rows if name in ROWS]
+
     def _measure_loads(self, directory: Path) -> None:
         brokers = [self._started(launcher, directory) for launcher in self.launchers]
-        generator = compile_program("load", self.build)
+        for program in PROGRAMS:
+            compile_program(program, self.build)
         scratch = directory / "scratch"
         scratch.mkdir()
-        targets = [Target(broker, generator, scratch, broker.client.versions()) for broker in brokers]
+        targets = [Target(broker, self.build, scratch, broker.client.versions(), self.java) for broker in brokers]
         if MEMORY in self.settings.rows:
             time.sleep(_SETTLE_SECONDS)
             self._measure_memory(_IDLE, brokers)
-        loads = [name for name in self.settings.rows if name in ROWS]
-        if loads:
+        if self._loads():
             self._warm_up_jvm(targets)
-        for name in loads:
+        for name in self._loads():
             self._measure_row(ROWS[name].at_version_of([target.versions for target in targets]), targets)
         if MEMORY in self.settings.rows:
             self._measure_memory(_AFTER_LOAD, brokers)
@@ -120,25 +141,25 @@ class Bench:
     def _warm_up_jvm(self, targets: Sequence[Target]) -> None:
         for target in targets:
             if target.name == KAFKA:
-                with WARM_UP_ROW.opened(target) as run:
-                    used = 0.0
-                    while used < self.settings.jvm_cpu_seconds:
-                        used += run(_JVM_SLICE_SECONDS).server_cpu_seconds
-                self.progress.step(f"JVM warm after {used:.0f} CPU s")
+                for name, part in WARM_UP_ROWS.items():
+                    used = _use_cpu(ROWS[name], target, part * self.settings.jvm_cpu_seconds)
+                    self.progress.step(f"JVM warm after {used:.0f} CPU s of {name}")
 
     def _measure_row(self, row: Row, targets: Sequence[Target]) -> None:
         self.journal.row(row.name, row.version, row.connections)
-        samples: dict[str, list[Sample]] = {target.name: [] for target in targets}
         with ExitStack() as opened:
-            runs = {target.name: opened.enter_context(row.opened(target)) for target in targets}
+            runs = row.runs(targets, opened)
+            samples: dict[str, list[Sample]] = {name: [] for name in runs}
             for name, run in runs.items():
-                seconds = self.settings.warm_up_seconds / (1 if name == KAFKA else 3)
+                seconds = self.settings.warm_up_seconds * row.warm_up_share / (1 if name == KAFKA else 3)
                 self._step(row, name, "warm-up", run, seconds)
             for number in range(self.settings.repetitions):
                 for name, run in runs.items():
                     sample = self._step(row, name, str(number + 1), run, self.settings.seconds)
                     samples[name].append(sample)
                     self.journal.repetition(row.name, name, number, sample)
+        if not samples:
+            return
         share = max(sample.others_share for series in samples.values() for sample in series)
         for figure in row.figures:
             values = {name: [figure.of(sample) for sample in series] for name, series in samples.items()}
@@ -152,13 +173,17 @@ class Bench:
         return sample
 
 
-def _own_cpu_seconds() -> float:
-    """This process and its ended children."""
-    return sum(os.times()[:4])
+def _use_cpu(row: Row, target: Target, seconds: float) -> float:
+    """Load the broker until it has used so many CPU seconds; how many it really were."""
+    used = 0.0
+    with row.opened(target) as run:
+        while used < seconds:
+            used += run(_JVM_SLICE_SECONDS).server_cpu_seconds
+    return used
 
 
 def _share_since(before: MachineTime, own_before: float) -> float:
-    return others_share(machine_time().since(before), _own_cpu_seconds() - own_before)
+    return others_share(machine_time().since(before), own_cpu_seconds() - own_before)
 
 
 def _facts(settings: Settings) -> dict[str, object]:

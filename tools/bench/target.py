@@ -3,16 +3,17 @@
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tools.bench import machine
 from tools.bench.brokers import Broker
 from tools.bench.client import BenchError
 from tools.bench.figures import Sample
-from tools.bench.generator import Load, LoadResult, run_load
+from tools.bench.generator import Latency, Load, LoadResult, run_load
 
 _GONE_WITHIN_SECONDS = 20.0
 
@@ -26,65 +27,106 @@ class Topic:
     partitions: int
 
 
+class Filled(NamedTuple):
+    """A topic of batches that are all the same bytes but for their offsets."""
+
+    topic: Topic
+    batch: bytes
+    batches_per_partition: int
+
+
 @dataclass(slots=True)
 class Target:
-    """A broker, the generator to load it with, a directory for template files."""
+    """A broker, the directory of the generators to load it with, a directory for template files."""
 
     broker: Broker
-    generator: Path
+    generators: Path
     scratch: Path
     versions: dict[int, tuple[int, int]]
+    java: Sequence[str] = ()
+    """What runs a class of Kafka's jars; nothing where there is no Java."""
+    kept: dict[object, Filled] = field(default_factory=dict)
+    """Topics that stay to the end of the run, by what is in them."""
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     @property
     def name(self) -> str:
         return self.broker.name
 
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.broker.port}"
+
     def scratch_file(self, name: str) -> Path:
         return self.scratch / f"{self.name}-{name}"
+
+    def new_topic(self, partitions: int) -> Topic:
+        name = f"bench-{os.getpid()}-{next(self._numbers)}"
+        return Topic(name, self.broker.client.create_topic(name, partitions), partitions)
 
     @contextmanager
     def topic(self, partitions: int) -> Iterator[Topic]:
         """A new topic, deleted with its files before the next thing is measured."""
-        name = f"bench-{os.getpid()}-{next(self._numbers)}"
-        client = self.broker.client
-        topic = Topic(name, client.create_topic(name, partitions), partitions)
+        topic = self.new_topic(partitions)
         yield topic
-        client.delete_topic(name)
-        self._wait_until_gone(name)
+        self.broker.client.delete_topic(topic.name)
+        self._wait_until_gone(topic.name)
 
     def _wait_until_gone(self, name: str) -> None:
-        """A partition's directory is <topic>-<partition>, and begins with <topic> also while it is being deleted."""
+        """A partition's directory is <topic>-<partition>, and begins so also while it is being deleted."""
         deadline = time.monotonic() + _GONE_WITHIN_SECONDS
-        while left := list(self.broker.data.glob(f"{name}*")):
+        while left := list(self.broker.data.glob(f"{name}-*")):
             if time.monotonic() > deadline:
                 raise BenchError(
                     f"{self.name} deleted {name} but {left[0]} is still there after {_GONE_WITHIN_SECONDS:g} s"
                 )
             time.sleep(0.02)
 
-    def run(self, load: Load) -> LoadResult:
-        return run_load(self.generator, load, self.broker.port)
+    def run(self, load: Load | Latency) -> LoadResult:
+        return run_load(self.generators, load, self.broker.port)
 
-    def sample(self, load: Load) -> Sample:
-        """Run the load and charge the broker with every CPU second that its process used meanwhile."""
-        pid = self.broker.process.pid
-        machine_before, own_before = machine.machine_time(), time.process_time()
-        before = machine.process_cpu_seconds(pid)
-        result = self.run(load)
-        server = machine.process_cpu_seconds(pid) - before
-        elapsed = machine.machine_time().since(machine_before)
-        ours = server + result.generator_cpu_seconds + time.process_time() - own_before
-        return Sample(
-            requests=result.requests,
-            record_bytes=result.record_bytes,
-            seconds=result.seconds,
-            server_cpu_seconds=server,
-            generator_cpu_seconds=result.generator_cpu_seconds,
-            others_share=machine.others_share(elapsed, ours),
-            p50_us=result.p50_us,
-            p99_us=result.p99_us,
-        )
+    def sample(self, load: Load | Latency) -> Sample:
+        """Charge the broker with every CPU second of its process under the load, connections open all the time."""
+        at: list[_Clocks] = []
+
+        def read(generator_pid: int) -> None:
+            at.append(self._clocks(machine.process_cpu_seconds(generator_pid)))
+
+        result = run_load(self.generators, load, self.broker.port, read, read)
+        return _sample(result, *at)
+
+    def measure(self, work: Callable[[], LoadResult]) -> Sample:
+        """The same of a client that opens and closes its connections, in children that `work` starts and ends."""
+        before = self._clocks(machine.own_cpu_seconds())
+        result = work()
+        return _sample(result, before, self._clocks(machine.own_cpu_seconds()))
+
+    def _clocks(self, client_seconds: float) -> "_Clocks":
+        server_seconds = machine.process_cpu_seconds(self.broker.process.pid)
+        return _Clocks(server_seconds, client_seconds, machine.machine_time())
+
+
+class _Clocks(NamedTuple):
+    """CPU seconds until now."""
+
+    server: float
+    client: float
+    machine: machine.MachineTime
+
+
+def _sample(result: LoadResult, before: _Clocks, after: _Clocks) -> Sample:
+    server, client = after.server - before.server, after.client - before.client
+    return Sample(
+        requests=result.requests,
+        record_bytes=result.record_bytes,
+        seconds=result.seconds,
+        server_cpu_seconds=server,
+        client_cpu_seconds=client,
+        others_share=machine.others_share(after.machine.since(before.machine), server + client),
+        p50_us=result.p50_us,
+        p99_us=result.p99_us,
+        mean_us=result.mean_us,
+    )
 
 
 def resident_megabytes(broker: Broker) -> float:

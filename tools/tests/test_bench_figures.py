@@ -1,5 +1,7 @@
 """Ratios and medians."""
 
+from typing import Any
+
 import pytest
 
 from tools.bench import figures
@@ -10,7 +12,7 @@ SAMPLE = Sample(
     record_bytes=500_000_000,
     seconds=4.0,
     server_cpu_seconds=0.6,
-    generator_cpu_seconds=0.4,
+    client_cpu_seconds=0.4,
     others_share=0.05,
     p50_us=100.0,
     p99_us=900.0,
@@ -27,7 +29,13 @@ def test_what_a_sample_says() -> None:
 def test_the_ratio_is_the_median_of_ratios_not_the_ratio_of_medians() -> None:
     """In the second repetition the machine was three times as slow for both: the pair still says a half."""
     ours, theirs = [1.0, 3.0, 1.1], [2.0, 6.0, 2.0]
-    assert figures.compare(ours, theirs) == Comparison(1.1, 2.0, 0.5, 0.5, 1.1 / 2.0)
+    assert figures.compare(ours, theirs) == Comparison(0.5, 0.5, 1.1 / 2.0)
+
+
+def test_nothing_is_compared_with_zero() -> None:
+    """A tool that prints whole milliseconds prints 0 for a fast broker."""
+    assert figures.compare([1.0, 3.0], [0.0, 2.0]) == Comparison(1.5, 1.5, 1.5)
+    assert figures.compare([1.0, 3.0], [0.0, 0.0]) is None
 
 
 def test_both_must_have_run_as_often() -> None:
@@ -54,3 +62,23 @@ def test_marks_have_a_direction() -> None:
     assert Figure("CPU", figures.cpu_seconds_per_gigabyte, mark=0.5).mark_text() == "<= 0.5"
     assert Figure("MB/s", figures.megabytes_per_second, more_is_better=True, mark=2).mark_text() == ">= 2"
     assert Figure("p50 us", lambda sample: sample.p50_us).mark_text() == ""
+    assert Figure("resident MB", lambda sample: 0.0, limit=64, unit="MB").mark_text() == "<= 64 MB"
+
+
+@pytest.mark.parametrize(
+    "promise, value, ratio, reached",
+    [
+        ({"mark": 0.5}, 9.0, 0.5, True),
+        ({"mark": 0.5}, 9.0, 0.51, False),
+        ({"mark": 0.5}, 9.0, None, None),
+        ({"mark": 2.0, "more_is_better": True}, 9.0, 1.9, False),
+        ({"mark": 2.0, "more_is_better": True}, 9.0, 2.0, True),
+        ({"limit": 64.0}, 63.0, 5.0, True),
+        ({"limit": 64.0}, 65.0, None, False),
+        ({}, 9.0, 0.1, None),
+    ],
+)
+def test_a_mark_is_about_the_ratio_and_a_limit_about_the_figure(
+    promise: dict[str, Any], value: float, ratio: float | None, reached: bool | None
+) -> None:
+    assert Figure("figure", lambda _: value, **promise).is_reached(value, ratio) is reached

@@ -66,7 +66,7 @@ class Bed:
 
     def run(self, load: Load, body: bytes) -> "dict[str, float]":
         with canned(self.programs, self.directory, body) as port:
-            return run_load(self.programs / "load", load, port)._asdict()
+            return run_load(self.programs, load, port)._asdict()
 
 
 @pytest.fixture

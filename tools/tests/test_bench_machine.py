@@ -1,21 +1,39 @@
 """Parsing of /proc, on lines as the kernel prints them."""
 
 import os
+import threading
+import time
 
 import pytest
 
 from tools.bench import machine
 from tools.bench.machine import MachineTime
 
-PROCESS = (
-    "4242 (a (bad) name) S 1 4242 4242 0 -1 4194560 5000 0 12 0 1500 250 7 9 20 0 45 0 123456 4000000000 98000 "
-    "18446744073709551615 1 1 0 0 0 0 0 4096 17642 0 0 0 17 1 0 0 0 0 0\n"
-)
 MACHINE = "cpu  1000 10 400 8000 90 5 15 3 77 0\ncpu0 500 5 200 4000 45 2 8 1 0 0\nintr 1 2 3\n"
 
 
-def test_process_time_is_user_and_system_of_all_its_threads() -> None:
-    assert machine.parse_process_stat(PROCESS, 100) == 17.5
+def test_process_time_is_that_of_the_process_to_less_than_a_tick() -> None:
+    before = time.process_time()
+    assert before <= machine.process_cpu_seconds(os.getpid()) <= time.process_time()
+
+
+def test_threads_count_also_when_they_are_dead() -> None:
+    before = machine.process_cpu_seconds(os.getpid())
+    thread = threading.Thread(target=_use_cpu, args=(0.02,))
+    thread.start()
+    thread.join()
+    assert machine.process_cpu_seconds(os.getpid()) - before >= 0.02
+
+
+def _use_cpu(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def test_a_process_that_is_gone_is_an_error_and_not_a_zero() -> None:
+    with pytest.raises(OSError, match="Invalid argument"):
+        machine.process_cpu_seconds(2**22 + 1)  # above the largest process id of Linux
 
 
 def test_machine_time_counts_stolen_time_as_busy_and_waiting_as_idle() -> None:
@@ -41,7 +59,7 @@ def test_sizes_are_in_bytes() -> None:
 
 def test_this_machine_has_all_of_it() -> None:
     pid = os.getpid()
-    assert machine.process_cpu_seconds(pid) > 0
+    assert machine.own_cpu_seconds() > 0
     assert machine.resident_bytes(pid) > 1_000_000
     assert machine.available_bytes() > machine.resident_bytes(pid)
     assert machine.machine_time().total > machine.machine_time().busy > 0

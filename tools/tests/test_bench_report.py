@@ -4,10 +4,12 @@ import io
 import json
 from pathlib import Path
 
-from tools.bench.figures import Figure, cpu_seconds_per_gigabyte, megabytes_per_second
-from tools.bench.report import Journal, Line, Progress, busiest, fallen, read_ratios, table
+from tools.bench.figures import Figure, cpu_seconds_per_gigabyte, megabytes_per_second, requests_per_second
+from tools.bench.report import Journal, Line, Progress, busiest, fallen, not_compared, read_ratios, table, verdict
 
 CPU = Figure("CPU s/GB", cpu_seconds_per_gigabyte, mark=0.5)
+REQUESTS = Figure("requests/s", requests_per_second, more_is_better=True, mark=0.55)
+AT = ["at", "the", "mark"]
 RATE = Figure("MB/s", megabytes_per_second, more_is_better=True, mark=2)
 
 
@@ -20,9 +22,29 @@ def lines(cpu: float = 1.2, rate: float = 800.0) -> list[Line]:
 
 def test_columns_are_aligned_and_a_row_is_named_once() -> None:
     heading, first, second = table(lines()).splitlines()
-    assert first.split() == ["produce-16k", "CPU", "s/GB", "1.2", "4", "0.300", "0.300-0.300", "<=", "0.5", "2%"]
-    assert second.split() == ["MB/s", "800", "200", "4.000", "2.000-8.000", ">=", "2", "2%"]
+    assert first.split() == ["produce-16k", "CPU", "s/GB", "1.2", "4", "0.300", "0.300-0.300", "<=", "0.5", *AT, "2%"]
+    assert second.split() == ["MB/s", "800", "200", "4.000", "2.000-8.000", ">=", "2", *AT, "2%"]
     assert len(heading) == len(first) == len(second)
+
+
+def test_what_is_beside_and_is_not_kafka_says_its_name() -> None:
+    line = Line.of("floor", REQUESTS, {"headgate": [30_000.0], "echo": [120_000.0]}, 0.0)
+    assert line.cells()[2:5] == ["30,000", "120,000 echo", "0.250"]
+    assert (line.as_json()["beside"], line.as_json()["echo"], line.is_reached) == ("echo", 120_000.0, False)
+
+
+def test_a_limit_is_kept_with_and_without_kafka_and_is_none_of_kafkas() -> None:
+    memory = Figure("resident MB", lambda _: 0.0, limit=64, unit="MB")
+    assert Line.of("memory", memory, {"headgate": [35.0], "kafka": [400.0]}, 0.0).is_reached is True
+    assert Line.of("memory", memory, {"headgate": [65.0]}, 0.0).is_reached is False
+    assert Line.of("memory", memory, {"kafka": [400.0]}, 0.0).is_reached is None
+
+
+def test_the_verdict_counts_the_marks_and_names_what_is_short() -> None:
+    assert verdict(lines()) == "2 of 2 marks reached"
+    assert verdict(lines(rate=300)) == "1 of 2 marks reached; short of it: produce-16k (MB/s)"
+    alone = Line.of("produce-16k", CPU, {"headgate": [1.0]}, 0.0)
+    assert verdict([alone]) == "0 of 0 marks reached"
 
 
 def test_one_broker_alone_has_figures_and_no_ratio() -> None:
@@ -52,6 +74,26 @@ def test_a_later_run_names_what_fell(tmp_path: Path) -> None:
     assert fallen(lines(cpu=1.1, rate=900), base) == []
     assert fallen(lines(cpu=1.6), base) == ["produce-16k: CPU s/GB is 0.400 of Kafka's, was 0.300"]
     assert fallen(lines(rate=600), base) == ["produce-16k: MB/s is 3.000 of Kafka's, was 4.000"]
+
+
+def test_what_only_one_of_two_runs_has_is_named(tmp_path: Path) -> None:
+    write_journal(tmp_path / "run.json")
+    base = read_ratios(tmp_path / "run.json")
+    floor = Line.of("floor", REQUESTS, {"headgate": [30_000.0], "echo": [100_000.0]}, 0.0)
+    assert not_compared(lines(), base) == []
+    assert not_compared([*lines()[:1], floor], base) == [
+        "not compared, only in the base: produce-16k (MB/s)",
+        "not compared, only in this run: floor (requests/s)",
+    ]
+    assert fallen([floor], base) == []
+    assert fallen([floor], {("floor", "requests/s"): 0.5}) == ["floor: requests/s is 0.300 of echo's, was 0.500"]
+
+
+def test_a_figure_without_a_ratio_is_left_out_of_the_base(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.json")
+    journal.figure(Line.of("java-end-to-end", CPU, {"headgate": [1.0], "kafka": [0.0]}, 0.0))
+    journal.figure(Line.of("memory", CPU, {"headgate": [35.0]}, 0.0))
+    assert read_ratios(journal.path) == {}
 
 
 def test_a_busy_machine_is_named() -> None:

@@ -10,8 +10,9 @@ from tools.bench import wire
 from tools.bench.__main__ import arguments, chosen_rows, settings_of
 from tools.bench.client import BenchError
 from tools.bench.generator import Load
-from tools.bench.rows import ALL_ROWS, DEFAULT_ROWS, NEWEST, ROWS, FetchRow, produce_templates
+from tools.bench.rows import NEWEST, FetchRow, produce_templates
 from tools.bench.run import Settings
+from tools.bench.table import ALL_ROWS, ROWS
 from tools.bench.target import Topic
 from tools.bench.templates import Template, write_templates
 
@@ -72,7 +73,7 @@ def test_settings_of_the_generator() -> None:
 
 
 def test_rows_come_in_the_order_of_the_table() -> None:
-    assert chosen_rows([]) == DEFAULT_ROWS
+    assert chosen_rows([]) == ALL_ROWS
     assert chosen_rows(["all"]) == ALL_ROWS
     assert chosen_rows(["memory", "fetch-1m", "produce-16k"]) == ("produce-16k", "fetch-1m", "memory")
     with pytest.raises(BenchError, match="no row produce-16m; there are: start"):
@@ -81,7 +82,7 @@ def test_rows_come_in_the_order_of_the_table() -> None:
 
 def test_options_come_from_make_or_from_arguments() -> None:
     settings = settings_of(arguments([], {"QUICK": "1", "REPEAT": "7", "ROWS": "metadata fetch-64k"}))
-    assert (settings.rows, settings.repetitions, settings.seconds) == (("fetch-64k", "metadata"), 7, 1.5)
+    assert (settings.rows, settings.repetitions, settings.seconds) == (("fetch-64k", "metadata"), 7, 0.8)
     assert settings_of(arguments(["--repeat", "2"], {"QUICK": "0", "REPEAT": "7"})).repetitions == 2
     assert settings_of(arguments([], {})).repetitions == 5
 
@@ -89,5 +90,6 @@ def test_options_come_from_make_or_from_arguments() -> None:
 def test_progress_counts_warm_ups() -> None:
     settings = Settings(("start", "produce-16k", "fetch-1m", "memory"), repetitions=3)
     assert settings.steps(["headgate"]) == 3 + 2 * 4
-    assert settings.steps(["headgate", "kafka"]) == 2 * (3 + 2 * 4) + 1
+    assert settings.steps(["headgate", "kafka"]) == 2 * (3 + 2 * 4) + 2
+    assert Settings(("idle-connections",)).steps(["headgate", "kafka"]) == 2
     assert Settings(("memory",)).steps(["kafka"]) == 0

@@ -1,0 +1,147 @@
+"""Rows with clients as they are installed: Kafka's own Java tools, librdkafka. The broker's CPU is what is measured."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tools.bench import wire
+from tools.bench.client import BenchError
+from tools.bench.figures import Sample
+from tools.bench.generator import LoadResult
+from tools.bench.rows import BATCH_16K, KIBIBYTE, MEBIBYTE, BatchShape, Row, Run, filled_topic
+from tools.bench.target import Target
+
+RECORD_BYTES = KIBIBYTE
+_ENDS_WITHIN_SECONDS = 120.0
+
+# 3000 records sent, 4278.9 records/sec (4.17 MB/sec), 62.37 ms avg latency, 114.00 ms max latency, 59 ms 50th, ...
+_PRODUCED = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec .* (\d+) ms 50th, .* (\d+) ms 99th, ", re.MULTILINE)
+_MEAN = re.compile(r"^Avg latency: ([\d.]+) ms$", re.MULTILINE)
+_PERCENTILES = re.compile(r"^Percentiles: 50th = (\d+), 99th = (\d+),", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerPerformanceRow(Row):
+    """org.apache.kafka.tools.ProducerPerformance: records of 1 KiB, acks=all, everything else as it comes.
+
+    It counts records, not seconds, and both brokers get equally many: a producer is slow while its JVM is cold.
+    """
+
+    batch_bytes: int = 16 * KIBIBYTE
+    records_per_second: int = 100_000
+
+    api = wire.PRODUCE
+    warm_up_share = 0.3
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        def run(seconds: float) -> Sample:
+            records = max(1, int(seconds * self.records_per_second))
+            with target.topic(self.partitions) as topic:
+                command = self.command(target, topic.name, records)
+                return target.measure(lambda: read_producer_performance(output_of(command), records))
+
+        yield run
+
+    def command(self, target: Target, topic: str, records: int) -> list[str]:
+        tool = java_tool(target, "ProducerPerformance", "-Xmx512m")
+        words = ["--topic", topic, "--num-records", records, "--record-size", RECORD_BYTES, "--throughput", -1]
+        settings = [f"bootstrap.servers={target.address}", "acks=all", f"batch.size={self.batch_bytes}"]
+        return [*tool, *map(str, words), "--producer-props", *settings]
+
+
+@dataclass(frozen=True, slots=True)
+class EndToEndLatencyRow(Row):
+    """org.apache.kafka.tools.EndToEndLatency: one record of 100 bytes after the other, acks=all, read by assignment."""
+
+    messages_per_second: int = 1500
+
+    api = wire.FETCH
+    warm_up_share = 0.3
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        def run(seconds: float) -> Sample:
+            messages = max(1, int(seconds * self.messages_per_second))
+            with target.topic(self.partitions) as topic:
+                words = [target.address, topic.name, str(messages), "all", "100"]
+                command = [*java_tool(target, "EndToEndLatency", "-Xmx256m"), *words]
+                return target.measure(lambda: read_end_to_end_latency(output_of(command), messages))
+
+        yield run
+
+
+@dataclass(frozen=True, slots=True)
+class LibrdkafkaRow(Row):
+    """A consumer with its defaults that is assigned four partitions of resident data, and goes round them."""
+
+    batch: BatchShape = BATCH_16K
+    resident_bytes: int = 256 * MEBIBYTE
+
+    api = wire.FETCH
+    warm_up_share = 0.3
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        topic = filled_topic(target, self.batch, self.resident_bytes).topic
+
+        def run(seconds: float) -> Sample:
+            words = [target.address, topic.name, str(topic.partitions), str(seconds)]
+            command = [sys.executable, "-m", "tools.bench.librdkafka_consumer", *words]
+            return target.measure(lambda: read_consumer(output_of(command)))
+
+        yield run
+
+
+def java_tool(target: Target, name: str, heap: str) -> list[str]:
+    """What runs a class of Kafka's tools; the heap is what Kafka's own start script gives it."""
+    if not target.java:
+        raise BenchError(f"{name} needs java and Kafka's jars: install a JRE 17 or newer, run `make jars`")
+    return [*target.java, heap, f"org.apache.kafka.tools.{name}"]
+
+
+def output_of(command: Sequence[str]) -> str:
+    """Everything that it printed; what a tool thinks of its end is for its reader to judge."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=_ENDS_WITHIN_SECONDS,
+        )
+    except subprocess.TimeoutExpired as expired:
+        raise BenchError(f"{command[0]} did not end in {_ENDS_WITHIN_SECONDS:g} s: {' '.join(command)}") from expired
+    return done.stdout
+
+
+def read_producer_performance(output: str, records: int) -> LoadResult:
+    """It goes on after an error, and counts what failed as sent."""
+    found = _PRODUCED.search(output)
+    if found is None or int(found[1]) != records or "Exception" in output:
+        raise BenchError(f"ProducerPerformance did not produce {records} records:\n{output[-2000:]}")
+    seconds = records / float(found[2])
+    return LoadResult(records, records * RECORD_BYTES, seconds, int(found[3]) * 1e3, int(found[4]) * 1e3)
+
+
+def read_end_to_end_latency(output: str, messages: int) -> LoadResult:
+    """It prints, and then commits offsets, which fails where groups are not served: what was printed stands."""
+    mean, percentiles = _MEAN.search(output), _PERCENTILES.search(output)
+    if mean is None or percentiles is None:
+        raise BenchError(f"EndToEndLatency printed no latencies:\n{output[-2000:]}")
+    p50_us, p99_us = (int(number) * 1e3 for number in percentiles.groups())
+    mean_us = float(mean[1]) * 1e3
+    return LoadResult(messages, messages * 100, messages * mean_us / 1e6, p50_us, p99_us, mean_us=mean_us)
+
+
+def read_consumer(output: str) -> LoadResult:
+    try:
+        return LoadResult(**json.loads(output))
+    except (ValueError, TypeError) as error:
+        raise BenchError(f"the librdkafka consumer gave no result:\n{output[-2000:]}") from error

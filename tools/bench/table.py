@@ -1,0 +1,92 @@
+"""The table: every row with its figures and marks, in the order in which they are measured."""
+
+from dataclasses import replace
+
+from tools.bench.clients import EndToEndLatencyRow, LibrdkafkaRow, ProducerPerformanceRow
+from tools.bench.figures import (
+    Figure,
+    cpu_microseconds_per_request,
+    cpu_seconds_per_gigabyte,
+    megabytes_per_second,
+    requests_per_second,
+)
+from tools.bench.floor import FloorRow
+from tools.bench.rows import (
+    BATCH_1M,
+    BATCH_4K,
+    BATCH_16K,
+    BATCH_TINY,
+    KIBIBYTE,
+    MEBIBYTE,
+    NEWEST,
+    FetchRow,
+    LatencyRow,
+    LongPollRow,
+    MetadataRow,
+    ProduceRow,
+    Row,
+)
+
+_LATENCIES = (Figure("p50 us", lambda sample: sample.p50_us), Figure("p99 us", lambda sample: sample.p99_us))
+
+
+def _per_gigabyte(cpu_mark: float | None, rate_mark: float | None = None) -> tuple[Figure, ...]:
+    rate = Figure("MB/s", megabytes_per_second, more_is_better=True, mark=rate_mark)
+    return Figure("CPU s/GB", cpu_seconds_per_gigabyte, mark=cpu_mark), rate
+
+
+def _per_request(cpu_mark: float | None, rate_mark: float | None = None) -> tuple[Figure, ...]:
+    rate = Figure("requests/s", requests_per_second, more_is_better=True, mark=rate_mark)
+    return Figure("CPU us/request", cpu_microseconds_per_request, mark=cpu_mark), rate, *_LATENCIES
+
+
+_LONG_POLL = (Figure("CPU us/expiry", cpu_microseconds_per_request, mark=0.5),)
+_FLOOR = (Figure("requests/s", requests_per_second, more_is_better=True, mark=0.55),)
+_CPU_PER_MESSAGE = Figure("CPU us/message", cpu_microseconds_per_request)
+_END_TO_END = (
+    Figure("p50 us", lambda sample: sample.p50_us, mark=1.0),
+    Figure("p99 us", lambda sample: sample.p99_us),
+    _CPU_PER_MESSAGE,
+)
+# p50 and p99 come from the tool in whole milliseconds
+_JAVA_END_TO_END = (
+    Figure("mean us", lambda sample: sample.mean_us, mark=1.0),
+    Figure("p99 us", lambda sample: sample.p99_us, mark=1.0),
+    _CPU_PER_MESSAGE,
+)
+
+_PLAIN: list[Row] = [
+    ProduceRow("produce-16k", (*_per_gigabyte(0.5, 2), *_LATENCIES), 1, version=7, batch=BATCH_16K, in_flight=5),
+    ProduceRow("produce-1m", (*_per_gigabyte(0.55), *_LATENCIES), 1, version=7, batch=BATCH_1M, in_flight=5),
+    ProduceRow("produce-tiny", _per_request(0.75), 64, version=7, partitions=4, batch=BATCH_TINY),
+    ProduceRow(
+        "produce-tiny-pipelined", _per_request(None, 2.5), 4, version=7, partitions=4, batch=BATCH_TINY, in_flight=100
+    ),
+    FetchRow("fetch-1m", (*_per_gigabyte(1.0), *_LATENCIES), 8, version=11, partitions=4, max_bytes=MEBIBYTE),
+    FetchRow("fetch-64k", (*_per_gigabyte(0.8), *_LATENCIES), 1, version=11, max_bytes=64 * KIBIBYTE),
+    FetchRow(
+        "fetch-4k", (*_per_gigabyte(0.8), *_LATENCIES), 8, version=11, partitions=4, batch=BATCH_4K,
+        max_bytes=4 * KIBIBYTE, resident_bytes=64 * MEBIBYTE,
+    ),
+]  # fmt: skip
+_METADATA = MetadataRow("metadata", _per_request(0.6), 64, version=1)
+
+ROWS: dict[str, Row] = {
+    row.name: row
+    for row in (
+        *_PLAIN,
+        *(replace(row, name=f"{row.name}-newest", version=NEWEST) for row in _PLAIN),
+        _METADATA,
+        FloorRow("floor", _FLOOR, 64, version=1, under=_METADATA),
+        LongPollRow("long-poll", _LONG_POLL, 500, version=11),
+        LatencyRow("end-to-end-10k", _END_TO_END, 2, version=11, rate=10_000),
+        LatencyRow("end-to-end-1k", _END_TO_END, 2, version=11, rate=1_000),
+        EndToEndLatencyRow("java-end-to-end", _JAVA_END_TO_END, 2, version=11),
+        ProducerPerformanceRow("java-produce-16k", _per_gigabyte(0.75), 1, version=7, batch_bytes=16 * KIBIBYTE),
+        ProducerPerformanceRow("java-produce-64k", _per_gigabyte(0.75), 1, version=7, batch_bytes=64 * KIBIBYTE),
+        ProducerPerformanceRow("java-produce-1m", _per_gigabyte(0.75), 1, version=7, batch_bytes=MEBIBYTE),
+        LibrdkafkaRow("librdkafka-fetch", _per_gigabyte(1.0), 1, version=11, partitions=4),
+    )
+}
+START, MESSAGES, IDLE_CONNECTIONS, MEMORY = "start", "messages", "idle-connections", "memory"
+ALL_ROWS = (START, MESSAGES, IDLE_CONNECTIONS, *ROWS, MEMORY)

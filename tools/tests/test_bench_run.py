@@ -1,0 +1,132 @@
+"""Rows on a running Headgate, each for a moment: whatever a row arranges, loads and reads is there."""
+
+import math
+import resource
+import shutil
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from tools.bench import wire
+from tools.bench.brokers import KAFKA, Broker, HeadgateLauncher, Launcher
+from tools.bench.client import exchange
+from tools.bench.floor import ECHO, echo_beside
+from tools.bench.generator import PROGRAMS, compile_program
+from tools.bench.idle import allow_files, idle_connection_bytes
+from tools.bench.rows import MEBIBYTE, Row
+from tools.bench.table import ROWS
+from tools.bench.target import Target
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.sockets,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on the path"),
+]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("programs")
+    for name in PROGRAMS:
+        compile_program(name, directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def target(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    directory = tmp_path_factory.mktemp("headgate")
+    broker = HeadgateLauncher().start(directory / "broker")
+    yield Target(broker, programs, directory, broker.client.versions())
+    broker.stop()
+
+
+def small(name: str) -> Row:
+    row = ROWS[name]
+    if "resident_bytes" in {field.name for field in fields(row)}:
+        return replace(row, resident_bytes=MEBIBYTE)  # type: ignore[call-arg]
+    return row
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "produce-tiny",
+        "produce-1m-newest",
+        "fetch-1m",
+        "fetch-4k-newest",
+        "metadata",
+        "floor",
+        "long-poll",
+        "end-to-end-1k",
+        "end-to-end-10k",
+        "librdkafka-fetch",
+    ],
+)
+def test_a_row_has_a_figure_for_everything_it_promises(target: Target, name: str) -> None:
+    row = small(name).at_version_of([target.versions])
+    with ExitStack() as stack:
+        runs = row.runs([target], stack)
+        samples = {broker: run(0.2) for broker, run in runs.items()}
+    assert set(samples) == ({target.name, ECHO} if name == "floor" else {target.name})
+    for sample in samples.values():
+        assert sample.requests > 0
+        assert sample.server_cpu_seconds > 0
+        assert all(math.isfinite(figure.of(sample)) and figure.of(sample) > 0 for figure in row.figures)
+
+
+def test_resident_data_is_made_once(target: Target) -> None:
+    row = small("fetch-64k")
+    with ExitStack() as stack:
+        row.runs([target], stack)
+        kept = dict(target.kept)
+        row.runs([target], stack)
+    assert target.kept == kept
+
+
+def test_the_echo_answers_with_the_bytes_it_was_given(target: Target) -> None:
+    request = wire.metadata(1, ["floor"])
+    with echo_beside(target, bytes(4) + b"answer") as echo, echo.broker.client.connect() as connection:
+        assert exchange(connection, request) == bytes(4) + b"answer"
+        assert echo.broker.process.pid != target.broker.process.pid
+
+
+def test_without_headgate_there_is_no_floor() -> None:
+    kafka = Target(Broker(KAFKA, None, 9092, Path("data")), Path("programs"), Path("scratch"), {})  # type: ignore[arg-type]
+    with ExitStack() as stack:
+        assert not ROWS["floor"].runs([kafka], stack)
+
+
+class EchoLauncher(Launcher):
+    """The echo server as a broker: its answer to everything is Metadata with one broker."""
+
+    name = ECHO
+
+    def __init__(self, programs: Path) -> None:
+        self.programs = programs
+
+    def command(self, directory: Path, data: Path, port: int) -> list[str]:
+        answer = bytes(4) + struct.pack(">iih4sih", 1, 0, 4, b"host", 9092, -1) + struct.pack(">ii", 0, 0)
+        path = directory / "answer"
+        path.write_bytes(struct.pack(">i", len(answer)) + answer)
+        return [str(self.programs / ECHO), str(port), str(path)]
+
+
+def test_a_connection_costs_what_its_buffers_take(programs: Path, tmp_path: Path) -> None:
+    """The echo server has 64 KB for each, of which it touches the first page alone, and that of the allocator."""
+    assert 4096 <= idle_connection_bytes(EchoLauncher(programs), tmp_path / "echo", connections=300) <= 16384
+
+
+def test_files_are_allowed_up_to_the_hard_limit() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        allow_files(300)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (300, before[1])
+        allow_files(200)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (300, before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
