@@ -8,6 +8,7 @@ spins fails: the kernel counts how often in a row it is polled without anything 
 from __future__ import annotations
 
 import errno
+import os
 import select
 import socket
 from collections import Counter, deque
@@ -29,7 +30,7 @@ class Kernel:
         self.calls: Counter[str] = Counter()
         self.received: list[int] = []  # the sizes of what was received
         self.interest: dict[int, int] = {}
-        self._next = 100
+        self._next = 1_000_000  # beyond what the system gives
         self._idle_polls = 0
         self._changed = trio.Event()
         self._is_woken = False
@@ -94,7 +95,9 @@ class Kernel:
         self.calls["sendfile"] += 1
         sock = self.sockets[out]
         assert isinstance(sock, FakeSocket)
-        return sock.send(self.files[file][position : position + length]) if position < len(self.files[file]) else 0
+        data = self.files.get(file)
+        data = os.pread(file, length, position) if data is None else data[position : position + length]
+        return sock.send(data) if data else 0
 
 
 class FakeSocket:
