@@ -114,7 +114,10 @@ class SocketDriver:
         self._piece_sent = 0
         self._draining = False
         self._half_closed = False
-        connection.wake = lambda: engine.mark(self)
+        connection.wake = self._wake
+
+    def _wake(self) -> None:
+        self._engine.mark(self)
 
     def drain(self) -> None:
         """Answer what was received, then hang up: at once, if there is nothing to answer."""

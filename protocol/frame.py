@@ -27,9 +27,11 @@ class FrameTooLarge(MalformedRequest):
 class FrameReader:
     """Cuts a stream of bytes into frames of at most `max_size` bytes."""
 
+    __slots__ = ("_filled", "_frame", "_head", "_max_size", "_wanted")
+
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
-        self._head = bytearray()  # the first bytes of a size, while there are fewer than four
+        self._head = b""  # the first bytes of a size, while there are fewer than four
         self._frame = bytearray()  # of a frame that is not complete, with room for what is to come
         self._filled = 0  # how much of it has come
         self._wanted = -1  # its whole size; -1 between frames
@@ -46,7 +48,7 @@ class FrameReader:
 
     def forget(self) -> None:
         """Drop what is held of an incomplete frame."""
-        self._head, self._frame, self._filled, self._wanted = bytearray(), bytearray(), 0, -1
+        self._head, self._frame, self._filled, self._wanted = b"", bytearray(), 0, -1
 
     def room(self, most: int) -> memoryview:
         """Where the next bytes of the incomplete frame belong; `filled` tells how many were put there.
@@ -87,7 +89,8 @@ class FrameReader:
                 return frames
             frames.append(view[start:end])
             position = end
-        self._head += view[position:]
+        if position < len(view):
+            self._head += view[position:]
         return frames
 
     def _continue(self, view: memoryview, frames: list[memoryview]) -> int:
@@ -102,7 +105,7 @@ class FrameReader:
             if not 0 <= size <= self._max_size:
                 raise FrameTooLarge(size, self._max_size, frames)
             self._wanted = size
-            self._head.clear()
+            self._head = b""
         end = min(position + self._wanted - self._filled, len(view))
         self._add(view[position:end])
         if self._filled == self._wanted:
