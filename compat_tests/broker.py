@@ -28,6 +28,8 @@ STOP_LIMIT_S = 10.0
 class Broker(ABC):
     """A process, its data directory and its address. `errors` is the file with its log lines."""
 
+    stop_limit_s = STOP_LIMIT_S
+
     def __init__(self, directory: Path, data: Path, errors: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
@@ -73,6 +75,11 @@ class Broker(ABC):
         """Resident memory of the process, now."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * resource.getpagesize()
+
+    def cpu_seconds(self) -> float:
+        """CPU time of the process, in user and kernel mode."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def open_files(self) -> int:
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
@@ -129,11 +136,11 @@ class HeadgateBroker(Broker):
         process, self.process = self.process, None
         process.send_signal(number)
         try:
-            process.wait(STOP_LIMIT_S)
+            process.wait(self.stop_limit_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise AssertionError(f"the broker did not end {STOP_LIMIT_S} s after {number.name}") from None
+            raise AssertionError(f"the broker did not end {self.stop_limit_s} s after {number.name}") from None
 
     def is_running(self) -> bool:
         return self.process is not None

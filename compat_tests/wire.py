@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 
-API_VERSIONS, METADATA, PRODUCE, FETCH = 18, 3, 0, 1
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
 
 
 def connect(bootstrap: str, timeout_s: float = 5.0) -> socket.socket:
