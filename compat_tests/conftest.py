@@ -7,10 +7,12 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from compat_tests import spark_format
 from compat_tests.broker import TARGET, Broker, new_broker
 from compat_tests.families import FAMILIES, AsksOffsets, Family
 
@@ -81,6 +83,13 @@ def new_topic(bootstrap: str, partitions: int, configs: dict[str, str] | None = 
     for created in admin.create_topics([wanted], operation_timeout=20).values():
         created.result(20)
     return name
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One session for all of Spark's tests: a start takes it longer than most of them."""
+    with spark_format.session() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compat_tests import apache_kafka, toolchain
 from compat_tests.broker import Broker
 from compat_tests.families.confluent import Confluent
-from compat_tests.families.family import FromStart
-from compat_tests.records import Received, Traits, assert_equal, assert_same, by_partition, generate
+from compat_tests.records import Received, Traits, assert_equal, assert_same, generate
+from compat_tests.spark_format import contents, in_order, options, with_millis
 from compat_tests.stored import CODECS, batches
 
 COUNT = 10_000
@@ -30,44 +27,15 @@ COLUMNS = (
 )
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    toolchain.module("pyspark", "pip install pyspark==4.0.0")
-    toolchain.jars("spark")
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession
-
-    jars = ",".join(map(str, (apache_kafka.JARS / "spark").glob("*.jar")))
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
-    session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
-
-
-def read(spark: Any, broker: Broker, topic: str, **options: object) -> list[Received]:
-    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).option("subscribe", topic)
-    rows = reader.options(includeHeaders=True, **options).load().withColumn("ms", millis()).collect()
-    return [received(row) for row in sorted(rows, key=lambda row: (row.partition, row.offset))]
-
-
-def millis() -> Any:
-    from pyspark.sql.functions import unix_millis
-
-    return unix_millis("timestamp")
-
-
-def received(row: Any) -> Received:
-    headers = tuple((one.key, None if one.value is None else bytes(one.value)) for one in row.headers or ())
-    key, value = (None if one is None else bytes(one) for one in (row.key, row.value))
-    return Received(row.partition, row.offset, row.ms, key, value, headers)
+def read(spark: Any, broker: Broker, topic: str, **more: object) -> list[Received]:
+    reader = spark.read.format("kafka").options(**options(broker, topic)).options(**more)
+    return in_order(with_millis(reader.load()).collect())
 
 
 def write(spark: Any, broker: Broker, topic: str, codec: str) -> None:
     writer = spark.range(COUNT).selectExpr(*COLUMNS).write.format("kafka").option("topic", topic)
-    options = {"kafka.bootstrap.servers": broker.bootstrap, "kafka.compression.type": codec, "includeHeaders": "true"}
-    writer.options(**options).save()
+    settings = {"kafka.bootstrap.servers": broker.bootstrap, "kafka.compression.type": codec, "includeHeaders": "true"}
+    writer.options(**settings).save()
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -77,11 +45,9 @@ def test_what_spark_writes(spark: Any, broker: Broker, topic: Callable[..., str]
     write(spark, broker, name, codec)
     stored = {partition: batches(broker.partition_directory(name, partition)) for partition in range(PARTITIONS)}
     assert {batch.codec for found in stored.values() for batch in found} == {codec}
-    ends = {partition: found[-1].last_offset + 1 for partition, found in stored.items()}
-    everything = Confluent().consume(broker.bootstrap, name, FromStart(), ends)
+    everything = contents(broker, name, PARTITIONS)
     assert_rows(everything)
-    in_order = [one for _, records in sorted(by_partition(everything).items()) for one in records]
-    assert_equal(in_order, read(spark, broker, name), "what Spark reads of it")
+    assert_equal(everything, read(spark, broker, name), "what Spark reads of it")
 
 
 def assert_rows(everything: Sequence[Received]) -> None:
@@ -107,12 +73,9 @@ def produced(broker: Broker, topic: Callable[..., str]) -> tuple[str, list[Recei
     name = topic(PARTITIONS)
     sent = generate(COUNT, PARTITIONS, Traits())
     Confluent().produce(broker.bootstrap, name, sent, "lz4")
-    ends = dict.fromkeys(range(PARTITIONS), 0)
-    for record in sent:
-        ends[record.partition or 0] += 1
-    everything = Confluent().consume(broker.bootstrap, name, FromStart(), ends)
+    everything = contents(broker, name, PARTITIONS)
     assert_same(sent, everything, 0)
-    return name, sorted(everything)
+    return name, everything
 
 
 def test_read_everything_again_after_a_restart(
@@ -156,9 +119,9 @@ def test_read_by_time(spark: Any, broker: Broker, produced: tuple[str, list[Rece
 
     starts = {partition: first + 100 * partition for partition in range(PARTITIONS)}
     ends = {partition: last - 100 * partition for partition in range(PARTITIONS)}
-    options = {"startingOffsetsByTimestamp": offsets(name, starts), "endingOffsetsByTimestamp": offsets(name, ends)}
+    times_of = {"startingOffsetsByTimestamp": offsets(name, starts), "endingOffsetsByTimestamp": offsets(name, ends)}
     expected = [one for one in everything if starts[one.partition] <= one.timestamp_ms < ends[one.partition]]
-    assert_equal(expected, read(spark, broker, name, **options), "a time for each partition")
+    assert_equal(expected, read(spark, broker, name, **times_of), "a time for each partition")
 
 
 def offsets(topic: str, positions: dict[int, int]) -> str:
