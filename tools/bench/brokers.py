@@ -148,6 +148,8 @@ class KafkaLauncher(Launcher):
     name = KAFKA
 
     def __init__(self, jars: Path) -> None:
+        self.formatted: dict[str, bytes] = {}
+        """What formatting leaves in an empty directory, by file name; every start has a copy."""
         self.java = java_command(jars)
         if not self.java:
             raise BenchError(
@@ -158,13 +160,20 @@ class KafkaLauncher(Launcher):
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
         properties = directory / "server.properties"
         properties.write_text(_KRAFT_PROPERTIES.format(port=port, controller_port=free_port(), data=data))
+        if not self.formatted:
+            self._format(properties)
+            self.formatted = {path.name: path.read_bytes() for path in data.iterdir()}
+        for name, content in self.formatted.items():
+            (data / name).write_bytes(content)
+        return [self.java[0], *_JVM_FLAGS, *self.java[1:], "kafka.Kafka", str(properties)]
+
+    def _format(self, properties: Path) -> None:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         # "=": an id that begins with a dash is not an option
         format_command = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties)]
         done = subprocess.run([*self.java, *format_command], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise BenchError(f"Kafka's storage could not be formatted: {done.stdout}{done.stderr}")
-        return [self.java[0], *_JVM_FLAGS, *self.java[1:], "kafka.Kafka", str(properties)]
 
 
 def _wait_for_metadata(broker: Broker) -> None:

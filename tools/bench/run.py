@@ -37,8 +37,8 @@ class Settings:
 
     rows: Sequence[str]
     repetitions: int = 5
-    seconds: float = 3.0
-    warm_up_seconds: float = 6.0
+    seconds: float = 2.5
+    warm_up_seconds: float = 5.0
     jvm_cpu_seconds: float = 30.0
 
     def steps(self, brokers: Sequence[str]) -> int:
@@ -50,7 +50,7 @@ class Settings:
         return len(brokers) * each + len(WARM_UP_ROWS) * (loads > 0 and KAFKA in brokers)
 
 
-QUICK = Settings((), repetitions=3, seconds=0.8, warm_up_seconds=1.2, jvm_cpu_seconds=20.0)
+QUICK = Settings((), repetitions=3, seconds=0.7, warm_up_seconds=0.9, jvm_cpu_seconds=16.0)
 WARM_UP_ROWS = {"produce-tiny-pipelined": 1.0, "fetch-4k": 0.4}  # and the part of `jvm_cpu_seconds` for each
 
 _START_FIGURE = Figure("seconds to Metadata", lambda sample: sample.seconds, mark=1 / 8)
