@@ -318,8 +318,13 @@ def go(machine: Machine) -> None:
     with timed(f"go clients: {', '.join(stale)}"):
         for name in stale:
             target = machine.go_programs / name
-            # -buildvcs: a tree whose owner is another is no reason to fail
-            machine.run("go", "build", "-C", source / name, "-mod=readonly", "-buildvcs=false", "-o", target, ".")
+            target.unlink(missing_ok=True)
+            try:
+                # -buildvcs: a tree whose owner is another is no reason to fail
+                machine.run("go", "build", "-C", source / name, "-mod=readonly", "-buildvcs=false", "-o", target, ".")
+            except InstallError as error:  # also a Go that is too old and fetches no newer one by itself
+                missing(machine, f"{error}\n{name} is not built (it needs Go 1.26 or newer)")
+                continue
             write_stamp(machine.go_programs / f"{name}.stamp", wanted[name])
 
 
