@@ -9,6 +9,9 @@ itself is readable, serves what is ready in a bounded turn, then lets other task
   is received into the buffer that it will have.
 - All replies of one receive go out in one send. Pieces of files are sent by the kernel.
 - In a turn each socket is read for at most 256 KiB, and the turn ends after a millisecond.
+- No turn waits for the disk. A small piece of a file is read, if it is cached, and leaves with the bytes around it;
+  what the kernel sends is probed first. What is not cached a thread brings into the page cache, and only the engine
+  sends it, afterwards.
 - A `wake` from elsewhere only marks the connection and wakes this task: sockets are touched by their engine alone.
 - A fault in one connection closes that one. Without free descriptors the listener pauses, and clients wait.
 """
@@ -40,6 +43,10 @@ TURN_MS = 1.0
 EVENTS_AT_ONCE = 64
 ACCEPT_AT_ONCE = 64
 PAUSE_MS = 100.0
+# Up to this size a read and one send cost less than a send, a probe and a sendfile.
+SMALL_PIECE_BYTES = 1 << 14
+# This much of a piece is probed, and brought into the page cache, at a time.
+PROBED_BYTES = 1 << 20
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Admit = Callable[["SocketEngine", socket.socket], "SocketDriver | None"]
@@ -97,8 +104,11 @@ class SocketDriver:
         "_engine",
         "_half_closed",
         "_interest",
+        "_is_closed",
+        "_is_warming",
         "_piece",
         "_piece_sent",
+        "_piece_warm",
         "_unsent",
         "connection",
         "socket",
@@ -112,6 +122,9 @@ class SocketDriver:
         self._unsent: memoryview | None = None
         self._piece: Splice | None = None
         self._piece_sent = 0
+        self._piece_warm = 0  # up to where it was found, or brought, into the page cache
+        self._is_warming = False
+        self._is_closed = False
         self._draining = False
         self._half_closed = False
         connection.wake = self._wake
@@ -129,8 +142,9 @@ class SocketDriver:
         self._engine.remove(self)
 
     def release(self) -> None:
-        """The socket is closed: let go of everything."""
-        if self._piece is not None:
+        """The socket is closed: let go of everything. A piece that a thread reads is given back when that is done."""
+        self._is_closed = True
+        if self._piece is not None and not self._is_warming:
             self._piece.release()
             self._piece = None
         self.connection.finish()
@@ -175,8 +189,8 @@ class SocketDriver:
         connection = self.connection
         while connection.outgoing or self._unsent is not None or self._piece is not None:
             connection.active_ms = self._engine.now_ms
-            if not self._send():
-                self._watch(select.EPOLLOUT | select.EPOLLRDHUP)
+            if self._is_warming or not self._send():
+                self._watch(select.EPOLLRDHUP if self._is_warming else select.EPOLLOUT | select.EPOLLRDHUP)
                 return False
             if not connection.outgoing:
                 connection.proceed()
@@ -211,9 +225,12 @@ class SocketDriver:
             chunk = self.connection.take()
             if isinstance(chunk, bytes | bytearray | memoryview):
                 gathered.append(chunk)
-            else:
-                self._piece, self._piece_sent = chunk, 0
+                continue
+            data = _small(chunk)
+            if data is None:
+                self._piece, self._piece_sent, self._piece_warm = chunk, 0, 0
                 break
+            gathered.append(data)
         if gathered:
             self._unsent = memoryview(gathered[0] if len(gathered) == 1 else b"".join(gathered))
         return bool(gathered) or self._piece is not None
@@ -231,18 +248,52 @@ class SocketDriver:
 
     def _send_piece(self, piece: Splice) -> bool:
         out = self.socket.fileno()
-        while self._piece_sent < len(piece):
-            left = len(piece) - self._piece_sent
+        size = len(piece)
+        while self._piece_sent < size:
+            if self._piece_sent == self._piece_warm and not self._find_warm(piece):
+                return False
+            left = self._piece_warm - self._piece_sent
             try:
                 sent = self._engine.sendfile(out, piece.fileno, piece.position + self._piece_sent, left)
             except BlockingIOError:
                 return False
             if not sent:
-                raise EOFError(f"a segment file ends {left} bytes before the end of the piece that was to be sent")
+                missing = size - self._piece_sent
+                raise EOFError(f"a segment file ends {missing} bytes before the end of the piece that was to be sent")
             self._piece_sent += sent
         self._piece = None
         piece.release()
         return True
+
+    def _find_warm(self, piece: Splice) -> bool:
+        """Whether what comes next of a piece can be sent without waiting for the disk; if not, a thread reads it."""
+        start = self._piece_sent
+        length = min(PROBED_BYTES, len(piece) - start)
+        if piece.is_cached(start, length):
+            self._piece_warm = start + length
+            return True
+        self._is_warming = True
+
+        def done(result: object) -> None:  # if it failed, the sending will fail too
+            self._is_warming = False
+            self._piece_warm = start + length
+            if self._is_closed:
+                piece.release()
+            else:
+                self._engine.mark(self)
+
+        self._engine.scheduler.in_thread(lambda: piece.warm(start, length), done)
+        return False
+
+
+def _small(piece: Splice) -> bytes | bytearray | None:
+    """The bytes of a small piece, if they are cached; it is given back then."""
+    if len(piece) > SMALL_PIECE_BYTES:
+        return None
+    data = piece.read_cached(0, len(piece))
+    if data is not None:
+        piece.release()
+    return data
 
 
 class SocketEngine:
@@ -270,7 +321,7 @@ class SocketEngine:
         self._admit = admit
         self._gone = gone
         self._clock = clock
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._drivers: dict[int, SocketDriver] = {}
         self._marked: dict[SocketDriver, None] = {}
         self._is_accepting = False
@@ -389,7 +440,7 @@ class SocketEngine:
         logger.error("cannot accept connections: %s; trying again in %d ms", error.strerror, PAUSE_MS)
         self._is_accepting = False
         self.poller.unregister(self._listener.fileno())
-        self._scheduler.call_after(PAUSE_MS, self._accept_again)
+        self.scheduler.call_after(PAUSE_MS, self._accept_again)
 
     def _accept_again(self) -> None:
         if not self._is_accepting and self._listener.fileno() >= 0:

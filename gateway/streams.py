@@ -2,7 +2,8 @@
 
 The task reads while the connection wants data, and sends what it queued. While a request is parked it goes on reading,
 so that a client that hangs up is noticed at once; the read stands in a cancel scope of its own, which `wake` cancels
-when the reply is there.
+when the reply is there. Pieces of files that are not in the page cache are read by a thread, so that the loop never
+waits for the disk.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
 import trio
 
@@ -22,16 +25,33 @@ logger = logging.getLogger("headgate.streams")
 RECEIVE_BYTES = 1 << 16
 # Pieces of a file that the kernel cannot send by itself are read and sent in portions of this size.
 READ_BYTES = 1 << 18
+# This much of a piece is probed, and brought into the page cache, at a time.
+PROBED_BYTES = 1 << 20
+
+T = TypeVar("T")
+
+
+class InThread(Protocol):
+    """Runs a function in a worker thread."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class StreamDriver:
     """Moves bytes between one stream and one connection until either ends."""
 
-    def __init__(self, stream: trio.abc.Stream, connection: Connection, clock: Clock) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        connection: Connection,
+        clock: Clock,
+        in_thread: InThread = trio.to_thread.run_sync,
+    ) -> None:
         self.connection = connection
         self.scope = trio.CancelScope()
         self._stream = stream
         self._clock = clock
+        self._in_thread = in_thread
         self._waiting: trio.CancelScope | None = None
         self._draining = False
         self._is_sending = False
@@ -123,14 +143,24 @@ class StreamDriver:
 
     async def _send_file(self, piece: Splice) -> None:
         if isinstance(self._stream, trio.SocketStream):
-            await _sendfile(self._stream.socket, piece)
+            for start in range(0, len(piece), PROBED_BYTES):
+                await self._send_probed(self._stream.socket, piece, start, min(PROBED_BYTES, len(piece) - start))
             return
         for start in range(0, len(piece), READ_BYTES):
-            await self._stream.send_all(piece.read(start, READ_BYTES))
+            await self._stream.send_all(await self._read(piece, start, min(READ_BYTES, len(piece) - start)))
+
+    async def _send_probed(self, sock: trio.socket.SocketType, piece: Splice, start: int, length: int) -> None:
+        if not piece.is_cached(start, length):
+            await self._in_thread(lambda: piece.warm(start, length))
+        await _sendfile(sock, piece, start, length)
+
+    async def _read(self, piece: Splice, start: int, length: int) -> bytes | bytearray:
+        data = piece.read_cached(start, length)
+        return await self._in_thread(lambda: piece.read(start, length)) if data is None else data
 
 
-async def _sendfile(sock: trio.socket.SocketType, piece: Splice) -> None:
-    position, left = piece.position, len(piece)
+async def _sendfile(sock: trio.socket.SocketType, piece: Splice, start: int, length: int) -> None:
+    position, left = piece.position + start, length
     while left:
         try:
             sent = os.sendfile(sock.fileno(), piece.fileno, position, left)
@@ -138,6 +168,7 @@ async def _sendfile(sock: trio.socket.SocketType, piece: Splice) -> None:
             await trio.lowlevel.wait_writable(sock)
             continue
         if sent == 0:
-            raise EOFError(f"a segment file ends {left} bytes before the end of the piece that was to be sent")
+            missing = len(piece) - (position - piece.position)
+            raise EOFError(f"a segment file ends {missing} bytes before the end of the piece that was to be sent")
         position += sent
         left -= sent

@@ -7,6 +7,7 @@ is another.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 
@@ -25,6 +26,13 @@ NO_DESCRIPTOR = -1
 _write = os.pwrite
 _read = os.pread
 _sync_content = getattr(os, "fdatasync", os.fsync)
+# Linux: fail instead of waiting for the disk. 0 elsewhere.
+_NO_WAIT = getattr(os, "RWF_NOWAIT", 0)
+_NO_PROBE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+PROBE_STEP_BYTES = 1 << 18
+_WARM_BYTES = 1 << 18
+_PROBE = [bytearray(1)]
 
 
 def parent(path: str) -> str:
@@ -40,11 +48,12 @@ class File:
     `fileno` is for sendfile; it is NO_DESCRIPTOR where there is none and only `read_at` works.
     """
 
-    __slots__ = ("fileno", "references")
+    __slots__ = ("_can_probe", "fileno", "references")
 
     def __init__(self, fileno: int) -> None:
         self.fileno = fileno
         self.references = 1
+        self._can_probe = bool(_NO_WAIT) and fileno >= 0
 
     def __del__(self) -> None:
         if self.fileno >= 0 and self.references > 0:
@@ -83,6 +92,56 @@ class File:
             parts.append(data)
             left -= len(data)
         return b"".join(parts)
+
+    def read_cached(self, length: int, position: int) -> bytes | bytearray | None:
+        """Exactly `length` bytes, if they can be had without waiting for the disk; else None.
+
+        Where the file system does not tell, it is read in any case.
+        """
+        if self._can_probe:
+            buffer = bytearray(length)
+            count = self._read_at_once([buffer], position)
+            if count >= 0:
+                return buffer if count == length else None
+        data = self.read_at(length, position)
+        return data if len(data) == length else None
+
+    def is_cached(self, length: int, position: int) -> bool:
+        """Whether sending these bytes would not wait for the disk, as far as a page in every `PROBE_STEP_BYTES` tells.
+
+        Pages leave the memory in the order in which they were used, so that what was written or read together is there
+        or gone together; a hole between two probes costs one wait.
+        """
+        if not self._can_probe:
+            return True
+        last = position + length - 1
+        for probed in (*range(position, last, PROBE_STEP_BYTES), last):
+            count = self._read_at_once(_PROBE, probed)
+            if count <= 0:
+                return count < 0
+        return True
+
+    def _read_at_once(self, buffers: list[bytearray], position: int) -> int:
+        """How much could be read without waiting; -1 if the file system does not do that."""
+        try:
+            return os.preadv(self.fileno, buffers, position, _NO_WAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno not in _NO_PROBE:
+                raise
+            self._can_probe = False
+            return -1
+
+    def warm(self, length: int, position: int) -> None:
+        """Read, so that it is in the page cache. For a thread: it waits for the disk."""
+        buffer = [bytearray(min(length, _WARM_BYTES))]
+        end = position + length
+        while position < end:
+            count = os.preadv(self.fileno, buffer, position)
+            if not count:
+                return
+            position += count
 
     def size(self) -> int:
         """Bytes in the file."""

@@ -63,6 +63,24 @@ class FileSlice:
         left = self.length - start
         return self._file.read_at(left if length is None else min(length, left), self.position + start)
 
+    def read_cached(self, start: int, length: int) -> bytes | bytearray | None:
+        """A part of its bytes, if that does not wait for the disk. Raises ValueError after `release`."""
+        return self._held.read_cached(length, self.position + start)
+
+    def is_cached(self, start: int, length: int) -> bool:
+        """Whether sending a part of it would not wait for the disk, as far as can be told cheaply."""
+        return self._held.is_cached(length, self.position + start)
+
+    def warm(self, start: int, length: int) -> None:
+        """Bring a part of it into the page cache; waits for the disk."""
+        self._held.warm(length, self.position + start)
+
+    @property
+    def _held(self) -> File:
+        if self._file is None:
+            raise ValueError("the slice was released")
+        return self._file
+
     def release(self) -> None:
         """Give up the file. Further calls do nothing."""
         file, self._file = self._file, None

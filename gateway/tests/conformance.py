@@ -42,19 +42,47 @@ class PoisonedConnection(Connection):
 
 
 class Piece:
-    """A piece of a file. `fileno` and `position` are what sendfile takes, `read` what is used where it cannot be."""
+    """A piece of a file. `fileno` and `position` are what sendfile takes, `read` what is used where it cannot be.
+
+    It is on a disk that is as slow as a test wants: `cached` is how much of it, from its beginning, is in memory. What
+    reads beyond that on the loop's thread fails.
+    """
 
     def __init__(self, served: Served, size: int) -> None:
         self.position = 100
         self.released = False
+        self._served = served
+        self.cached = size
+        self.warmed: list[tuple[int, int]] = []
         self._data = os.urandom(size)
         self.fileno = served.open_file(bytes(self.position) + self._data)
+        served.pieces[self.fileno] = self
 
     def __len__(self) -> int:
         return len(self._data)
 
+    @property
+    def data(self) -> bytes:
+        return self._data
+
     def read(self, start: int = 0, length: int | None = None) -> bytes:
-        return self._data[start : len(self._data) if length is None else start + length]
+        assert length is not None
+        if start + length > self.cached:
+            self.warm(start, length)
+        return self._data[start : start + length]
+
+    def is_cached(self, start: int, length: int) -> bool:
+        assert not self.released
+        return start + length <= self.cached
+
+    def read_cached(self, start: int, length: int) -> bytes | None:
+        return self.read(start, length) if self.is_cached(start, length) else None
+
+    def warm(self, start: int, length: int) -> None:
+        assert self._served.in_thread, "the loop would wait for the disk"
+        assert not self.released, "given back while a thread reads it"
+        self.warmed.append((start, length))
+        self.cached = max(self.cached, start + length)
 
     def release(self) -> None:
         assert not self.released, "released twice"
@@ -99,7 +127,7 @@ class Client(ABC):
 class Served(ABC):
     """A running driver, what it dispatches to, and ways to connect."""
 
-    is_simulated = False
+    in_thread = False  # whether what is done now is done by a thread; only simulated ones are told
 
     def __init__(self) -> None:
         self.dispatcher = ScriptedDispatcher()
@@ -107,6 +135,7 @@ class Served(ABC):
         self.drivers: list[Driver] = []
         self.gone = 0
         self.clients: list[Client] = []
+        self.pieces: dict[int, Piece] = {}
 
     @abstractmethod
     async def serve(self, nursery: trio.Nursery) -> None:
@@ -173,16 +202,49 @@ class SimulatedClient(Client):
         return await self.receive(10) == b"" and self.socket.is_closed
 
 
+class Threads:
+    """Work that was given to a thread, and stays there until the test lets it end."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+        self.is_running = False
+
+    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self.waiting.append(lambda: done(work()))
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        ended, results = trio.Event(), list[Any]()
+
+        def end() -> None:
+            results.append(work())
+            ended.set()
+
+        self.waiting.append(end)
+        with trio.CancelScope(shield=True):  # as trio waits for a thread, whoever is cancelled
+            await ended.wait()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return results[0]
+
+    def end_one(self) -> None:
+        """The work is done now; the loop hears of it."""
+        self.is_running = True
+        self.waiting.pop(0)()
+        self.is_running = False
+
+
 class Simulated(Served):
     """On sockets that a test scripts."""
-
-    is_simulated = True
 
     def __init__(self) -> None:
         super().__init__()
         self.kernel = Kernel()
         self.portion = 1 << 30
         self.room: int | None = None
+        self.threads = Threads()
+
+    @property
+    def in_thread(self) -> bool:  # type: ignore[override]
+        return self.threads.is_running
 
     def open_file(self, data: bytes) -> int:
         descriptor = self.kernel.descriptor()
@@ -208,6 +270,8 @@ class SimulatedEngine(Simulated):
         clock = TrioClock()
         self.listener = FakeListener(self.kernel)
         self.scheduler = Scheduler(clock)
+        self.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
+        self.kernel.sendfile_hook = self._check_cached
         listener: Any = self.listener
         self.engine = SocketEngine(
             listener, self._admit, self.forget, clock, self.scheduler, self.kernel, self.kernel.sendfile
@@ -227,6 +291,11 @@ class SimulatedEngine(Simulated):
     async def new_client(self) -> Client:
         return self.scripted(self.listener.connect())
 
+    def _check_cached(self, file: int, position: int, length: int) -> None:
+        piece = self.pieces.get(file)
+        if piece is not None:
+            assert position + length - piece.position <= piece.cached, "the loop would wait for the disk"
+
 
 class SimulatedStreams(Simulated):
     """A task for each stream, over sockets of ours."""
@@ -236,7 +305,7 @@ class SimulatedStreams(Simulated):
 
     async def new_client(self) -> Client:
         sock = FakeSocket(self.kernel)
-        driver = StreamDriver(FakeStream(sock), self.new_connection(), TrioClock())
+        driver = StreamDriver(FakeStream(sock), self.new_connection(), TrioClock(), self.threads.run)
         self.drivers.append(driver)
         self._nursery.start_soon(self._run, driver)
         return self.scripted(sock)

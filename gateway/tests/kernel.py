@@ -12,6 +12,7 @@ import os
 import select
 import socket
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -30,6 +31,7 @@ class Kernel:
         self.calls: Counter[str] = Counter()
         self.received: list[int] = []  # the sizes of what was received
         self.interest: dict[int, int] = {}
+        self.sendfile_hook: Callable[[int, int, int], None] = lambda file, position, length: None
         self._next = 1_000_000  # beyond what the system gives
         self._idle_polls = 0
         self._changed = trio.Event()
@@ -93,6 +95,7 @@ class Kernel:
 
     def sendfile(self, out: int, file: int, position: int, length: int) -> int:
         self.calls["sendfile"] += 1
+        self.sendfile_hook(file, position, length)
         sock = self.sockets[out]
         assert isinstance(sock, FakeSocket)
         data = self.files.get(file)

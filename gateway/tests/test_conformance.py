@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from gateway.connection import MAX_PENDING_BYTES
 from gateway.tests.conformance import EVERYWHERE, SIMULATED, Piece, Served, Simulated, run
@@ -228,7 +229,7 @@ def test_who_sends_nothing_more_still_gets_what_is_being_sent(kind: type[Served]
         served.dispatcher.parked[0]([piece])
         await served.until(lambda: not served.drivers[0].connection.outgoing)
         await client.send_eof()
-        assert await client.read(len(piece)) == piece.read()
+        assert await client.read(len(piece)) == piece.data
         assert await client.is_closed()
         assert piece.released
 
@@ -259,7 +260,7 @@ def test_pieces_of_files_reach_a_slow_reader_whole(kind: type[Served]) -> None:
         first, second = Piece(served, 3_000_000), Piece(served, 500_000)
         served.dispatcher.parked[0]([b"head", first, b"middle", second, b"tail"])
         data = await client.read(18 + len(first) + len(second))
-        assert data == b"head" + first.read() + b"middle" + second.read() + b"tail" + b"next"
+        assert data == b"head" + first.data + b"middle" + second.data + b"tail" + b"next"
         assert (first.released, second.released) == (True, True)
 
     run(kind, scenario)
@@ -272,7 +273,7 @@ def test_replies_leave_whole_however_little_is_taken_at_a_time(kind: type[Simula
         served.room = room
         client, piece = await served.park(b"one", b"two", b"three"), Piece(served, 50)
         served.dispatcher.parked[0]([b"head", piece, b"tail"])
-        assert await client.read(8 + 50 + 11) == b"head" + piece.read() + b"tail" + b"onetwothree"
+        assert await client.read(8 + 50 + 11) == b"head" + piece.data + b"tail" + b"onetwothree"
 
     run(kind, scenario)
 
@@ -288,6 +289,91 @@ def test_who_does_not_read_is_not_read_from(kind: type[Simulated]) -> None:
         assert await client.read(20 * 60_000) == bytes(20 * 60_000)
 
     run(kind, scenario)
+
+
+# A slow disk
+
+
+@simulated
+@pytest.mark.parametrize("cached", [0, 1, 5_000, 2_999_999])
+def test_what_is_not_cached_is_read_by_a_thread_and_others_are_served_meanwhile(
+    kind: type[Simulated], cached: int
+) -> None:
+    async def scenario(served: Simulated) -> None:
+        client, other, piece = await served.park(b"next"), await served.connect(), Piece(served, 3_000_000)
+        piece.cached = cached
+        expected = b"head" + piece.data + b"tail" + b"next"
+        served.dispatcher.parked[0]([b"head", piece, b"tail"])
+        data = b""
+        while len(data) < len(expected):
+            await other.send(framed(b"not disturbed"))
+            assert await other.read(13) == b"not disturbed"
+            portion = await client.receive(1 << 20)
+            data += portion
+            if not portion:
+                assert not piece.released
+                served.threads.end_one()
+        assert data == expected
+        assert piece.warmed
+        assert max(length for _, length in piece.warmed) <= 1 << 20, "a thread reads a bounded part at a time"
+        assert piece.released
+
+    run(kind, scenario)
+
+
+@simulated
+def test_what_is_cached_needs_no_thread(kind: type[Simulated]) -> None:
+    async def scenario(served: Simulated) -> None:
+        client = await served.park()
+        pieces = [Piece(served, size) for size in (10, 100, 20_000, 2_000_000)]
+        expected = b"".join(piece.data for piece in pieces)
+        served.dispatcher.parked[0](list(pieces))
+        assert await client.read(len(expected)) == expected
+        assert [piece.warmed for piece in pieces] == [[]] * 4
+
+    run(kind, scenario)
+
+
+@simulated
+def test_a_small_piece_that_is_not_cached_waits_for_its_thread(kind: type[Simulated]) -> None:
+    async def scenario(served: Simulated) -> None:
+        client, piece = await served.park(b"next"), Piece(served, 100)
+        piece.cached = 0
+        served.dispatcher.parked[0]([b"head", piece])
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(served.threads.waiting) == 1
+        served.threads.end_one()
+        assert await client.read(108) == b"head" + piece.data + b"next"
+
+    run(kind, scenario)
+
+
+@simulated
+@pytest.mark.parametrize("way", ["reset", "abort", "drain"])
+def test_who_goes_while_a_thread_reads_leaves_the_piece_to_it(kind: type[Simulated], way: str) -> None:
+    async def scenario(served: Simulated) -> None:
+        client, piece, behind = await served.park(), Piece(served, 100_000), Piece(served, 100_000)
+        piece.cached = 0
+        served.dispatcher.parked[0]([piece, behind])
+        await trio.testing.wait_all_tasks_blocked()
+        assert not piece.released
+        if way == "reset":
+            await client.reset()
+        else:
+            getattr(served.drivers[0], way)()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not piece.released
+        served.threads.end_one()
+        if way == "drain":
+            assert await client.read(200_000) == piece.data + behind.data
+            assert await client.is_closed()
+        await served.until(lambda: served.gone == 1)
+        assert (piece.released, behind.released) == (True, True)
+
+    run(kind, scenario)
+
+
+# Faults
 
 
 @everywhere
@@ -343,7 +429,7 @@ def test_draining_lets_what_is_being_sent_reach_a_slow_reader(kind: type[Served]
         served.dispatcher.parked[0]([b"head", piece])
         await served.until(lambda: not served.drivers[0].connection.parked)
         served.drivers[0].drain()
-        assert await client.read(4 + len(piece) + 5) == b"head" + piece.read() + b"after"
+        assert await client.read(4 + len(piece) + 5) == b"head" + piece.data + b"after"
         assert await client.is_closed()
 
     run(kind, scenario)

@@ -181,6 +181,15 @@ class Piece:
     def read(self, start: int = 0, length: int | None = None) -> bytes:
         return self._data[start : None if length is None else start + length]
 
+    def read_cached(self, start: int, length: int) -> bytes | None:
+        return self.read(start, length)
+
+    def is_cached(self, start: int, length: int) -> bool:
+        return True
+
+    def warm(self, start: int, length: int) -> None:
+        pass
+
     def release(self) -> None:
         pass
 

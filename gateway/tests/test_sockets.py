@@ -98,7 +98,7 @@ def test_a_muted_half_closed_connection_does_not_spin_while_it_is_sent_to() -> N
         polls = served.kernel.calls["poll"]
         await trio.sleep(10)
         assert served.kernel.calls["poll"] == polls
-        assert await client.read(len(piece)) == piece.read()
+        assert await client.read(len(piece)) == piece.data
 
     run(SimulatedEngine, scenario)
 

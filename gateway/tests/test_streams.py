@@ -29,6 +29,15 @@ class Piece:
         self.longest = max(self.longest, length)
         return self.data[start : start + length]
 
+    def read_cached(self, start: int, length: int) -> bytes | None:
+        return self.read(start, length)
+
+    def is_cached(self, start: int, length: int) -> bool:
+        return True
+
+    def warm(self, start: int, length: int) -> None:
+        raise AssertionError("it is in memory")
+
     def release(self) -> None:
         self.released = True
 

@@ -35,6 +35,15 @@ class Piece:
     def read(self, start: int = 0, length: int | None = None) -> bytes:
         raise AssertionError("nothing of a splice passes through the writer")
 
+    def read_cached(self, start: int, length: int) -> bytes | None:
+        raise AssertionError("nothing of a splice passes through the writer")
+
+    def is_cached(self, start: int, length: int) -> bool:
+        raise AssertionError("whoever sends it asks")
+
+    def warm(self, start: int, length: int) -> None:
+        raise AssertionError("whoever sends it asks for that")
+
     def release(self) -> None:
         raise AssertionError("a splice belongs to whoever gets the list")
 

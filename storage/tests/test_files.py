@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from storage.errors import DirectoryLocked
-from storage.files import File, Files, parent
+from storage.files import PROBE_STEP_BYTES, File, Files, parent
 
 files = Files()
 
@@ -88,3 +89,83 @@ def test_the_lock_names_its_holder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path,expected", [("/a/b", "/a"), ("/a", "/"), ("a/b", "a"), ("a", ".")])
 def test_parent(path: str, expected: str) -> None:
     assert parent(path) == expected
+
+
+def evicted(path: str, size: int) -> File:
+    """A file of which nothing is in memory, on a disk that tells; other disks are not asked by the product either."""
+    files.write(path, bytes(range(256)) * (size // 256), sync=True)
+    file = files.open(path)
+    os.posix_fadvise(file.fileno, 0, 0, os.POSIX_FADV_DONTNEED)
+    try:
+        os.preadv(file.fileno, [bytearray(1)], 0, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return file
+    except (AttributeError, OSError):
+        pytest.skip("this file system does not tell what is cached")
+    pytest.skip("this file system keeps what it was asked to forget")
+
+
+def test_what_is_not_in_memory_is_told_without_waiting_for_it(tmp_path: Path) -> None:
+    size = 1 << 20
+    file = evicted(f"{tmp_path}/a", size)
+    assert not file.is_cached(size, 0)
+    assert file.read_cached(100, 5_000) is None
+    assert file.read_cached(100, 5_000) is None, "asking must not make the disk bring it"
+    file.warm(size // 2, 0)
+    assert file.is_cached(size // 2, 0)
+    assert file.read_cached(256, 256) == bytes(range(256))
+    file.warm(size, 0)
+    assert file.is_cached(size, 0)
+    file.release()
+
+
+@pytest.mark.parametrize("hole", [0, 1, 2, 3])
+def test_a_part_that_is_not_in_memory_is_found_at_the_ends_and_at_every_step_between(tmp_path: Path, hole: int) -> None:
+    size = 4 * PROBE_STEP_BYTES
+    file = evicted(f"{tmp_path}/a", size)
+    file.warm(size, 0)
+    os.posix_fadvise(file.fileno, hole * PROBE_STEP_BYTES, PROBE_STEP_BYTES, os.POSIX_FADV_DONTNEED)
+    assert not file.is_cached(size, 0)
+    file.release()
+
+
+def test_what_ends_too_early_is_not_called_cached(tmp_path: Path) -> None:
+    file = files.open(f"{tmp_path}/a", create=True)
+    file.write_at(b"hello", 0)
+    assert file.read_cached(5, 0) == b"hello"
+    assert file.read_cached(6, 0) is None
+    file.warm(100, 0)
+    file.release()
+
+
+def test_a_file_system_that_does_not_tell_is_asked_once_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    def refuse(*_: object) -> int:
+        nonlocal asked
+        asked += 1
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    file = files.open(f"{tmp_path}/a", create=True)
+    file.write_at(b"hello", 0)
+    assert file.is_cached(5, 0)
+    assert file.read_cached(5, 0) == b"hello"
+    assert file.is_cached(5, 0)
+    assert asked == 1
+    file.release()
+
+
+def test_a_disk_that_fails_is_not_taken_for_one_that_does_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    file = files.open(f"{tmp_path}/a", create=True)
+    monkeypatch.setattr(os, "preadv", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.is_cached(5, 0)
+    file.release()
