@@ -31,11 +31,11 @@ class ProducerPerformanceRow(Row):
     It counts records, not seconds, and both brokers get equally many: a producer is slow while its JVM is cold.
     """
 
+    warm_up_share: float = 0.3
     batch_bytes: int = 16 * KIBIBYTE
     records_per_second: int = 100_000
 
     api = wire.PRODUCE
-    warm_up_share = 0.3
 
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
@@ -58,10 +58,10 @@ class ProducerPerformanceRow(Row):
 class EndToEndLatencyRow(Row):
     """org.apache.kafka.tools.EndToEndLatency: one record of 100 bytes after the other, acks=all, read by assignment."""
 
+    warm_up_share: float = 0.3
     messages_per_second: int = 1500
 
     api = wire.FETCH
-    warm_up_share = 0.3
 
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
@@ -79,11 +79,11 @@ class EndToEndLatencyRow(Row):
 class LibrdkafkaRow(Row):
     """A consumer with its defaults that is assigned four partitions of resident data, and goes round them."""
 
+    warm_up_share: float = 0.3
     batch: BatchShape = BATCH_16K
     resident_bytes: int = 256 * MEBIBYTE
 
     api = wire.FETCH
-    warm_up_share = 0.3
 
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:

@@ -160,13 +160,20 @@ def verdict(lines: Iterable[Line]) -> str:
 
 def not_compared(lines: Sequence[Line], base: Mapping[tuple[str, str], float]) -> list[str]:
     """A sentence for what only one of the two runs has: no row falls out of sight."""
-    now = {(line.row, line.figure.name) for line in lines if line.comparison is not None}
-    sides = [("the base", base.keys() - now), ("this run", now - base.keys())]
+    now = {(line.row, line.figure.name): line.comparison.ratio for line in lines if line.comparison is not None}
+    sides = [("the base", base, now), ("this run", now, base)]
     return [
-        f"not compared, only in {where}: {', '.join(f'{row} ({figure})' for row, figure in sorted(names))}"
-        for where, names in sides
-        if names
+        f"not compared, only in {where}: {', '.join(names)}"
+        for where, one, other in sides
+        if (names := _only(one, other))
     ]
+
+
+def _only(one: Iterable[tuple[str, str]], other: Iterable[tuple[str, str]]) -> list[str]:
+    """Rows that are not in the other, and figures of rows that are."""
+    known, rows = set(other), {row for row, _ in other}
+    names = (f"{row} ({figure})" if row in rows else row for row, figure in one if (row, figure) not in known)
+    return list(dict.fromkeys(names))
 
 
 def fallen(lines: Iterable[Line], base: Mapping[tuple[str, str], float]) -> list[str]:

@@ -47,10 +47,10 @@ class Row(ABC):
     connections: int
     version: int
     partitions: int = 1
+    warm_up_share: float = 1.0
+    """Of the time that rows are warmed up for."""
 
     api = wire.METADATA
-    warm_up_share = 1.0
-    """Of the time that rows are warmed up for; a client that is no loop of ours needs less of it."""
 
     @abstractmethod
     def opened(self, target: Target) -> AbstractContextManager[Run]:
@@ -207,7 +207,10 @@ class MetadataRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class LatencyRow(Row):
-    """One producer at a steady rate, one record a request; one waiting consumer. `version` is Fetch's."""
+    """One producer at a steady rate, one record a request; one waiting consumer. `version` is Fetch's.
+
+    A JVM that is too cold for the rate is warmed up longer: it would never get rid of what it could not keep up with.
+    """
 
     batch: BatchShape = BATCH_TINY
     rate: int = 1000

@@ -79,7 +79,7 @@ ROWS: dict[str, Row] = {
         _METADATA,
         FloorRow("floor", _FLOOR, 64, version=1, under=_METADATA),
         LongPollRow("long-poll", _LONG_POLL, 500, version=11),
-        LatencyRow("end-to-end-10k", _END_TO_END, 2, version=11, rate=10_000),
+        LatencyRow("end-to-end-10k", _END_TO_END, 2, version=11, rate=10_000, warm_up_share=3.0),
         LatencyRow("end-to-end-1k", _END_TO_END, 2, version=11, rate=1_000),
         EndToEndLatencyRow("java-end-to-end", _JAVA_END_TO_END, 2, version=11),
         ProducerPerformanceRow("java-produce-16k", _per_gigabyte(0.75), 1, version=7, batch_bytes=16 * KIBIBYTE),
