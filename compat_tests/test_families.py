@@ -16,6 +16,7 @@ from compat_tests.broker import Broker
 from compat_tests.families import AsksOffsets, Family
 from compat_tests.families.confluent import Confluent
 from compat_tests.families.family import FromOffset, FromStart, FromTime
+from compat_tests.families.json_lines import FranzGo, Program, Sarama
 from compat_tests.noise import Noise
 from compat_tests.records import Received, Traits, assert_equal, assert_same, by_partition, generate
 from compat_tests.restarting import restarting
@@ -90,6 +91,23 @@ def not_older(records: Sequence[Received], timestamp_ms: int) -> list[Received]:
     """What follows the first record that is not older, itself included; later ones may be older again."""
     first = next((index for index, record in enumerate(records) if record.timestamp_ms >= timestamp_ms), len(records))
     return list(records[first:])
+
+
+@pytest.mark.parametrize("protocol", ["0.11.0.0", "1.1.0", "2.1.0", "2.4.0", "2.8.0", "3.9.0", "4.1.0"])
+@pytest.mark.parametrize("kind", [FranzGo, Sarama], ids=["franz-go", "sarama"])
+def test_the_protocol_of_older_clients(
+    broker: Broker, topic: Callable[..., str], kind: type[Program], protocol: str
+) -> None:
+    """The same for clients that are told to speak as clients did when a version of Kafka came out."""
+    family = kind(protocol)
+    family.check()
+    name = topic(PARTITIONS)
+    sent = generate(COUNT // 10, PARTITIONS, family.traits)
+    family.produce(broker.bootstrap, name, sent, "snappy")
+    everything = family.consume(broker.bootstrap, name, FromStart(), end_offsets(broker, name))
+    assert_same(sent, everything, 0)
+    read_from_offset(broker, name, family, everything)
+    read_from_time(broker, name, family, everything)
 
 
 def test_offsets(broker: Broker, topic: Callable[..., str], asking: AsksOffsets) -> None:

@@ -23,7 +23,10 @@ from compat_tests.records import Received, Sent, Traits
 
 
 class Program(AsksOffsets):
-    """A client behind a command line."""
+    """A client behind a command line; `protocol` is the Kafka version whose protocol it speaks, by default its own."""
+
+    def __init__(self, protocol: str = "") -> None:
+        self.protocol = protocol
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -36,6 +39,8 @@ class Program(AsksOffsets):
         self.command()
 
     def arguments(self, subcommand: str, bootstrap: str, topic: str, **options: str) -> list[str]:
+        if self.protocol:
+            options["protocol"] = self.protocol
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         return [*self.command(), subcommand, "--bootstrap", bootstrap, "--topic", topic, *words]
 

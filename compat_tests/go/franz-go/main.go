@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 	"headgate.test/lines"
 )
 
@@ -21,6 +22,18 @@ const metadataMinAge = 250 * time.Millisecond
 type franz struct{}
 
 func main() { lines.Main(franz{}) }
+
+func newClient(target lines.Target, options ...kgo.Opt) (*kgo.Client, error) {
+	options = append(options, kgo.SeedBrokers(target.Bootstrap), kgo.MetadataMinAge(metadataMinAge))
+	if target.Protocol != "" {
+		versions := kversion.FromString(target.Protocol)
+		if versions == nil {
+			return nil, fmt.Errorf("unknown version of Kafka: %q", target.Protocol)
+		}
+		options = append(options, kgo.MaxVersions(versions))
+	}
+	return kgo.NewClient(options...)
+}
 
 var codecs = map[string]kgo.CompressionCodec{
 	"none":   kgo.NoCompression(),
@@ -35,13 +48,12 @@ func (franz) Produce(to lines.Target, codec string, next func() (lines.Record, e
 	if !known {
 		return fmt.Errorf("unknown codec %q", codec)
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(to.Bootstrap),
+	client, err := newClient(
+		to,
 		kgo.DefaultProduceTopic(to.Topic),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(compression),
 		kgo.ProducerLinger(5*time.Millisecond),
-		kgo.MetadataMinAge(metadataMinAge),
 	)
 	if err != nil {
 		return err
@@ -104,8 +116,8 @@ func (franz) Consume(from lines.Target, limits map[int32]int64, start lines.Star
 	for partition := range limits {
 		partitions[partition] = position(start, partition)
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(from.Bootstrap),
+	client, err := newClient(
+		from,
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{from.Topic: partitions}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 	)
@@ -162,8 +174,8 @@ func (hook *firstFetch) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _,
 func (franz) Tail(from lines.Target, stop <-chan struct{}, parked func() error, emit func(lines.Record) error) error {
 	written := make(chan struct{})
 	end := map[string]map[int32]kgo.Offset{from.Topic: {0: kgo.NewOffset().AtEnd()}}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(from.Bootstrap),
+	client, err := newClient(
+		from,
 		kgo.ConsumePartitions(end),
 		kgo.WithHooks(&firstFetch{parked: func() { close(written) }}),
 	)
@@ -202,7 +214,7 @@ func (franz) Tail(from lines.Target, stop <-chan struct{}, parked func() error, 
 }
 
 func (franz) Offsets(from lines.Target, start lines.Start) (map[int32]int64, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(from.Bootstrap))
+	client, err := newClient(from)
 	if err != nil {
 		return nil, err
 	}

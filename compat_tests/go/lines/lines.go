@@ -8,7 +8,7 @@
 //
 // A start s is "earliest", "latest", "offset:0=10,1=20" or "time:1700000000000"; a time after the last record is the end.
 // A record is {"partition", "offset", "timestamp_ms", "key", "value", "headers": [{"name", "value"}]}; bytes are base64
-// or null. Exit status 0: all was done; otherwise standard error says why not.
+// or null. Every subcommand takes -protocol 2.4.0: to speak as clients did at that version of Kafka. Exit status 0: all was done; otherwise standard error says why not.
 package lines
 
 import (
@@ -50,10 +50,12 @@ type Start struct {
 	TimestampMs int64
 }
 
-// Target is what every subcommand is told.
+// Target is what every subcommand is told. Protocol is the Kafka version whose protocol to speak, as "2.4.0"; empty is
+// the client's default.
 type Target struct {
 	Bootstrap string
 	Topic     string
+	Protocol  string
 }
 
 // Client is a stock client under test.
@@ -84,6 +86,7 @@ func run(client Client, arguments []string, input io.Reader, output io.Writer) e
 	var target Target
 	flags.StringVar(&target.Bootstrap, "bootstrap", "", "host:port of a broker")
 	flags.StringVar(&target.Topic, "topic", "", "topic")
+	flags.StringVar(&target.Protocol, "protocol", "", "Kafka version whose protocol to speak")
 	codec := flags.String("codec", "none", "none, gzip, snappy, lz4 or zstd")
 	limits := flags.String("limits", "", "records of each partition: 0=100,1=50")
 	start := flags.String("start", "earliest", "where to begin")

@@ -24,13 +24,18 @@ var codecs = map[string]sarama.CompressionCodec{
 }
 
 // settings are the defaults, which speak the protocol of Kafka 2.8, with retries that outlast a restart of the broker.
-func settings() *sarama.Config {
+func settings(target lines.Target) (*sarama.Config, error) {
 	config := sarama.NewConfig()
 	config.ClientID = "compat"
 	config.Metadata.Retry.Max = 100
 	config.Metadata.Retry.Backoff = 100 * time.Millisecond
 	config.Consumer.Retry.Backoff = 100 * time.Millisecond
-	return config
+	if target.Protocol == "" {
+		return config, nil
+	}
+	var err error
+	config.Version, err = sarama.ParseKafkaVersion(target.Protocol)
+	return config, err
 }
 
 func (client) Produce(to lines.Target, codec string, next func() (lines.Record, error)) error {
@@ -38,7 +43,10 @@ func (client) Produce(to lines.Target, codec string, next func() (lines.Record, 
 	if !known {
 		return fmt.Errorf("unknown codec %q", codec)
 	}
-	config := settings()
+	config, err := settings(to)
+	if err != nil {
+		return err
+	}
 	config.Producer.Compression = compression
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Flush.Frequency = 5 * time.Millisecond
@@ -104,7 +112,10 @@ func received(message *sarama.ConsumerMessage) lines.Record {
 }
 
 func (client) Consume(from lines.Target, limits map[int32]int64, start lines.Start, emit func(lines.Record) error) error {
-	config := settings()
+	config, err := settings(from)
+	if err != nil {
+		return err
+	}
 	config.Consumer.Return.Errors = true
 	kafka, err := sarama.NewClient([]string{from.Bootstrap}, config)
 	if err != nil {
@@ -187,7 +198,11 @@ func position(kafka sarama.Client, topic string, partition int32, start lines.St
 }
 
 func (client) Tail(from lines.Target, stop <-chan struct{}, parked func() error, emit func(lines.Record) error) error {
-	consumer, err := sarama.NewConsumer([]string{from.Bootstrap}, settings())
+	config, err := settings(from)
+	if err != nil {
+		return err
+	}
+	consumer, err := sarama.NewConsumer([]string{from.Bootstrap}, config)
 	if err != nil {
 		return err
 	}
@@ -214,7 +229,11 @@ func (client) Tail(from lines.Target, stop <-chan struct{}, parked func() error,
 }
 
 func (client) Offsets(from lines.Target, start lines.Start) (map[int32]int64, error) {
-	kafka, err := sarama.NewClient([]string{from.Bootstrap}, settings())
+	config, err := settings(from)
+	if err != nil {
+		return nil, err
+	}
+	kafka, err := sarama.NewClient([]string{from.Bootstrap}, config)
 	if err != nil {
 		return nil, err
 	}
