@@ -81,14 +81,20 @@ def run(options: argparse.Namespace) -> int:
         print(f"\n{verdict(journal.lines)}\nsamples and figures: {journal.path}")
         if busy := busiest(journal.lines):
             print(busy)
-    if options.base is None:
-        return 0
+        for sentence in journal.failures:
+            print(sentence)
+    has_fallen = options.base is not None and print_comparison(journal, base)
+    return 2 if journal.failures else int(has_fallen)
+
+
+def print_comparison(journal: Journal, base: Mapping[tuple[str, str], float]) -> bool:
+    """Whether anything fell by more than a tenth."""
     for sentence in not_compared(journal.lines, base):
         print(sentence)
     sentences = fallen(journal.lines, base)
     for sentence in sentences:
         print(f"fell by more than a tenth: {sentence}")
-    return 1 if sentences else 0
+    return bool(sentences)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -115,6 +115,7 @@ class Journal:
 
     path: Path
     lines: list[Line] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
     def open_with(self, **facts: object) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,6 +131,10 @@ class Journal:
     def figure(self, line: Line) -> None:
         self.lines.append(line)
         self._write(line.as_json())
+
+    def failure(self, row: str, reason: str) -> None:
+        self.failures.append(f"{row} has no figure: {reason}")
+        self._write({"kind": "failure", "row": row, "reason": reason})
 
     def _write(self, entry: dict[str, Any]) -> None:
         with self.path.open("a") as file:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.bench.brokers import KAFKA, Broker, Launcher
+from tools.bench.client import BenchError
 from tools.bench.figures import Figure, Sample
 from tools.bench.generator import PROGRAMS, compile_program
 from tools.bench.idle import idle_connection_bytes
@@ -125,7 +126,11 @@ class Bench:
         if self._loads():
             self._warm_up_jvm(targets)
         for name in self._loads():
-            self._measure_row(ROWS[name].at_version_of([target.versions for target in targets]), targets)
+            row = ROWS[name].at_version_of([target.versions for target in targets])
+            try:
+                self._measure_row(row, targets)
+            except (BenchError, OSError) as error:
+                self.journal.failure(name, str(error))  # the rows after it are worth having
         if MEMORY in self.settings.rows:
             self._measure_memory(_AFTER_LOAD, brokers)
 

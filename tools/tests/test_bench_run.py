@@ -1,11 +1,12 @@
 """Rows on a running Headgate, each for a moment: whatever a row arranges, loads and reads is there."""
 
+import io
 import math
 import resource
 import shutil
 import struct
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -13,11 +14,14 @@ import pytest
 
 from tools.bench import wire
 from tools.bench.brokers import KAFKA, Broker, HeadgateLauncher, Launcher
-from tools.bench.client import exchange
+from tools.bench.client import BenchError, exchange
+from tools.bench.figures import Sample
 from tools.bench.floor import ECHO, echo_beside
 from tools.bench.generator import PROGRAMS, compile_program
 from tools.bench.idle import allow_files, idle_connection_bytes
-from tools.bench.rows import MEBIBYTE, Row
+from tools.bench.report import Journal, Progress
+from tools.bench.rows import MEBIBYTE, MetadataRow, Row, Run
+from tools.bench.run import Bench, Settings
 from tools.bench.table import ROWS
 from tools.bench.target import Target
 
@@ -76,6 +80,28 @@ def test_a_row_has_a_figure_for_everything_it_promises(target: Target, name: str
         assert sample.requests > 0
         assert sample.server_cpu_seconds > 0
         assert all(math.isfinite(figure.of(sample)) and figure.of(sample) > 0 for figure in row.figures)
+
+
+class Failing(MetadataRow):
+    """As a row whose load found a wrong answer."""
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        def run(seconds: float) -> Sample:
+            raise BenchError("load: Metadata answer: no broker")
+
+        yield run
+
+
+def test_a_row_that_fails_leaves_the_others_their_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    metadata = ROWS["metadata"]
+    failing = Failing("failing", metadata.figures, 1, 1)
+    monkeypatch.setattr("tools.bench.run.ROWS", {"failing": failing, "metadata": metadata})
+    journal = Journal(tmp_path / "run.json")
+    settings = Settings(["failing", "metadata", "memory"], repetitions=1, seconds=0.05, warm_up_seconds=0.03)
+    Bench(settings, [HeadgateLauncher()], tmp_path, journal, Progress(6, io.StringIO())).run()
+    assert journal.failures == ["failing has no figure: load: Metadata answer: no broker"]
+    assert [line.row for line in journal.lines] == ["memory", *["metadata"] * len(metadata.figures), "memory"]
 
 
 def test_resident_data_is_made_once(target: Target) -> None:
