@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from compat_tests.broker import Broker
 from compat_tests.families.confluent import Confluent
@@ -179,6 +179,29 @@ def delete_before(bootstrap: str, topic: str, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for deleted in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
         deleted.result(20)
+
+
+def test_a_topic_made_anew_between_runs(spark: Any, broker: Broker, topic: Callable[..., str], tmp_path: Path) -> None:
+    """Of the same name, with fewer records than were read of the old one: the query fails, and says so."""
+    name = topic(1)
+    produce(broker, name, 200, partitions=1)
+    stream = Stream(spark, broker, name, tmp_path)
+    stream.run()
+    before = stream.rows()
+    make_anew(broker.bootstrap, name)
+    produce(broker, name, 100, partitions=1, seed=2)
+    with pytest.raises(query_exception(), match=r"(?i)data.*(loss|lost|missed)"):
+        stream.run()
+    assert_equal(before, stream.rows(), "what was read before")
+
+
+def make_anew(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for deleted in admin.delete_topics([topic], operation_timeout=20).values():
+        deleted.result(20)
+    until(lambda: topic not in admin.list_topics(timeout=20).topics, f"{topic} to be gone")
+    for created in admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=20).values():
+        created.result(20)
 
 
 def test_a_stream_from_one_topic_to_another(
