@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
+from gateway.replication.appends import Appends
+
 if TYPE_CHECKING:
     from gateway.clock import Clock
     from gateway.config import BrokerConfig
@@ -54,6 +56,7 @@ class Services:
     partitions: Partitions
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    appends: Appends = field(default_factory=Appends)
 
 
 @dataclass(slots=True)

@@ -28,6 +28,8 @@ READ_BYTES = 1 << 18
 # This much of a piece is probed, and brought into the page cache, at a time.
 PROBED_BYTES = 1 << 20
 
+LINGER_S = 1.0
+
 T = TypeVar("T")
 
 
@@ -88,6 +90,7 @@ class StreamDriver:
     async def _serve(self) -> None:
         connection = self.connection
         while True:
+            connection.settle()
             if connection.outgoing:
                 self._is_sending = True
                 await self._send()
@@ -95,7 +98,17 @@ class StreamDriver:
                 connection.active_ms = self._clock.monotonic_ms()
                 connection.proceed()
             elif connection.closing or (self._draining and not connection.parked) or not await self._receive():
+                if connection.lingers:
+                    await self._linger()
                 return
+
+    async def _linger(self) -> None:
+        """Let the client read what it was told in farewell: closing at once, with data unread, would take it back."""
+        if isinstance(self._stream, trio.abc.HalfCloseableStream):
+            await self._stream.send_eof()
+            with trio.move_on_after(LINGER_S):
+                while await self._stream.receive_some(RECEIVE_BYTES):
+                    pass
 
     async def _receive(self) -> bool:
         """Read once; False at the end of the stream. Returns early, with nothing read, when woken."""

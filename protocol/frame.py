@@ -11,17 +11,20 @@ import struct
 from protocol.errors import MalformedRequest
 
 _SIZE = struct.Struct(">i")
+_NOTHING_YET, _BETWEEN = -2, -1
 
 
 class FrameTooLarge(MalformedRequest):
     """A size that is negative or over the limit: what follows cannot be understood, so the connection must close.
 
-    `frames` are those that came before it in the same piece.
+    `frames` are those that came before it in the same piece; `is_first` if there never was one.
     """
 
-    def __init__(self, size: int, limit: int, frames: list[memoryview]) -> None:
+    def __init__(self, size: int, limit: int, frames: list[memoryview], is_first: bool) -> None:
         super().__init__(f"a frame claims {size} bytes; the limit is {limit}")
+        self.size = size
         self.frames = frames
+        self.is_first = is_first
 
 
 class FrameReader:
@@ -34,7 +37,7 @@ class FrameReader:
         self._head = b""  # the first bytes of a size, while there are fewer than four
         self._frame = bytearray()  # of a frame that is not complete, with room for what is to come
         self._filled = 0  # how much of it has come
-        self._wanted = -1  # its whole size; -1 between frames
+        self._wanted = _NOTHING_YET  # its whole size; negative between frames
 
     @property
     def incomplete_size(self) -> int:
@@ -48,7 +51,7 @@ class FrameReader:
 
     def forget(self) -> None:
         """Drop what is held of an incomplete frame."""
-        self._head, self._frame, self._filled, self._wanted = b"", bytearray(), 0, -1
+        self._head, self._frame, self._filled, self._wanted = b"", bytearray(), 0, _BETWEEN
 
     def room(self, most: int) -> memoryview:
         """Where the next bytes of the incomplete frame belong; `filled` tells how many were put there.
@@ -81,7 +84,7 @@ class FrameReader:
         while len(view) - position >= _SIZE.size:
             (size,) = _SIZE.unpack_from(view, position)
             if not 0 <= size <= self._max_size:
-                raise FrameTooLarge(size, self._max_size, frames)
+                raise self._refused(size, frames)
             start, end = position + _SIZE.size, position + _SIZE.size + size
             if end > len(view):
                 self._wanted = size
@@ -91,6 +94,8 @@ class FrameReader:
             position = end
         if position < len(view):
             self._head += view[position:]
+        if frames:
+            self._wanted = _BETWEEN
         return frames
 
     def _continue(self, view: memoryview, frames: list[memoryview]) -> int:
@@ -103,7 +108,7 @@ class FrameReader:
                 return position
             (size,) = _SIZE.unpack(self._head)
             if not 0 <= size <= self._max_size:
-                raise FrameTooLarge(size, self._max_size, frames)
+                raise self._refused(size, frames)
             self._wanted = size
             self._head = b""
         end = min(position + self._wanted - self._filled, len(view))
@@ -122,5 +127,8 @@ class FrameReader:
 
     def _complete(self) -> list[memoryview]:
         frame = memoryview(self._frame)
-        self._frame, self._filled, self._wanted = bytearray(), 0, -1
+        self._frame, self._filled, self._wanted = bytearray(), 0, _BETWEEN
         return [frame]
+
+    def _refused(self, size: int, frames: list[memoryview]) -> FrameTooLarge:
+        return FrameTooLarge(size, self._max_size, frames, not frames and self._wanted == _NOTHING_YET)

@@ -25,6 +25,7 @@ from storage.pool import Pool
 from storage.producers import Producers, WrittenBatch
 from storage.retention import SegmentFacts
 from storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Hop, Segment
+from storage.staged import MAX_BATCHES, MAX_STAGED_BYTES, Staged
 
 __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
 
@@ -71,6 +72,7 @@ class Log:
         "pool",
         "producers",
         "recovery_point",
+        "staged",
         "start_offset",
         "topic",
         "topic_id",
@@ -103,6 +105,7 @@ class Log:
         self._memo: dict[int, tuple[Segment, int]] | None = None
         self._snapshot_offset = self.end_offset
         self.names_unsynced = False
+        self.staged: Staged | None = None
         self._last_flush_ms = 0
 
     def __repr__(self) -> str:
@@ -145,53 +148,116 @@ class Log:
         the log is then as it was.
         """
         view = records if isinstance(records, memoryview) and not records.readonly else memoryview(bytearray(records))
-        batches = split(view)
+        info = self.stage(view, leader_epoch, now_ms, validate)
+        self.write_staged()
+        return info
+
+    def stage(
+        self, view: memoryview, leader_epoch: int, now_ms: int, validate: str, gather_bytes: int = 0
+    ) -> AppendInfo:
+        """Append, but leave the write to `write_staged`, which must come before anything else looks into the log.
+
+        Up to `gather_bytes` are copied; a larger `view` must stay as it is until then. Raises KafkaError as `append`
+        does; what was staged before is then still staged, or was written.
+        """
         config = self.config
-        for header, part in batches:
-            validation.check_header(header, part, config, now_ms)
-        if not config.keeps_batches or validate == validation.FULL:
-            view, batches = self._adapt(batches, now_ms, validate)
-        if len(batches) != 1 or batches[0][0].producer_id >= 0:
-            duplicate = self._check_producers(batches)
+        header = validation.plain_batch(view, config, now_ms)
+        if header is None or not config.keeps_batches or validate == validation.FULL:
+            return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes)
+        if header.producer_id >= 0:
+            duplicate = self.producers.check(header, self._recall)
             if duplicate is not None:
                 return self._answer_duplicate(duplicate)
-        return self._append(view, batches, leader_epoch, now_ms)
+        first_offset, size, timestamp = self.end_offset, len(view), header.max_timestamp
+        last_offset = first_offset + header.last_offset_delta
+        staged = self.staged
+        if staged is None or not staged.has_room(size, timestamp, last_offset, leader_epoch):
+            staged = self._make_room(size, timestamp, last_offset, now_ms, leader_epoch)
+        patch(view, first_offset, leader_epoch)
+        staged.add(bytes(view) if size <= gather_bytes else view, last_offset, timestamp)
+        if header.producer_id >= 0:
+            staged.remember(self.producers, header.producer_id)
+            self.producers.record(header, first_offset)
+        self.end_offset = last_offset + 1
+        append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
+        return _new_tuple(AppendInfo, (first_offset, last_offset, append_time, self.start_offset, timestamp, False))
 
-    def _append(
-        self, view: memoryview, batches: list[tuple[BatchHeader, memoryview]], leader_epoch: int, now_ms: int
+    def _stage_closely(
+        self, view: memoryview, leader_epoch: int, now_ms: int, validate: str, gather_bytes: int
     ) -> AppendInfo:
+        """Stage what is not one plain batch: several, or such as have to be changed; or find what is wrong with it."""
+        view, batches = self._look_closely(view, now_ms, validate)
+        duplicate = self._check_producers(batches)
+        if duplicate is not None:
+            return self._answer_duplicate(duplicate)
         first_offset = offset = self.end_offset
-        max_timestamp = -1
-        written = []
+        last_offset = first_offset + sum(header.last_offset_delta + 1 for header, _ in batches) - 1
+        max_timestamp = max(header.max_timestamp for header, _ in batches)
+        staged = self._make_room(len(view), max_timestamp, last_offset, now_ms, leader_epoch)
         for header, part in batches:
             patch(part, offset, leader_epoch)
             offset += header.last_offset_delta + 1
-            timestamp = header.max_timestamp
-            written.append((len(part), offset - 1, timestamp))
-            max_timestamp = max(max_timestamp, timestamp)
-        config = self.config
-        try:
-            if self._must_roll(len(view), max_timestamp, offset, now_ms):
-                self.roll(now_ms)
-            if leader_epoch > self.epochs.latest:
-                self.epochs.assign(leader_epoch, first_offset)
-            self._active.append(view, written, config.index_interval_bytes)
-        except OSError as error:
-            raise self._disk_error(error) from error
-        self.end_offset = offset
+            staged.add(bytes(part) if len(view) <= gather_bytes else part, offset - 1, header.max_timestamp)
         header = batches[0][0]
         if header.producer_id >= 0:
+            staged.remember(self.producers, header.producer_id)
             self.producers.record(header, first_offset)
-        if offset - self.recovery_point >= config.flush_messages:
-            self.flush()
-        append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
-        return _new_tuple(AppendInfo, (first_offset, offset - 1, append_time, self.start_offset, max_timestamp, False))
+        self.end_offset = offset
+        append_time = now_ms if self.config.message_timestamp_type == LOG_APPEND_TIME else -1
+        return AppendInfo(first_offset, last_offset, append_time, self.start_offset, max_timestamp, False)
 
-    def _adapt(
-        self, batches: list[tuple[BatchHeader, memoryview]], now_ms: int, validate: str
+    def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int, leader_epoch: int) -> Staged:
+        """Write what is staged, roll if that is due, and begin anew with as much room as the segment has."""
+        self.write_staged()
+        try:
+            if self._must_roll(size, max_timestamp, last_offset, now_ms):
+                self.roll(now_ms)
+            if leader_epoch > self.epochs.latest:
+                self.epochs.assign(leader_epoch, self.end_offset)
+        except OSError as error:
+            raise self._disk_error(error) from error
+        staged = self.staged = Staged(self.end_offset, self.epochs.latest)
+        active, config = self._active, self.config
+        # With less to go by, each append looks for itself.
+        if active.size and active.first_timestamp >= 0 and not active.is_full(config.segment_index_bytes, MAX_BATCHES):
+            staged.max_bytes = min(config.segment_bytes - active.size, MAX_STAGED_BYTES)
+            staged.max_timestamp = active.first_timestamp + config.segment_ms - active.roll_jitter_ms
+            staged.max_offset = active.base_offset + MAX_RELATIVE_OFFSET
+        return staged
+
+    def write_staged(self) -> None:
+        """Write what `stage` took.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR), which stands in `Staged.error` too; if it was the write that failed, the
+        log is then as it was before the first of it.
+        """
+        staged, self.staged = self.staged, None
+        if staged is None:
+            return
+        try:
+            self._active.append(staged.content(), staged.written, self.config.index_interval_bytes)
+        except OSError as error:
+            self.end_offset = staged.first_offset
+            staged.restore(self.producers)
+            staged.error = self._disk_error(error)
+            raise staged.error from error
+        if self.end_offset - self.recovery_point >= self.config.flush_messages:
+            try:
+                self.flush()
+            except KafkaError as error:
+                staged.error = error
+                raise
+
+    def _look_closely(
+        self, view: memoryview, now_ms: int, validate: str
     ) -> tuple[memoryview, list[tuple[BatchHeader, memoryview]]]:
-        """The batches as this topic stores them, joined again."""
-        adapted = [validation.adapt(header, part, self.config, now_ms, validate) for header, part in batches]
+        """Check what is not one plain batch, or find what is wrong with it; as this topic stores it."""
+        batches, config = split(view), self.config
+        for header, part in batches:
+            validation.check_header(header, part, config, now_ms)
+        if config.keeps_batches and validate != validation.FULL:
+            return view, batches
+        adapted = [validation.adapt(header, part, config, now_ms, validate) for header, part in batches]
         view = adapted[0] if len(adapted) == 1 else memoryview(bytearray().join(adapted))
         return view, split(view)
 
@@ -232,14 +298,14 @@ class Log:
                 if header.producer_id == producer_id:
                     yield header
 
-    def _must_roll(self, size: int, max_timestamp: int, end_offset: int, now_ms: int) -> bool:
+    def _must_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
         active, config = self._active, self.config
         if active.size + size > config.segment_bytes:
             return (size <= config.segment_bytes or self._refuse_size(size)) and active.size > 0
         return active.size > 0 and (
             self._is_aged(max_timestamp, now_ms)
             or active.is_full(config.segment_index_bytes)
-            or end_offset - active.base_offset > MAX_RELATIVE_OFFSET
+            or last_offset >= active.base_offset + MAX_RELATIVE_OFFSET
         )
 
     def _refuse_size(self, size: int) -> bool:

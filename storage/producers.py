@@ -59,6 +59,15 @@ class Producer:
         self.transaction_start = -1
         self.is_partial = is_partial
 
+    def copy(self) -> Producer:
+        """The same state, which changes of this one leave alone."""
+        copied = Producer(self.epoch, self.is_partial)
+        copied.batches = self.batches.copy()
+        copied.last_timestamp = self.last_timestamp
+        copied.coordinator_epoch = self.coordinator_epoch
+        copied.transaction_start = self.transaction_start
+        return copied
+
     def __eq__(self, other: object) -> bool:
         """Equal where a client could not tell them apart; `is_partial` is about memory only."""
         return isinstance(other, Producer) and (

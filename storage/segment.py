@@ -257,9 +257,9 @@ class Segment:
             self.times.append(self._max_timestamp, self._max_offset)
             self._indexed_position = position
 
-    def is_full(self, index_bytes: int) -> bool:
-        """Whether an index has reached its limit. The time index keeps a place for the entry of `seal`."""
-        return 8 * self.offsets.entries + 8 > index_bytes or 12 * self.times.entries + 24 > index_bytes
+    def is_full(self, index_bytes: int, more: int = 0) -> bool:
+        """Whether an index reaches its limit with `more` entries. The time index keeps a place for that of `seal`."""
+        return 8 * (self.offsets.entries + more + 1) > index_bytes or 12 * (self.times.entries + more + 2) > index_bytes
 
     def seal(self) -> bool:
         """Write the indexes out with the highest timestamp as the last entry, as Kafka does at a roll or close.

@@ -18,19 +18,29 @@ Handler = Callable[[Any, Context], Outcome | Awaitable[Outcome]]
 
 
 class Registration(NamedTuple):
-    """One served API. Versions are inclusive; where `advertised_min` is not `served_min`, the handler says why."""
+    """One served API. Versions are inclusive; where `advertised_min` is not `served_min`, the handler says why.
+
+    `is_lasting(response)`: whether the same request from the same viewpoint has the same answer, and no effect, as long
+    as the image does not change. Then the answer is kept (`gateway.answers`).
+    """
 
     request: type[Message]
     served_min: int
     served_max: int
     advertised_min: int
     handler: Handler
+    is_lasting: Callable[[Any], bool] | None = None
 
 
 REGISTRATIONS: dict[int, Registration] = {}
 
 
-def handles(request: type[Message], versions: str, advertised_from: int | None = None) -> Callable[[Handler], Handler]:
+def handles(
+    request: type[Message],
+    versions: str,
+    advertised_from: int | None = None,
+    is_lasting: Callable[[Any], bool] | None = None,
+) -> Callable[[Handler], Handler]:
     """Register a handler for `versions` ("0-4", or "3") of a request.
 
     `advertised_from`: the lowest version that ApiVersions shows when it must differ from what is served; an older
@@ -41,7 +51,10 @@ def handles(request: type[Message], versions: str, advertised_from: int | None =
     def register(handler: Handler) -> Handler:
         served_min = int(low)
         advertised_min = served_min if advertised_from is None else advertised_from
-        REGISTRATIONS[request.api_key] = Registration(request, served_min, int(high or low), advertised_min, handler)
+        served_max = int(high or low)
+        REGISTRATIONS[request.api_key] = Registration(
+            request, served_min, served_max, advertised_min, handler, is_lasting
+        )
         return handler
 
     return register

@@ -20,14 +20,19 @@ def each(partitions: Iterable[P], answer: Callable[[P], R], refuse: Callable[[P,
 
 
 def guarded(partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> R:
-    """The row of one partition. An OSError is the disk's: the client hears KAFKA_STORAGE_ERROR, the log the rest."""
+    """The row of one partition."""
     try:
         return answer(partition)
-    except KafkaError as error:
-        return refuse(partition, error.code, error.message)
-    except OSError as error:
-        logger.exception("the store failed")
-        return refuse(partition, ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}")
+    except (KafkaError, OSError) as error:
+        return refuse(partition, *refusal(error))
+
+
+def refusal(error: KafkaError | OSError) -> tuple[ErrorCode, str]:
+    """What a client hears of an error. An OSError is the disk's: KAFKA_STORAGE_ERROR, and the log has the rest."""
+    if isinstance(error, KafkaError):
+        return error.code, error.message
+    logger.error("the store failed", exc_info=error)
+    return ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}"
 
 
 def alter_each(

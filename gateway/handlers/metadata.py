@@ -28,7 +28,12 @@ from protocol.messages.metadata import (
 from protocol.wire import ZERO_UUID
 
 
-@handles(MetadataRequest, versions="0-13")
+def _is_lasting(response: MetadataResponse) -> bool:
+    """An error may be of its moment, as that of a topic which could not be made."""
+    return not any(topic.error_code for topic in response.topics)
+
+
+@handles(MetadataRequest, versions="0-13", is_lasting=_is_lasting)
 def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
     """Describe all topics, or those that are named; these may be created by it."""
     if request.topics is None or (context.version == 0 and not request.topics):

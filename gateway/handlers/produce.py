@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gateway.context import CloseConnection, Context
 from gateway.handlers import handles
-from gateway.handlers.each import each
+from gateway.handlers.each import refusal
 from gateway.replication.partition import ACKS_ALL, Partition
 from gateway.waiting import Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
@@ -19,17 +19,21 @@ from protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 
+_NOTHING = memoryview(b"")  # null: no batch at all
 
-class Appended(NamedTuple):
-    """One partition's part of a request: its row of the response, and what it waits for (None if it was refused)."""
+
+class Behind(NamedTuple):
+    """A row of the response that has to wait until the high watermark reaches `end_offset`."""
 
     row: PartitionProduceResponse
-    partition: Partition | None = None
-    end_offset: int = -1
+    partition: Partition
+    end_offset: int
+
+    def is_met(self) -> bool:
+        return self.partition.high_watermark >= self.end_offset
 
 
 # librdkafka up to 2.11.0 compresses nothing unless version 0 is advertised; Apache Kafka 4 advertises it for the same
@@ -37,85 +41,66 @@ class Appended(NamedTuple):
 @handles(ProduceRequest, versions="3-11", advertised_from=0)
 def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
     """Append every partition's batches; with acks=all the reply waits for the high watermark."""
-    appended = [(topic.name, _append_topic(request, topic, context)) for topic in request.topic_data]
+    if request.acks not in (ACKS_ALL, 0, 1):
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it can be -1, 0 or 1")
+    now_ms = context.broker.clock.now_ms()
+    responses: list[TopicProduceResponse] = []
+    behind: list[Behind] = []
+    for topic in request.topic_data:
+        name = topic.name
+        rows = [_append(request.acks, name, data, context, now_ms, behind) for data in topic.partition_data]
+        responses.append(TopicProduceResponse(name, partition_responses=rows))
+    response = ProduceResponse(responses)
     if request.acks == 0:
-        _close_on_error(appended)
+        context.broker.appends.commit()
+        _close_on_error(response)
         return None
-    if request.acks == ACKS_ALL:
-        behind = [item for _, items in appended for item in items if _is_behind(item)]
-        if behind:
-            return _wait(request, context, appended, behind)
-    return _response(appended)
+    if behind:
+        context.broker.appends.commit()
+        behind = [item for item in behind if item.row.error_code == ErrorCode.NONE]
+    return _wait(request, context, response, behind) if behind else response
 
 
-def _append_topic(request: ProduceRequest, topic: TopicProduceData, context: Context) -> list[Appended]:
-    def append(data: PartitionProduceData) -> Appended:
-        if request.acks not in (ACKS_ALL, 0, 1):
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it can be -1, 0 or 1")
-        partition = context.broker.partitions.get(topic.name, data.index)
+def _append(
+    acks: int, topic: str, data: PartitionProduceData, context: Context, now_ms: int, behind: list[Behind]
+) -> PartitionProduceResponse:
+    """Append to one partition. The row promises what was staged; `Appends.commit` takes that back if it must."""
+    broker = context.broker
+    try:
+        partition = broker.partitions.get(topic, data.index)
         records = data.records
-        if not isinstance(records, memoryview) or not records:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch in the request")
-        info = partition.append(records, request.acks, context.broker.clock.now_ms())
-        row = PartitionProduceResponse(
-            index=data.index,
-            base_offset=info.first_offset,
-            log_append_time_ms=info.log_append_time_ms,
-            log_start_offset=info.log_start_offset,
-        )
-        return Appended(row, partition, info.last_offset + 1)
-
-    return each(topic.partition_data, append, _refuse)
-
-
-def _refuse(data: PartitionProduceData, code: ErrorCode, message: str) -> Appended:
-    return Appended(PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1, error_message=message))
-
-
-def _late(item: Appended, timeout_ms: int) -> Appended:
-    if not _is_behind(item):
-        return item
-    message = f"not every in-sync replica had it after {timeout_ms} ms"
-    return Appended(
-        PartitionProduceResponse(
-            index=item.row.index, error_code=ErrorCode.REQUEST_TIMED_OUT, base_offset=-1, error_message=message
-        )
+        info = partition.stage(records if isinstance(records, memoryview) else _NOTHING, acks, now_ms)
+    except (KafkaError, OSError) as error:
+        code, message = refusal(error)
+        return PartitionProduceResponse(data.index, code, -1, error_message=message)
+    row = PartitionProduceResponse(
+        data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
     )
+    broker.appends.promise(partition, row)
+    if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
+        behind.append(Behind(row, partition, info.last_offset + 1))
+    return row
 
 
-def _is_behind(item: Appended) -> bool:
-    return item.partition is not None and item.partition.high_watermark < item.end_offset
-
-
-def _wait(
-    request: ProduceRequest,
-    context: Context,
-    appended: Sequence[tuple[str, list[Appended]]],
-    behind: Sequence[Appended],
-) -> Waiting:
+def _wait(request: ProduceRequest, context: Context, response: ProduceResponse, behind: Sequence[Behind]) -> Waiting:
     def attempt(_: WaitList) -> ProduceResponse | None:
-        return None if any(_is_behind(item) for item in behind) else _response(appended)
+        return response if all(item.is_met() for item in behind) else None
 
     def expire() -> ProduceResponse:
-        return _response([(name, [_late(item, request.timeout_ms) for item in items]) for name, items in appended])
+        for item in behind:
+            if not item.is_met():
+                message = f"not every in-sync replica had it after {request.timeout_ms} ms"
+                item.row.refuse(ErrorCode.REQUEST_TIMED_OUT, message)
+        return response
 
-    lists = [item.partition.waiters for item in behind if item.partition is not None]
+    lists = [item.partition.waiters for item in behind]
     return Waiting(lists, context.broker.clock.monotonic_ms() + request.timeout_ms, attempt, expire)
 
 
-def _response(appended: Sequence[tuple[str, list[Appended]]]) -> ProduceResponse:
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(name=name, partition_responses=[item.row for item in items])
-            for name, items in appended
-        ]
-    )
-
-
-def _close_on_error(appended: Sequence[tuple[str, list[Appended]]]) -> None:
+def _close_on_error(response: ProduceResponse) -> None:
     """With acks=0 no reply tells of an error: hanging up does, and makes the client refresh what it knows."""
-    for name, items in appended:
-        for item in items:
-            if item.row.error_code != ErrorCode.NONE:
-                what = f"produce with acks=0 to {name}-{item.row.index}"
-                raise CloseConnection(f"{what} failed with error {item.row.error_code}: {item.row.error_message}")
+    for topic in response.responses:
+        for row in topic.partition_responses:
+            if row.error_code != ErrorCode.NONE:
+                what = f"produce with acks=0 to {topic.name}-{row.index}"
+                raise CloseConnection(f"{what} failed with error {row.error_code}: {row.error_message}")

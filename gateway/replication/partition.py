@@ -15,12 +15,14 @@ from storage.segment import FileSlice
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ACKS_ALL = -1
+GATHER_BYTES = 4096
+"""Batches up to this size are written together with others of the same turn: a copy costs less than a system call."""
 
 
 class Partition:
     """The leader's state over one log. Synchronous; knows no network.
 
-    `advanced` is called with the partition whenever the high watermark moves.
+    `advanced` is called with the partition when the high watermark moves and somebody waits for that.
     """
 
     __slots__ = (
@@ -63,21 +65,42 @@ class Partition:
 
         Raises KafkaError: NOT_ENOUGH_REPLICAS, and what `Log.append` refuses.
         """
-        if required_acks == ACKS_ALL and len(self.isr) < self.log.config.min_insync_replicas:
+        info = self.stage(records, required_acks, now_ms)
+        self.write_staged()
+        return info
+
+    def stage(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
+        """Append, but leave the write of small batches to `write_staged`.
+
+        Until then nobody may be told of them, and nothing may read the log. Raises KafkaError as `append` does.
+        """
+        log = self.log
+        if required_acks == ACKS_ALL and len(self.isr) < log.config.min_insync_replicas:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} replicas are in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
+                f"{len(self.isr)} replicas are in sync, min.insync.replicas={log.config.min_insync_replicas}",
             )
-        info = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, validate=self.validate)
-        self.advance()
+        info = log.stage(records, self.leader_epoch, now_ms, self.validate, GATHER_BYTES)
+        if len(records) > GATHER_BYTES:
+            self.write_staged()
+        else:
+            self.advance()
         return info
+
+    def write_staged(self) -> None:
+        """Write what was staged. Raises KafkaError(KAFKA_STORAGE_ERROR), and then none of it was appended."""
+        try:
+            self.log.write_staged()
+        finally:
+            self.advance()
 
     def advance(self) -> None:
         """Move the high watermark to what every in-sync replica has: with one replica, to the end of its log."""
         end_offset = self.log.end_offset
         if end_offset != self.high_watermark:
             self.high_watermark = end_offset
-            self.advanced(self)
+            if self.waiters.waiters:
+                self.advanced(self)
 
     def readable_end(self, isolation_level: int) -> int:
         """The offset behind the last one that a consumer of this isolation level may see."""

@@ -100,6 +100,8 @@ class Node:
             outcome = registration.handler(request, self.context(version))
         except KafkaError as error:
             return request.error_response(version, error.code, error.message)
+        finally:
+            self.services.appends.commit()
         assert not hasattr(outcome, "__await__")
         return outcome
 

@@ -39,6 +39,9 @@ class ScriptedDispatcher:
                 return [bytes(MAX_OUTGOING_BYTES)]
         return [bytes(frame)]
 
+    def commit(self) -> None:
+        """Nothing is left to be written."""
+
     def _abandon(self) -> None:
         self.abandoned += 1
 

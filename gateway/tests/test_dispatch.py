@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from gateway.context import Client, CloseConnection, Context
-from gateway.dispatch import Dispatcher, Parked, encode
+from gateway.dispatch import Dispatcher, Parked, Route
 from gateway.handlers import Registration, load
 from gateway.scheduler import Scheduler
 from gateway.tests.builders import Node
@@ -199,7 +199,7 @@ def test_pieces_of_files_stand_where_their_bytes_belong(version: int) -> None:
     pieces = [Piece(b"first"), Piece(b"second piece")]
     data = [PartitionData(partition_index=index, records=piece) for index, piece in enumerate(pieces)]
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t" if version < 13 else "", partitions=data)])
-    reply = encode(response, RequestHeader(1, version, 77, None))
+    reply = Route(load()[1], version).encode(response, 77)
     assert [chunk for chunk in reply if isinstance(chunk, Piece)] == pieces
     whole = [chunk.read() if isinstance(chunk, Piece) else bytes(chunk) for chunk in reply]  # type: ignore[arg-type]
     found = answer(whole, FetchResponse, version)

@@ -10,6 +10,7 @@ from gateway.waiting import Waiting
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records.batch import Record, build
+from storage.segment import Segment
 
 
 def batch(*values: bytes, **options: Any) -> bytearray:
@@ -130,5 +131,5 @@ def test_a_failing_disk_is_a_storage_error(node: Node, monkeypatch: pytest.Monke
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(type(node.services.partitions.get("t", 0).log), "append", fail)
+    monkeypatch.setattr(Segment, "append", fail)
     assert rows(node.ask(request(("t", 0, batch(b"a"))), 9)) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]

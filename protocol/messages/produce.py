@@ -75,6 +75,11 @@ class PartitionProduceResponse(Struct):
     error_message: nullable_string = v("8+", default=None)
     current_leader: LeaderIdAndEpoch = v("10+", tag=0)
 
+    def refuse(self, error: ErrorCode, message: str | None) -> None:
+        """Say that nothing was appended after all."""
+        self.error_code, self.error_message = error, message
+        self.base_offset = self.log_append_time_ms = self.log_start_offset = -1
+
 
 class TopicProduceResponse(Struct):
     """The partitions of a topic, named as the request named it."""

@@ -1,0 +1,50 @@
+"""Answers that clients ask for again and again, kept as bytes: Metadata.
+
+An answer is a function of the cluster's image, the request, and the client's viewpoint: who it is, and the address it
+came to. So it is kept under these, without its correlation id, until the image changes. Both what is kept and how large
+one answer may be are bounded.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from gateway.context import Client
+from gateway.metadata.image import Image
+
+Key: TypeAlias = tuple[bytes, str, str, str, int]
+
+MAX_ANSWER_BYTES = 1 << 16
+MAX_REQUEST_BYTES = 1 << 12
+MAX_KEPT_BYTES = 4 << 20
+_OVERHEAD_BYTES = 200
+
+
+def key(api: memoryview, body: memoryview, client: Client) -> Key:
+    """All that an answer depends on beside the image. `api`: API key and version as they stand in the request."""
+    return b"".join((api, body)), client.principal, client.listener, client.local_host, client.local_port
+
+
+class Answers:
+    """Kept answers of one image."""
+
+    __slots__ = ("_answers", "_image", "kept_bytes")
+
+    def __init__(self) -> None:
+        self._image: Image | None = None
+        self._answers: dict[Key, bytes] = {}
+        self.kept_bytes = 0
+
+    def find(self, image: Image, key: Key) -> bytes | None:
+        """What was answered to this before."""
+        return self._answers.get(key) if image is self._image else None
+
+    def keep(self, image: Image, key: Key, answer: bytes) -> None:
+        """Keep an answer, unless it is too large; it replaces everything if there is no room, or the image is new."""
+        if len(answer) > MAX_ANSWER_BYTES or len(key[0]) > MAX_REQUEST_BYTES:
+            return
+        size = len(key[0]) + len(answer) + _OVERHEAD_BYTES
+        if image is not self._image or self.kept_bytes + size > MAX_KEPT_BYTES:
+            self._image, self._answers, self.kept_bytes = image, {}, 0
+        self._answers[key] = answer
+        self.kept_bytes += size

@@ -1,0 +1,144 @@
+"""Small appends of one turn: written together, and no answer before that."""
+
+import pytest
+
+from gateway.context import Client
+from gateway.dispatch import Dispatcher, Promise
+from gateway.handlers import load
+from gateway.tests.builders import Node
+from gateway.tests.test_dispatch import answer, frame, never
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.records.batch import Record, build
+from storage.files import File
+from storage.segment import Segment
+
+CLIENT = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
+LATEST = -1
+
+
+@pytest.fixture
+def dispatcher(node: Node) -> Dispatcher:
+    node.services.metadata.create_topic("t", 2)
+    return Dispatcher(node.services, load())
+
+
+def produce(node: Node, index: int = 0, acks: int = 1, size: int = 10) -> memoryview:
+    data = memoryview(build([Record(timestamp=node.time.clock.now_ms(), value=bytes(size))]))
+    topic = TopicProduceData("t", partition_data=[PartitionProduceData(index, data)])
+    return frame(ProduceRequest(None, acks, 1_000, [topic]), 9)
+
+
+def promised(dispatcher: Dispatcher, request: memoryview) -> Promise:
+    (promise,) = dispatcher.dispatch(request, CLIENT, never)  # type: ignore[misc]
+    assert isinstance(promise, Promise)
+    return promise
+
+
+def kept(promise: Promise) -> tuple[int, int]:
+    (topic,) = answer([promise.keep()], ProduceResponse, 9).responses
+    (row,) = topic.partition_responses
+    return row.error_code, row.base_offset
+
+
+def count_writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    writes: list[int] = []
+    write_at = File.write_at
+
+    def counted(file: File, data: bytes, position: int) -> None:
+        writes.append(len(data))
+        write_at(file, data, position)
+
+    monkeypatch.setattr(File, "write_at", counted)
+    return writes
+
+
+def fail(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_small_appends_of_one_turn_are_one_write_a_partition(
+    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index in (0, 1):
+        kept(promised(dispatcher, produce(node, index)))  # a first batch opens its segment
+    writes = count_writes(monkeypatch)
+    promises = [promised(dispatcher, produce(node, number % 2)) for number in range(10)]
+    assert not writes
+    dispatcher.commit()
+    assert len(writes) == 2
+    assert [kept(promise) for promise in promises] == [(0, 1 + number // 2) for number in range(10)]
+
+
+def test_an_answer_that_is_taken_before_the_write_makes_it(
+    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = count_writes(monkeypatch)
+    assert kept(promised(dispatcher, produce(node))) == (0, 0)
+    assert len(writes) == 1
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_failed_write_is_told_to_all_who_waited_for_it(
+    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, acks: int
+) -> None:
+    for index in (0, 1):
+        kept(promised(dispatcher, produce(node, index)))
+    promises = [promised(dispatcher, produce(node, index, acks)) for index in (0, 1, 0)]
+    with monkeypatch.context() as patched:
+        patched.setattr(Segment, "append", fail)
+        dispatcher.commit()
+    assert [kept(promise) for promise in promises] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 3
+    partition = node.services.partitions.get("t", 0)
+    assert (partition.high_watermark, partition.log.end_offset) == (1, 1)
+    assert kept(promised(dispatcher, produce(node, 0, acks))) == (0, 1)
+
+
+def test_only_the_partition_whose_write_failed_is_refused(
+    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promises = [promised(dispatcher, produce(node, index)) for index in (0, 1)]
+    broken = node.services.partitions.get("t", 0).log.segments[0]
+    append = Segment.append
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            Segment, "append", lambda segment, *rest: (fail if segment is broken else append)(segment, *rest)
+        )
+        dispatcher.commit()
+    assert [kept(promise)[0] for promise in promises] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+
+
+def test_every_other_request_sees_what_was_staged_before_it(
+    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = count_writes(monkeypatch)
+    promised(dispatcher, produce(node))
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=LATEST)])])
+    found = answer(dispatcher.dispatch(frame(request, 6), CLIENT, never), ListOffsetsResponse, 6)
+    assert found.topics[0].partitions[0].offset == 1
+    assert len(writes) == 1
+
+
+def test_without_a_reply_it_is_written_at_once(
+    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = count_writes(monkeypatch)
+    assert dispatcher.dispatch(produce(node, acks=0), CLIENT, never) == []
+    assert len(writes) == 1
+
+
+def test_a_large_batch_is_written_from_the_frame(
+    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = count_writes(monkeypatch)
+    request = produce(node, size=10_000)
+    reply = dispatcher.dispatch(request, CLIENT, never)
+    assert isinstance(reply, list)
+    assert not isinstance(reply[0], Promise)
+    assert len(writes) == 1

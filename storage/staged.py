@@ -1,0 +1,80 @@
+"""Batches that a log has taken but not yet written: many small appends become one write.
+
+A small append costs little but its system call. So a log may be given several batches and be told once to write them.
+Until then its end offset and its producers are ahead of its file; if the write fails they go back to where they were.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import KafkaError
+from protocol.records.batch import HEADER_SIZE
+from storage.producers import Producer, Producers
+from storage.segment import Written
+
+MAX_STAGED_BYTES = 1 << 17
+MAX_BATCHES = MAX_STAGED_BYTES // HEADER_SIZE
+
+
+class Staged:
+    """What is to be written next, and what a failure takes back.
+
+    The limits say up to where more can be added without another look at the segment: bytes, the highest timestamp and
+    offset. They are of one leader epoch.
+    """
+
+    __slots__ = (
+        "_leader_epoch",
+        "_producers",
+        "error",
+        "first_offset",
+        "max_bytes",
+        "max_offset",
+        "max_timestamp",
+        "parts",
+        "size",
+        "written",
+    )
+
+    def __init__(self, first_offset: int, leader_epoch: int) -> None:
+        self.first_offset = first_offset
+        self.parts: list[memoryview | bytes] = []
+        self.written: list[Written] = []
+        self.size = 0
+        self.error: KafkaError | None = None  # what kept it from being written
+        self.max_bytes = self.max_timestamp = self.max_offset = 0
+        self._leader_epoch = leader_epoch
+        self._producers: dict[int, Producer | None] = {}
+
+    def has_room(self, size: int, timestamp: int, last_offset: int, leader_epoch: int) -> bool:
+        """Whether a batch may be added."""
+        return (
+            self.size + size <= self.max_bytes
+            and timestamp <= self.max_timestamp
+            and last_offset < self.max_offset
+            and leader_epoch <= self._leader_epoch
+        )
+
+    def add(self, part: memoryview | bytes, last_offset: int, timestamp: int) -> None:
+        """Take one batch."""
+        size = len(part)
+        self.parts.append(part)
+        self.written.append((size, last_offset, timestamp))
+        self.size += size
+
+    def remember(self, producers: Producers, producer_id: int) -> None:
+        """Keep a producer's state as it is before the first of its batches here."""
+        if producer_id not in self._producers:
+            producer = producers.by_id.get(producer_id)
+            self._producers[producer_id] = producer.copy() if producer is not None else None
+
+    def restore(self, producers: Producers) -> None:
+        """Take back what these batches did to the producers."""
+        for producer_id, producer in self._producers.items():
+            if producer is None:
+                producers.by_id.pop(producer_id, None)
+            else:
+                producers.by_id[producer_id] = producer
+
+    def content(self) -> memoryview | bytes:
+        """The bytes to write."""
+        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
