@@ -4,8 +4,8 @@ A Kafka connection begins with the size of a frame. The first bytes of a TLS hel
 ZooKeeper's four-letter words are sizes too, of 369 megabytes and more: they are looked at only where such a size is
 refused, so that no Kafka client can be mistaken, whatever the limit.
 
-Sources: RFC 8446 (alerts, section 6; records, 5.1), RFC 9110 and 9112 (HTTP/1.1), RFC 9113 (HTTP/2: preface, 3.4; GOAWAY,
-6.8), ZooKeeper's administrator's guide (four-letter words).
+Sources: RFC 8446 (alerts, section 6; records, 5.1), RFC 9112 (HTTP/1.1), RFC 9113 (HTTP/2: preface, section 3.4;
+GOAWAY, 6.8), ZooKeeper's administrator's guide (four-letter words).
 """
 
 import struct

@@ -90,7 +90,6 @@ class StreamDriver:
     async def _serve(self) -> None:
         connection = self.connection
         while True:
-            connection.settle()
             if connection.outgoing:
                 self._is_sending = True
                 await self._send()

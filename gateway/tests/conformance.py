@@ -366,7 +366,7 @@ class TcpEngine(Tcp):
     def __init__(self) -> None:
         super().__init__()
         listener = socket.create_server(("127.0.0.1", 0))
-        self._address = listener.getsockname()
+        self.address = listener.getsockname()
         clock = SystemClock()
         self.scheduler = Scheduler(clock)
         self.engine = SocketEngine(listener, self._admit, self.forget, clock, self.scheduler)
@@ -381,7 +381,7 @@ class TcpEngine(Tcp):
         return driver
 
     async def new_client(self) -> Client:
-        return TcpClient(await trio.open_tcp_stream(*self._address))
+        return TcpClient(await trio.open_tcp_stream(*self.address))
 
 
 class TcpStreams(Tcp):
@@ -389,7 +389,7 @@ class TcpStreams(Tcp):
 
     async def serve(self, nursery: trio.Nursery) -> None:
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        self._address = listener.socket.getsockname()
+        self.address = listener.socket.getsockname()
         nursery.start_soon(trio.serve_listeners, self._handle, [listener])
 
     async def _handle(self, stream: trio.SocketStream) -> None:
@@ -399,7 +399,7 @@ class TcpStreams(Tcp):
         self.forget(driver)
 
     async def new_client(self) -> Client:
-        return TcpClient(await trio.open_tcp_stream(*self._address))
+        return TcpClient(await trio.open_tcp_stream(*self.address))
 
 
 Scenario = Callable[[Any], Awaitable[None]]

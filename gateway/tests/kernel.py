@@ -114,6 +114,8 @@ class FakeSocket:
         self.portion = 1 << 30
         self.room = ROOM_BYTES
         self.is_closed = False
+        self.is_shut = False  # the client has been told that nothing more comes
+        self.was_reset_by_us = False  # closed with unread data: the client may lose what was sent last
         self._fileno = kernel.descriptor()
         self._incoming = bytearray()
         self._outgoing = bytearray()
@@ -159,6 +161,7 @@ class FakeSocket:
     def send(self, data: bytes | bytearray | memoryview, flags: int = 0) -> int:
         self.kernel.calls["send"] += 1
         self._check()
+        assert not self.is_shut
         count = min(len(data), self.room - len(self._outgoing))
         if count <= 0 < len(data):
             raise BlockingIOError
@@ -166,8 +169,13 @@ class FakeSocket:
         self.kernel.changed()
         return count
 
+    def shutdown(self, how: int) -> None:
+        assert how == socket.SHUT_WR
+        self.is_shut = True
+
     def close(self) -> None:
         assert self._fileno not in self.kernel.interest, "closed while it is registered"
+        self.was_reset_by_us = bool(self._incoming)
         self.is_closed = True
         self.kernel.changed()
 
@@ -237,7 +245,7 @@ class FakeListener:
         self._fileno = -1
 
 
-class FakeStream(trio.abc.Stream):
+class FakeStream(trio.abc.HalfCloseableStream):
     """A trio stream over a `FakeSocket`."""
 
     def __init__(self, sock: FakeSocket) -> None:
@@ -267,6 +275,10 @@ class FakeStream(trio.abc.Stream):
 
     async def wait_send_all_might_not_block(self) -> None:
         await trio.lowlevel.checkpoint()
+
+    async def send_eof(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self._socket.shutdown(socket.SHUT_WR)
 
     async def aclose(self) -> None:
         if not self._socket.is_closed:

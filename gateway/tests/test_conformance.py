@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from gateway.connection import MAX_PENDING_BYTES
-from gateway.tests.conformance import EVERYWHERE, SIMULATED, Piece, Served, Simulated, run
+from gateway.tests.conformance import EVERYWHERE, SIMULATED, Piece, Served, Simulated, SimulatedClient, run
 from gateway.tests.test_connection import framed
 
 everywhere = pytest.mark.parametrize("kind", EVERYWHERE)
@@ -403,6 +403,42 @@ def test_a_fault_in_one_connection_stays_there(kind: type[Served], caplog: pytes
 
     run(kind, scenario)
     assert "only this connection is closed" in caplog.text
+
+
+@simulated
+@pytest.mark.parametrize("portion", [1, 2, 4, 100])
+def test_who_speaks_another_protocol_can_read_what_it_is_told(kind: type[Simulated], portion: int) -> None:
+    hello = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    async def scenario(served: Simulated) -> None:
+        client = await served.connect()
+        assert isinstance(client, SimulatedClient)
+        for start in range(0, len(hello), portion):
+            client.socket.client_sends(hello[start : start + portion])
+            for _ in range(10):
+                await trio.lowlevel.checkpoint()
+        assert (await client.receive(1_000)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert client.socket.is_shut
+        await client.send_eof()
+        assert client.socket.is_closed
+        assert not client.socket.was_reset_by_us
+
+    (complaint,) = run(kind, scenario).dispatcher.complaints
+    assert "HTTP" in complaint
+
+
+@simulated
+def test_a_stranger_that_does_not_leave_is_hung_up_on_after_a_second(kind: type[Simulated]) -> None:
+    async def scenario(served: Simulated) -> None:
+        client = await served.connect()
+        await client.send(b"ruok")
+        assert b"Kafka listener" in await client.receive(1_000)
+        await client.send(b"more, which nobody reads")
+        await trio.sleep(1.1)
+        assert await client.is_closed()
+        assert served.gone == 1
+
+    run(kind, scenario)
 
 
 # The end

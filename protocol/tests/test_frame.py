@@ -96,6 +96,17 @@ def test_a_bad_size_is_refused(size: int, cut: int) -> None:
     assert issubclass(FrameTooLarge, MalformedRequest)
 
 
+@pytest.mark.parametrize("before, is_first", [([], True), ([b""], False), ([b"in the same piece", b"x"], False)])
+@pytest.mark.parametrize("portion", [1, 3, 100])
+def test_a_refused_size_is_told_with_whether_it_was_the_first(
+    before: list[bytes], is_first: bool, portion: int
+) -> None:
+    reader, stream = FrameReader(100), framed(before) + b"GET / HTTP/1.1"
+    with pytest.raises(FrameTooLarge) as refused:
+        [reader.feed(stream[start : start + portion]) for start in range(0, len(stream), portion)]
+    assert (refused.value.size, refused.value.is_first) == (0x47455420, is_first)
+
+
 def test_what_is_held_of_an_incomplete_frame_is_counted() -> None:
     reader = FrameReader(100)
     held = []
