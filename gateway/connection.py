@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 
 from gateway.context import Client, CloseConnection
-from gateway.dispatch import Chunk, Dispatcher, Parked, Reply
+from gateway.dispatch import Chunk, Dispatcher, Parked, Piece, Promise, Reply
 from gateway.memory import SMALL_BYTES, MemoryBudget
 from gateway.strangers import recognise
 from protocol.errors import MalformedRequest
@@ -107,13 +107,9 @@ class Connection:
             frames = self._frames.feed(data)
         except FrameTooLarge as error:
             frames, fault = error.frames, error
-        self._enqueue(frames)
-        self._answer_pending()
-        self._own(len(frames))
+        self._take_frames(frames, now_ms)
         if fault is not None:
             self._end_with(fault)
-        self._note_progress(now_ms, bool(frames))
-        self._account()
 
     def _end_with(self, fault: FrameTooLarge) -> None:
         """Close over what is no frame. Who began with another protocol is told so in that."""
@@ -139,11 +135,7 @@ class Connection:
     def received(self, count: int, now_ms: float) -> None:
         """Take `count` bytes that were put into `room`."""
         self.active_ms = now_ms
-        frames = self._frames.filled(count)
-        self._enqueue(frames)
-        self._answer_pending()
-        self._note_progress(now_ms, bool(frames))
-        self._account()
+        self._take_frames(self._frames.filled(count), now_ms)
 
     def end_of_stream(self) -> None:
         """The client sends nothing more. In the middle of a request that is a fault worth a line."""
@@ -154,14 +146,19 @@ class Connection:
 
     def proceed(self) -> None:
         """Answer what is pending, as far as order and the bound on output allow."""
-        self._answer_pending()
-        self._account()
+        if self._pending or self._reserved:
+            self._answer_pending()
+            self._account()
 
-    def take(self) -> Chunk:
+    def take(self) -> Piece:
         """The next piece to send. A piece of a file is released by whoever took it."""
         chunk = self.outgoing.pop(0)
         self._outgoing_bytes -= len(chunk)
-        return chunk
+        return chunk.keep() if isinstance(chunk, Promise) else chunk
+
+    def settle(self) -> None:
+        """Write what was left to be written together, before anything that was answered is sent."""
+        self._dispatcher.commit()
 
     def close(self, reason: str | None = None) -> None:
         """Answer nothing more; the driver sends what is queued and hangs up. `reason`: the client's fault, logged."""
@@ -184,9 +181,29 @@ class Connection:
         self._memory.forget(self._granted)  # before the release, which would grant it
         self._release_memory()
         while self.outgoing:
-            chunk = self.take()
-            if not isinstance(chunk, bytes | bytearray | memoryview):
+            chunk = self.outgoing.pop(0)
+            if not isinstance(chunk, bytes | bytearray | memoryview | Promise):
                 chunk.release()
+
+    def _take_frames(self, frames: list[memoryview], now_ms: float) -> None:
+        """Answer frames where they lie, in the driver's buffer; copy those that have to wait."""
+        answered = 0
+        if not self._pending:
+            for frame in frames:
+                if self._parked is not None or self.closing or self._outgoing_bytes >= MAX_OUTGOING_BYTES:
+                    break
+                self._answer(frame)
+                answered += 1
+        if answered < len(frames) and not self.closing:
+            for frame in frames[answered:]:
+                self._pending.append(memoryview(bytearray(frame)))
+                self._pending_bytes += len(frame) + FRAME_OVERHEAD_BYTES
+            self._answer_pending()
+        held = self._frames.held_bytes
+        if held or self.incomplete_since_ms is not None:
+            self._note_progress(now_ms, held, bool(frames))
+        if held or self._reserved or self._pending_bytes:
+            self._account()
 
     def _answer(self, frame: memoryview) -> None:
         try:
@@ -213,19 +230,8 @@ class Connection:
             self.outgoing.append(chunk)
             self._outgoing_bytes += len(chunk)
 
-    def _enqueue(self, frames: list[memoryview]) -> None:
-        for frame in frames:
-            self._pending.append(frame)
-            self._pending_bytes += len(frame) + FRAME_OVERHEAD_BYTES
-
-    def _own(self, received: int) -> None:
-        """Copy what is left of the last frames received: the buffer that they are in belongs to the driver."""
-        for index in range(max(len(self._pending) - received, 0), len(self._pending)):
-            self._pending[index] = memoryview(bytearray(self._pending[index]))
-
-    def _note_progress(self, now_ms: float, has_frames: bool) -> None:
+    def _note_progress(self, now_ms: float, held: int, has_frames: bool) -> None:
         """Keep the moment since which an incomplete frame has not come on, by `SMALL_BYTES` at least."""
-        held = self._frames.held_bytes
         if not held:
             self.incomplete_since_ms = None
         elif has_frames or self.incomplete_since_ms is None or held - self._held_before >= SMALL_BYTES:

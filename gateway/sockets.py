@@ -7,7 +7,8 @@ itself is readable, serves what is ready in a bounded turn, then lets other task
   pending, or it would spin; EPOLLRDHUP stays, so that a client that hangs up while parked is noticed.
 - One receive buffer for all connections: a connection copies what it keeps beyond the call. The rest of a large request
   is received into the buffer that it will have.
-- All replies of one receive go out in one send. Pieces of files are sent by the kernel.
+- A round first takes what all sockets have brought, then writes what that left to be written together (see
+  `gateway.replication.appends`), then sends the answers: all of one receive in one send, pieces of files by the kernel.
 - In a turn each socket is read for at most 256 KiB, and the turn ends after a millisecond.
 - No turn waits for the disk. A small piece of a file is read, if it is cached, and leaves with the bytes around it;
   what the kernel sends is probed first. What is not cached a thread brings into the page cache, and only the engine
@@ -121,7 +122,7 @@ class SocketDriver:
         self.socket = sock
         self._engine = engine
         self._interest = select.EPOLLIN | select.EPOLLRDHUP
-        self._unsent: memoryview | None = None
+        self._unsent: bytes | bytearray | memoryview | None = None
         self._piece: Splice | None = None
         self._piece_sent = 0
         self._piece_warm = 0  # up to where it was found, or brought, into the page cache
@@ -153,8 +154,10 @@ class SocketDriver:
         self.connection.finish()
 
     def serve(self, events: int) -> None:
-        """What the poller told of this socket."""
-        if events & (select.EPOLLERR | select.EPOLLHUP):
+        """What the poller told of this socket. What it is answered is sent by `advance`."""
+        if events == select.EPOLLIN:
+            self._receive()
+        elif events & (select.EPOLLERR | select.EPOLLHUP):
             self.abort()
         elif events & select.EPOLLIN:
             self._receive()
@@ -162,11 +165,12 @@ class SocketDriver:
             self.abort()  # who sends nothing more does not wait for the far end of a long poll
         else:
             self._half_closed = self._half_closed or bool(events & select.EPOLLRDHUP)
-            self.advance()
+            self._engine.served.append(self)
 
     def _receive(self) -> None:
-        """Read what is there, within the bounds of a turn, and answer it."""
+        """Read what is there, within the bounds of a turn, up to the first answers."""
         engine, connection = self._engine, self.connection
+        engine.served.append(self)
         left = SOCKET_TURN_BYTES
         if self._is_lingering:
             self._discard()
@@ -186,25 +190,24 @@ class SocketDriver:
                 connection.receive(buffer[:count], engine.now_ms)
             else:
                 connection.received(count, engine.now_ms)
-            if not self.advance() or count < len(buffer) or not connection.wants_data:
+            if count < len(buffer) or connection.outgoing or not connection.wants_data:
                 return
             left -= count
 
-    def advance(self) -> bool:
-        """Send what is queued and answer what that held back; False if the socket takes no more, or is closed."""
+    def advance(self) -> None:
+        """Send what is queued, and answer what that held back."""
         connection = self.connection
         while connection.outgoing or self._unsent is not None or self._piece is not None:
             connection.active_ms = self._engine.now_ms
             if self._is_warming or not self._send():
                 self._watch(select.EPOLLRDHUP if self._is_warming else select.EPOLLOUT | select.EPOLLRDHUP)
-                return False
+                return
             if not connection.outgoing:
                 connection.proceed()
         if connection.closing or (self._draining and not connection.parked):
             self._hang_up()
-            return False
-        self._watch(select.EPOLLRDHUP | (select.EPOLLIN if connection.wants_data else 0))
-        return True
+        else:
+            self._watch(select.EPOLLRDHUP | select.EPOLLIN if connection.wants_data else select.EPOLLRDHUP)
 
     def _hang_up(self) -> None:
         """Close; but where the client was told something in farewell, let it read that first.
@@ -238,17 +241,17 @@ class SocketDriver:
         while True:
             if self._unsent is None and self._piece is None and not self._take():
                 return True
-            if self._unsent is not None and not self._send_bytes():
+            if self._unsent is not None and not self._send_bytes(self._unsent):
                 return False
             if self._piece is not None and not self._send_piece(self._piece):
                 return False
 
     def _take(self) -> bool:
         """Join the bytes up to the next piece of a file, and take that too."""
-        outgoing = self.connection.outgoing
+        connection = self.connection
         gathered: list[bytes | bytearray | memoryview] = []
-        while outgoing:
-            chunk = self.connection.take()
+        while connection.outgoing:
+            chunk = connection.take()
             if isinstance(chunk, bytes | bytearray | memoryview):
                 gathered.append(chunk)
                 continue
@@ -258,18 +261,17 @@ class SocketDriver:
                 break
             gathered.append(data)
         if gathered:
-            self._unsent = memoryview(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+            self._unsent = gathered[0] if len(gathered) == 1 else b"".join(gathered)
         return bool(gathered) or self._piece is not None
 
-    def _send_bytes(self) -> bool:
-        assert self._unsent is not None
+    def _send_bytes(self, unsent: bytes | bytearray | memoryview) -> bool:
         # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
         flags = 0 if self._piece is None else socket.MSG_MORE
         try:
-            sent = self.socket.send(self._unsent, flags)
+            sent = self.socket.send(unsent, flags)
         except BlockingIOError:
             return False
-        self._unsent = self._unsent[sent:] if sent < len(self._unsent) else None
+        self._unsent = None if sent == len(unsent) else memoryview(unsent)[sent:]
         return self._unsent is None
 
     def _send_piece(self, piece: Splice) -> bool:
@@ -350,6 +352,7 @@ class SocketEngine:
         self.scheduler = scheduler
         self._drivers: dict[int, SocketDriver] = {}
         self._marked: dict[SocketDriver, None] = {}
+        self.served: list[SocketDriver] = []  # in this round: what they are answered is still to be sent
         self._is_accepting = False
         self._asleep = False
         listener.setblocking(False)
@@ -400,28 +403,40 @@ class SocketEngine:
         self.now_ms = self._clock.monotonic_ms()
         end_ms = self.now_ms + self.turn_at_most_ms
         while True:
-            marked, self._marked = self._marked, {}
-            for driver in marked:
-                self._guard(driver, 0)
+            if self._marked:  # before more is read: what is owed to a client goes out first, even if it hangs up
+                self.served += self._marked
+                self._marked.clear()
+                self._answer()
             events = self.poller.poll(0, EVENTS_AT_ONCE)
+            for descriptor, event in events:
+                driver = self._drivers.get(descriptor)
+                if driver is not None:
+                    self._guard(driver, driver.serve, event)
+                elif self._is_accepting and descriptor == self._listener.fileno():
+                    self._accept()
+            if self.served:
+                self._answer()
             if not events and not self._marked:
                 return False
-            for descriptor, event in events:
-                self._serve(descriptor, event)
             self.now_ms = self._clock.monotonic_ms()
             if self.now_ms >= end_ms:
                 return True
 
-    def _serve(self, descriptor: int, event: int) -> None:
-        driver = self._drivers.get(descriptor)
-        if driver is not None:
-            self._guard(driver, event)
-        elif self._is_accepting and descriptor == self._listener.fileno():
-            self._accept()
-
-    def _guard(self, driver: SocketDriver, event: int) -> None:
+    def _answer(self) -> None:
+        """Write what those who were served left to be written together, then send what they are answered."""
+        served, self.served = self.served, []
         try:
-            driver.serve(event)
+            served[0].connection.settle()
+        except Exception:
+            logger.exception("writing failed; the connections that may have waited for it are closed")
+            for driver in served:
+                self.remove(driver)
+        for driver in served:
+            self._guard(driver, driver.advance)
+
+    def _guard(self, driver: SocketDriver, act: Callable[..., None], *arguments: int) -> None:
+        try:
+            act(*arguments)
         except ConnectionError:
             self.remove(driver)
         except Exception:  # a fault of ours must not end the others

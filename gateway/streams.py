@@ -90,6 +90,7 @@ class StreamDriver:
     async def _serve(self) -> None:
         connection = self.connection
         while True:
+            connection.settle()
             if connection.outgoing:
                 self._is_sending = True
                 await self._send()
