@@ -17,6 +17,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
+from operator import lt
 from typing import ClassVar
 
 from storage.pool import Pool
@@ -78,6 +79,13 @@ class Index:
         if self._last is None:
             self._last = self._read_last()
         return self._last
+
+    @property
+    def is_increasing(self) -> bool:
+        """Whether each entry is behind the one before, as all are that were written; a lost block leaves zeros."""
+        if not self.entries:
+            return True
+        return all(all(map(lt, column, column[1:])) for column in self._load())
 
     def flush(self) -> None:
         """Write what is only in memory yet."""
@@ -204,6 +212,11 @@ class TimeIndex(Index):
     def last_timestamp(self) -> int:
         """The highest timestamp indexed; -1 if there is none."""
         return self.last()[0] if self.entries else NO_TIMESTAMP
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last entry; one before the base offset if there is none."""
+        return self.base_offset + (self.last()[1] if self.entries else -1)
 
     def append(self, timestamp: int, offset: int) -> None:
         """Index the highest timestamp so far, unless it is indexed already."""

@@ -25,7 +25,7 @@ from storage.checkpoint import TEMPORARY_SUFFIX
 from storage.config import LogConfig
 from storage.errors import BadFile, CorruptLog, UnsupportedLog
 from storage.files import Files
-from storage.index import OffsetIndex, TimeIndex
+from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.log import Log
 from storage.pool import Pool
 from storage.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment, Walk
@@ -181,6 +181,9 @@ def _scan(log: Log, partition: Partition) -> list[tuple[int, int]]:
     log.end_offset = segments[first].base_offset
     safe = max(partition.recovery_point, log.end_offset)
     epochs = [entry for entry in log.epochs.entries if entry[1] < safe]
+    if segments[first] is segments[-1] and _is_untouched(log, partition, segments[-1]):
+        log.end_offset = partition.recovery_point
+        return epochs
     for number, segment in enumerate(segments[first:], first):
         verdict = _scan_segment(log, partition, segment, epochs)
         if isinstance(verdict, Corrupt):
@@ -191,6 +194,26 @@ def _scan(log: Log, partition: Partition) -> list[tuple[int, int]]:
         if segment is not segments[-1]:
             segment.seal()
     return epochs
+
+
+def _is_untouched(log: Log, partition: Partition, segment: Segment) -> bool:
+    """Whether the last segment is as a clean stop left it: all of it safe on the disk, and its indexes finished.
+
+    Most partitions are idle when a broker is killed. Looking at the end of such a one is enough, as after a clean stop.
+    """
+    offsets, times, end_offset = segment.offsets, segment.times, partition.recovery_point
+    if not segment.size or end_offset <= segment.base_offset:
+        return False
+    try:
+        if not segment.has_indexes(log.config.index_interval_bytes, look_into_them=True):
+            return False
+    except KafkaError:  # it does not begin with a batch
+        return False
+    walk = segment.walk(offsets.last_position)
+    newest = max((header.max_timestamp for _, header in walk), default=NO_TIMESTAMP)
+    is_at_its_end = walk.problem is None and walk.next_offset == end_offset
+    is_sealed = newest <= times.last_timestamp and times.last_offset < end_offset
+    return is_at_its_end and is_sealed and offsets.is_increasing and times.is_increasing
 
 
 def _scan_segment(log: Log, partition: Partition, segment: Segment, epochs: list[tuple[int, int]]) -> Verdict:

@@ -268,6 +268,52 @@ def test_a_clean_stop_starts_without_a_scan() -> None:
     assert files.reads < 10
 
 
+def left(files: CrashingFiles) -> None:
+    """A store left cleanly and opened again, so that a kill finds it idle; its last segment has some index entries."""
+    store = filled(files, batches=400)
+    while len(store.logs[KEY].segments[-1].offsets.content()) < 32:
+        append(store.logs[KEY], batch(timestamp=NOW_MS + store.logs[KEY].end_offset))
+    store.close()
+    open_store(files)
+
+
+def test_a_partition_that_was_idle_is_not_scanned_after_a_crash() -> None:
+    files = CrashingFiles()
+    left(files)
+    before = {name: bytes(files.file(f"{PARTITION}/{name}").content) for name in names(files, "")}
+    for power in (False, True):
+        again = files.crash(Random(1), power=power)
+        log = open_store(again).logs[KEY]
+        assert log.end_offset > 200
+        assert again.writes <= 5, "no index is made again"
+        if not power:  # snapshots are made again where a power cut takes them
+            assert {name: bytes(again.file(f"{PARTITION}/{name}").content) for name in names(again, "")} == before
+        assert_derived_state(log)
+        append(log, batch())
+        assert_derived_state(log)
+
+
+@pytest.mark.parametrize("damage", ["time entry lost", "time entry of later", "offsets lost", "zeros", "appended to"])
+def test_an_index_that_is_not_as_it_was_left_is_made_again(damage: str) -> None:
+    files = CrashingFiles()
+    left(files)
+    last = names(files, ".log")[-1].removesuffix(".log")
+    times, offsets = (files.file(f"{PARTITION}/{last}{suffix}").content for suffix in (".timeindex", ".index"))
+    match damage:
+        case "time entry lost":
+            del times[-12:]
+        case "time entry of later":
+            times += struct.pack(">qi", NOW_MS + 5, 1 << 20)
+        case "offsets lost":
+            del offsets[8:]
+        case "zeros":
+            offsets[8:16] = bytes(8)
+        case _:
+            files.append(f"{PARTITION}/{last}.log", b"torn")
+    log = reopened(files).logs[KEY]
+    assert_derived_state(log)
+
+
 def test_a_start_behind_the_end_begins_anew_there() -> None:
     files = CrashingFiles()
     store = filled(files, flush_at=-1)
