@@ -9,8 +9,11 @@ The shape of that code, and why:
 
 - Fields of fixed width that stand next to each other are one `struct.Struct`, made once. The length of what comes next
   belongs to that run too; so do the first byte of a varint and the count of tagged fields, which nearly always are all.
-- A struct is made with `object.__new__` and its slots are filled in place.
-- An array's count is compared with the bytes that are left before anything is allocated for it.
+- A short text is read by the same `struct.Struct` as the run after it: there is one for each length, made when needed.
+- A struct is made with `object.__new__` and its slots are filled in place; the structs of an array are made together.
+  Where they are of fixed width, one iterator reads all of them.
+- An array's count is compared with the bytes that are left before anything is allocated for it, and a request has a
+  limit for all its arrays together: what a client sends is read in one go, and everybody else waits meanwhile.
 - `records` that are read are a memoryview into the buffer; all other blobs are copied. So a frame may be reused as soon
   as its handler has returned, if the handler kept no view.
 - `records` that are written may be a `Splice`, bytes that are somewhere else: the writer writes its length, notes its
@@ -28,6 +31,7 @@ import linecache
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from protocol.reading import MAX_ELEMENTS
 from protocol.reading import reader as compile_reader
 from protocol.schema import Message, tree
 from protocol.wire import Splice
@@ -66,7 +70,9 @@ def reader(cls: type[Message], version: int) -> Reader:
     """The compiled `read(buffer, position=0)` of one version, for those who call it often."""
     compiled = _readers.get((cls, version))
     if compiled is None:
-        compiled = _readers[cls, version] = compile_reader(tree(cls, version), _title(cls, version))
+        # What a broker answers may have more: no other clients wait until it has been read
+        limit = None if cls.is_response else MAX_ELEMENTS
+        compiled = _readers[cls, version] = compile_reader(tree(cls, version), _title(cls, version), limit)
     return compiled
 
 

@@ -11,6 +11,8 @@ import struct
 from protocol.errors import MalformedRequest
 
 _SIZE = struct.Struct(">i")
+_SIZE_BYTES = _SIZE.size
+_unpack_size = _SIZE.unpack_from
 _NOTHING_YET, _BETWEEN = -2, -1
 
 
@@ -81,18 +83,19 @@ class FrameReader:
         position = 0
         if self._wanted >= 0 or self._head:
             position = self._continue(view, frames)
-        while len(view) - position >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(view, position)
-            if not 0 <= size <= self._max_size:
+        received, max_size = len(view), self._max_size
+        while position + _SIZE_BYTES <= received:
+            (size,) = _unpack_size(view, position)
+            if not 0 <= size <= max_size:
                 raise self._refused(size, frames)
-            start, end = position + _SIZE.size, position + _SIZE.size + size
-            if end > len(view):
+            start = position + _SIZE_BYTES
+            position = start + size
+            if position > received:
                 self._wanted = size
                 self._add(view[start:])
                 return frames
-            frames.append(view[start:end])
-            position = end
-        if position < len(view):
+            frames.append(view[start:position])
+        if position < received:
             self._head += view[position:]
         if frames:
             self._wanted = _BETWEEN

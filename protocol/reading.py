@@ -4,51 +4,107 @@ What a reader does, by example (FetchTopic v11 inside FetchRequest; comments add
 
     x1.replica_id, x1.max_wait_ms, ..., n, = s5(buffer, position)    # one run, up to and with the count of `topics`
     position += 29
-    if not 0 <= n <= (limit - position) // 6:                        # 6: the smallest FetchTopic
-        raise refused('x1.topics', n)                                # before anything is allocated
-    a6 = []
-    for _ in range(n):
-        x7 = new(FetchTopic)
+    if n == 1:
+        a6 = [new(FetchTopic)]
+    elif n == 0:
+        a6 = []
+    else:
+        if not 0 < n <= spare or n * 6 > limit - position:           # 6: the smallest FetchTopic
+            raise refused_count('x1.topics', n, spare, limit)        # before anything is allocated
+        spare -= n
+        a6 = [*map(new, repeat(FetchTopic, n))]
+    x1.topics = a6
+    for x7 in a6:
+        x7.unknown_tags = None
         n, = s8(buffer, position)
         position += 2
-        if 0 <= n <= 64:
-            x7.topic = blobs[n](buffer, position)[0].decode()
-        ...
+        if 0 < n <= 64:
+            d, m, = s9[n](buffer, position)                          # a short text, and the run after it
+            x7.topic = d.decode()
+            position += n + 4
+            n = m
+        else:
+            ...
 
 Nothing reads past the end: an unpack of too few bytes raises struct.error, an index IndexError; slices, which would be
 cut silently, are only made after a check. Lengths below zero never reach an index.
+
+The arrays of a request have at most `MAX_ELEMENTS` together; `spare` is what is left of them. Not counted are the only
+element of an array, as what holds it was counted, and numbers, as an array of them is one call, however long.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from protocol.emitter import Run, Source, fixed_format, is_compact, length_format, smallest_size
 from protocol.errors import MalformedRequest
-from protocol.wire import MAX_VARINT_SIZE, Array, Construct, Instance, NullableInstance, Records, Tagged, Text
+from protocol.wire import MAX_VARINT_SIZE, Array, Blob, Construct, Instance, NullableInstance, Records, Tagged, Text
 
 Reader = Callable[..., tuple[Any, int]]
 
+MAX_ELEMENTS = 100_000
+"""What the arrays of a request, with its tagged fields, may have in all. Reading that many stops the loop for 0.1 s; a
+request for every partition of a broker has fewer."""
+
 SHORT = 64
-"""Blobs up to this many bytes are copied by a `struct.Struct` made for their length. It checks the end by itself, and
-takes two thirds of the time of a slice of a memoryview."""
+"""Blobs up to this many bytes are copied by a `struct.Struct` made for their length. It checks the end by itself, takes
+two thirds of the time of a slice of a memoryview, and reads the run after the blob in the same call."""
 
-_SHORT_BLOBS = [struct.Struct(f"{length}s").unpack_from for length in range(SHORT + 1)]
+_FEW = 16
+_BULK = 4
 
 
-def reader(root: Instance, title: str) -> Reader:
-    """Emit and compile `read(buffer, position=0) -> (value, position)` for a message's tree."""
+class _BlobThen(dict[int, Callable[..., tuple[Any, ...]]]):
+    """By the length of a short blob: what unpacks it together with the run after it. Made when first needed."""
+
+    def __init__(self, rest: str) -> None:
+        super().__init__()
+        self._rest = rest
+
+    def __missing__(self, length: int) -> Callable[..., tuple[Any, ...]]:
+        unpack = self[length] = struct.Struct(f">{length}s{self._rest}").unpack_from
+        return unpack
+
+
+blob_then = functools.cache(_BlobThen)
+
+
+class _Lead(NamedTuple):
+    """A blob whose length is in `n`, and which is read together with the run after it."""
+
+    node: Blob
+    target: str
+
+    @property
+    def decode(self) -> str:
+        return ".decode()" if isinstance(self.node, Text) else ""
+
+    @property
+    def empty(self) -> str | bytes:
+        return "" if isinstance(self.node, Text) else b""
+
+
+def reader(root: Instance, title: str, max_elements: int | None) -> Reader:
+    """Emit and compile `read(buffer, position=0) -> (value, position)` for a message's tree.
+
+    `max_elements`: how many elements its arrays may have together; None if as many as there are bytes for.
+    """
     source = Source()
     source.names.update(
         new=object.__new__,
-        blobs=_SHORT_BLOBS,
+        repeat=itertools.repeat,
         long_blob=_long_blob,
-        numbers=_numbers,
+        many_numbers=_many_numbers,
+        is_untagged=_is_untagged,
         read_tags=read_tags,
         keep_tags=_keep_tags,
         refused=_refused,
+        refused_count=_refused_count,
         varint=_varint,
         wrapped=lambda position, error: _wrapped(title, position, error),
         ENDS=(struct.error, IndexError, UnicodeDecodeError, RefusedBytes),
@@ -58,6 +114,8 @@ def reader(root: Instance, title: str) -> Reader:
         with source.block("if type(buffer) is not memoryview"):
             source.line("buffer = memoryview(buffer)")
         source.line("limit = len(buffer)")
+        bounded = "" if max_elements is None else f" if limit < {max_elements} else {max_elements}"
+        source.line(f"spare = limit{bounded}")
         with source.block("try"):
             value = emitter.instance(root)
             emitter.flush()
@@ -73,6 +131,7 @@ class _ReaderEmitter:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._lead: _Lead | None = None
         self._run = Run()
         self._later: list[tuple[str, Sequence[Tagged]]] = []
 
@@ -81,25 +140,38 @@ class _ReaderEmitter:
         if code is not None:
             self._run.add(code, target)
         elif isinstance(node, Instance):
-            self._source.line(f"{target} = {self.instance(node)}")
+            value = self._new(node)
+            self._source.line(f"{target} = {value}")
+            self._members(node, value)
         elif isinstance(node, NullableInstance):
             self._nullable_instance(node, target)
         elif isinstance(node, Array):
             self._array(node, target)
+        elif isinstance(node, Records):
+            self._records(node, target)
         else:
-            self._blob(node, target)
+            self._length(node)
+            self._lead = _Lead(node, target)
 
     def flush(self) -> None:
-        """Read the run that has been collected."""
-        if not self._run:
-            return
+        """Read the run that has been collected, with the blob before it."""
+        lead, self._lead = self._lead, None
         packer, targets = self._run.take()
-        if packer.format == ">B":
-            self._source.line(f"{targets[0]} = buffer[position]")
-        else:
-            unpack = self._source.constant("s", packer.unpack_from)
-            self._source.line(f"{', '.join(targets)}, = {unpack}(buffer, position)")
-        self._source.line(f"position += {packer.size}")
+        if lead is None:
+            self._unpack(packer, targets)
+            return
+        source = self._source
+        unpack = source.constant("s", blob_then(packer.format[1:]))
+        with source.block(f"if 0 < n <= {SHORT}"):
+            rest = "".join(f"{'m' if target == 'n' else target}, " for target in targets)
+            source.line(f"d, {rest}= {unpack}[n](buffer, position)")
+            source.line(f"{lead.target} = d{lead.decode}")
+            source.line(f"position += n + {packer.size}" if packer.size else "position += n")
+            if "n" in targets:
+                source.line("n = m")
+        with source.block("else"):
+            self._rare_blob(lead)
+            self._unpack(packer, targets)
 
     def finish(self) -> None:
         """Emit the functions for tagged fields that were asked for on the way; they may ask for more."""
@@ -107,26 +179,46 @@ class _ReaderEmitter:
             self._tags_function(*self._later.pop())
 
     def instance(self, node: Instance) -> str:
-        """Read a struct; returns the local name that holds it.
+        """Read a struct; returns the local name that holds it."""
+        name = self._new(node)
+        self._members(node, name)
+        return name
 
-        Fields are stored straight into the slots: calling the constructor takes half as long again.
-        """
-        source = self._source
-        name = source.fresh("x")
-        source.line(f"{name} = new({source.constant(node.cls.__name__, node.cls)})")
+    def _unpack(self, packer: struct.Struct, targets: Sequence[str]) -> None:
+        if not targets:
+            return
+        if packer.format == ">B":
+            self._source.line(f"{targets[0]} = buffer[position]")
+        else:
+            unpack = self._source.constant("s", packer.unpack_from)
+            self._source.line(f"{', '.join(targets)}, = {unpack}(buffer, position)")
+        self._source.line(f"position += {packer.size}")
+
+    def _new(self, node: Instance) -> str:
+        """Make an empty struct. Its slots are filled in place: calling the constructor takes half as long again."""
+        name = self._source.fresh("x")
+        self._source.line(f"{name} = new({self._source.constant(node.cls.__name__, node.cls)})")
+        return name
+
+    def _members(self, node: Instance, name: str) -> None:
+        self._defaults(node, name)
+        for field_name, member in node.members:
+            self.node(member, f"{name}.{field_name}")
+        if node.tagged is not None:
+            self._tags(node.tagged, name)
+
+    def _defaults(self, node: Instance, name: str) -> None:
+        """Fill what this version does not have, and what a tagged field may replace."""
         present = dict(node.members)
         for field in node.cls.fields:
             if field.name not in present:
-                value = field.default()
-                default = "[]" if isinstance(value, list) else source.constant("default", value)
-                source.line(f"{name}.{field.name} = {default}")
-        for field_name, member in node.members:
-            self.node(member, f"{name}.{field_name}")
-        if node.tagged is None:
-            source.line(f"{name}.unknown_tags = None")
-        else:
-            self._tags(node.tagged, name)
-        return name
+                self._source.line(f"{name}.{field.name} = {self._literal(field.default())}")
+        self._source.line(f"{name}.unknown_tags = None")
+
+    def _literal(self, value: Any) -> str:
+        if value is None or isinstance(value, int | str | bytes) or value == []:
+            return repr(value)
+        return self._source.constant("default", value)
 
     def _tags(self, tagged: Sequence[Tagged], name: str) -> None:
         function = "keep_tags"
@@ -136,27 +228,25 @@ class _ReaderEmitter:
         self._run.add("B", "n")
         self.flush()
         with self._source.block("if n"):
-            self._source.line(f"position = {function}({name}, buffer, position, n)")
-        with self._source.block("else"):
-            self._source.line(f"{name}.unknown_tags = None")
+            self._source.line(f"position, spare = {function}({name}, buffer, position, n, spare)")
 
     def _tags_function(self, function: str, tagged: Sequence[Tagged]) -> None:
         source = self._source
-        with source.block(f"def {function}(x, buffer, position, n)"):
-            source.line("tags, position = read_tags(buffer, position, n)")
+        with source.block(f"def {function}(x, buffer, position, n, spare)"):
+            source.line("tags, position, spare = read_tags(buffer, position, n, spare)")
             for field in tagged:
                 with source.block(f"if {field.tag} in tags"):
-                    source.line(f"x.{field.name} = {function}_{field.tag}(tags.pop({field.tag}))")
+                    source.line(f"x.{field.name}, spare = {function}_{field.tag}(tags.pop({field.tag}), spare)")
             source.line("x.unknown_tags = tags or None")
-            source.line("return position")
+            source.line("return position, spare")
         for field in tagged:
-            with source.block(f"def {function}_{field.tag}(buffer)"):
+            with source.block(f"def {function}_{field.tag}(buffer, spare)"):
                 source.line("position, limit = 0, len(buffer)")
                 self.node(field.node, "value")
                 self.flush()
                 with source.block("if position != limit"):
                     source.line(f"raise refused({field.name!r}, limit)")
-                source.line("return value")
+                source.line("return value, spare")
 
     def _nullable_instance(self, node: NullableInstance, target: str) -> None:
         self._run.add("b", "n")
@@ -176,25 +266,32 @@ class _ReaderEmitter:
                 self._source.line("n, position = varint(buffer, position, n)")
             self._source.line("n -= 1")
 
-    def _blob(self, node: Construct, target: str) -> None:
+    def _records(self, node: Records, target: str) -> None:
+        source = self._source
         self._length(node)
-        if isinstance(node, Records):
-            copy, limit, get = False, "limit - position", "buffer[position:position + n]"
-        else:
-            copy, limit, get = True, str(SHORT), "blobs[n](buffer, position)[0]"
-        decode = ".decode()" if isinstance(node, Text) else ""
-        with self._source.block(f"if 0 <= n <= {limit}"):
-            self._source.line(f"{target} = {get}{decode}")
-            self._source.line("position += n")
+        source.line("end = position + n")
+        with source.block("if position <= end <= limit"):
+            source.line(f"{target} = buffer[position:end]")
+            source.line("position = end")
         if node.length.nullable:
-            with self._source.block("elif n == -1"):
-                self._source.line(f"{target} = None")
-        with self._source.block("else"):
-            if copy:
-                self._source.line(f"{target} = long_blob(buffer, position, n, {target!r}){decode}")
-                self._source.line("position += n")
-            else:
-                self._source.line(f"raise refused({target!r}, n)")
+            with source.block("elif n == -1"):
+                source.line(f"{target} = None")
+        with source.block("else"):
+            source.line(f"raise refused({target!r}, n)")
+
+    def _rare_blob(self, lead: _Lead) -> None:
+        """Null, empty, or long."""
+        source, target = self._source, lead.target
+        branch = "if"
+        if lead.node.length.nullable:
+            with source.block("if n == -1"):
+                source.line(f"{target} = None")
+            branch = "elif"
+        with source.block(f"{branch} n == 0"):
+            source.line(f"{target} = {self._literal(lead.empty)}")
+        with source.block("else"):
+            source.line(f"{target} = long_blob(buffer, position, n, {target!r}){lead.decode}")
+            source.line("position += n")
 
     def _array(self, node: Array, target: str) -> None:
         self._length(node)
@@ -207,25 +304,82 @@ class _ReaderEmitter:
             self._elements(node.element, target)
 
     def _elements(self, element: Construct, target: str) -> None:
-        source = self._source
-        with source.block(f"if not 0 <= n <= (limit - position) // {smallest_size(element)}"):
-            source.line(f"raise refused({target!r}, n)")
         code = fixed_format(element)
         if code is not None:
-            source.line(f"{target} = numbers(buffer, position, n, {code!r})")
-            source.line(f"position += n * {smallest_size(element)}")
-            return
+            self._numbers(code, target)
+        elif isinstance(element, Instance):
+            self._structs(element, target)
+        else:
+            self._values(element, target)
+
+    def _numbers(self, code: str, target: str) -> None:
+        """An array of fixed-width values."""
+        few = self._source.constant("few", _few_numbers(code))
+        with self._source.block(f"if 0 <= n <= {_FEW}"):
+            self._source.line(f"{target} = [*{few}[n](buffer, position)]")
+        with self._source.block("else"):
+            self._source.line(f"{target} = many_numbers(buffer, position, n, {code!r}, {target!r})")
+        self._source.line(f"position += n * {struct.calcsize('>' + code)}")
+
+    def _values(self, element: Construct, target: str) -> None:
+        """An array of what is neither of fixed width nor a struct."""
+        source = self._source
+        with source.block("if not 0 <= n <= spare"):
+            source.line(f"raise refused_count({target!r}, n, spare, limit)")
+        source.line("spare -= n")
         elements = source.fresh("a")
-        source.line(f"{elements} = []")
+        source.line(f"{elements} = {target} = []")
         with source.block("for _ in range(n)"):
-            if isinstance(element, Instance):
-                value = self.instance(element)
-            else:
-                value = "element"
-                self.node(element, value)
+            self.node(element, "element")
             self.flush()
-            source.line(f"{elements}.append({value})")
+            source.line(f"{elements}.append(element)")
+
+    def _structs(self, element: Instance, target: str) -> None:
+        """Make all of them at once, then fill one after another. Most arrays have one element."""
+        source = self._source
+        elements, name = source.fresh("a"), source.fresh("x")
+        cls = source.constant(element.cls.__name__, element.cls)
+        with source.block("if n == 1"):
+            source.line(f"{elements} = [new({cls})]")
+        with source.block("elif n == 0"):
+            source.line(f"{elements} = []")
+        with source.block("else"):
+            with source.block(f"if not 0 < n <= spare or n * {smallest_size(element)} > limit - position"):
+                source.line(f"raise refused_count({target!r}, n, spare, limit)")
+            source.line("spare -= n")
+            source.line(f"{elements} = [*map(new, repeat({cls}, n))]")
         source.line(f"{target} = {elements}")
+        if all(fixed_format(member) for _, member in element.members):
+            self._flat(element, elements, name)
+        else:
+            self._each(element, elements, name)
+
+    def _each(self, element: Instance, elements: str, name: str) -> None:
+        with self._source.block(f"for {name} in {elements}"):
+            self._members(element, name)
+            self.flush()
+
+    def _flat(self, element: Instance, elements: str, name: str) -> None:
+        """Structs of one run: from a few of them on by one iterator over all, if none of them has tagged fields."""
+        source = self._source
+        run = Run()
+        for field_name, member in element.members:
+            run.add(str(fixed_format(member)), f"{name}.{field_name}")
+        if element.tagged is not None:
+            run.add("B", "n")
+        packer, targets = run.take()
+        condition = f"n >= {_BULK}"
+        if element.tagged is not None:
+            condition += f" and is_untagged(buffer, position, n, {packer.size})"
+        with source.block(f"if {condition}"):
+            source.line(f"end = position + n * {packer.size}")
+            unpack = source.constant("s", packer.iter_unpack)
+            rows = f"zip({elements}, {unpack}(buffer[position:end]))"
+            with source.block(f"for {name}, ({', '.join(targets)},) in {rows}"):
+                self._defaults(element, name)
+            source.line("position = end")
+        with source.block("else"):
+            self._each(element, elements, name)
 
 
 class RefusedBytes(Exception):
@@ -236,20 +390,34 @@ def _refused(target: str, length: int) -> RefusedBytes:
     return RefusedBytes(f"{target.partition('.')[2] or target} cannot have length {length}")
 
 
+def _refused_count(target: str, count: int, spare: int, limit: int) -> RefusedBytes:
+    """`limit`: the size of the message, and so the most elements that it can have."""
+    if spare < count <= limit:
+        name = target.partition(".")[2] or target
+        return RefusedBytes(f"{count} {name}, where a request may have {spare} more elements in all its arrays")
+    return _refused(target, count)
+
+
 def _wrapped(title: str, position: int, error: Exception) -> MalformedRequest:
     return MalformedRequest(f"{title}, at byte {position}: {error}")
 
 
+_SHIFTS = tuple(range(14, 7 * MAX_VARINT_SIZE, 7))
+
+
 def _varint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
     """The rest of an unsigned varint whose first byte has been read."""
-    value, shift = first & 0x7F, 7
-    for _ in range(MAX_VARINT_SIZE - 1):
+    byte = buffer[position]
+    value = first & 0x7F | (byte & 0x7F) << 7
+    position += 1
+    if byte < 0x80:
+        return value, position
+    for shift in _SHIFTS:
         byte = buffer[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-        shift += 7
     raise RefusedBytes(f"an unsigned varint is longer than {MAX_VARINT_SIZE} bytes")
 
 
@@ -258,24 +426,35 @@ def _read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
     return (first, position + 1) if first < 0x80 else _varint(buffer, position + 1, first)
 
 
-def read_tags(buffer: memoryview, position: int, count: int) -> tuple[dict[int, bytes], int]:
-    """A section of tagged fields, of whose count the first byte has been read: the bytes of every field, by tag."""
+def read_tags(buffer: memoryview, position: int, count: int, spare: int) -> tuple[dict[int, bytes], int, int]:
+    """A section of tagged fields, of whose count the first byte has been read: the bytes of every field, by tag.
+
+    Returns them, the position after them, and what is left of `spare`.
+    """
     if count > 127:
         count, position = _varint(buffer, position, count)
+    if count > spare:
+        raise _refused_count("tagged fields", count, spare, len(buffer))
     tags = {}
     for _ in range(count):
         tag, position = _read_varint(buffer, position)
         size, position = _read_varint(buffer, position)
         tags[tag] = _long_blob(buffer, position, size, f"tag {tag}")
         position += size
-    return tags, position
+    return tags, position, spare - count
 
 
-def _keep_tags(instance: Any, buffer: memoryview, position: int, count: int) -> int:
+def _keep_tags(instance: Any, buffer: memoryview, position: int, count: int, spare: int) -> tuple[int, int]:
     """Tagged fields of a struct that declares none."""
-    tags, position = read_tags(buffer, position, count)
+    tags, position, spare = read_tags(buffer, position, count, spare)
     instance.unknown_tags = tags or None
-    return position
+    return position, spare
+
+
+def _is_untagged(buffer: memoryview, position: int, count: int, size: int) -> bool:
+    """Whether none of `count` structs, of `size` bytes without tagged fields, has any: each ends with its count, 0."""
+    ends = buffer[position + size - 1 : position + count * size : size]
+    return ends.tobytes().count(0) == count
 
 
 def _long_blob(buffer: memoryview, position: int, size: int, target: str) -> bytes:
@@ -284,15 +463,14 @@ def _long_blob(buffer: memoryview, position: int, size: int, target: str) -> byt
     return bytes(buffer[position : position + size])
 
 
-_FEW = 16
-_few_numbers: dict[str, list[Callable[..., tuple[Any, ...]]]] = {}
+@functools.cache
+def _few_numbers(code: str) -> list[Callable[..., tuple[Any, ...]]]:
+    """By their number: what unpacks a few fixed-width values."""
+    return [struct.Struct(">" + code * number).unpack_from for number in range(_FEW + 1)]
 
 
-def _numbers(buffer: memoryview, position: int, count: int, code: str) -> list[Any]:
-    """An array of fixed-width values, which the buffer holds in full."""
-    if count > _FEW:
-        return list(struct.unpack_from(">" + code * count if code == "16s" else f">{count}{code}", buffer, position))
-    few = _few_numbers.get(code)
-    if few is None:
-        few = _few_numbers[code] = [struct.Struct(">" + code * number).unpack_from for number in range(_FEW + 1)]
-    return list(few[count](buffer, position))
+def _many_numbers(buffer: memoryview, position: int, count: int, code: str, target: str) -> list[Any]:
+    """An array of more fixed-width values than a few."""
+    if not 0 <= count * struct.calcsize(">" + code) <= len(buffer) - position:
+        raise _refused(target, count)
+    return list(struct.unpack_from(">" + code * count if code == "16s" else f">{count}{code}", buffer, position))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from protocol import compiler
 from protocol.errors import MalformedRequest
 from protocol.schema import Message, tree
-from protocol.tests.values import IDS, VERSIONS, messages
+from protocol.tests.values import IDS, VERSIONS, full, messages
 
 # More in a soak run, which asks for more of everything
 few = settings(max_examples=max(4, settings().max_examples // 100))
@@ -59,6 +59,21 @@ def test_damage_is_refused_or_read_alike(cls: type[Message], version: int, data:
     del damaged[data.draw(st.integers(0, len(damaged))) :]
     compiled, reference = both(cls, version, bytes(damaged))
     assert compiled == reference
+
+
+@pytest.mark.parametrize("cls, version", VERSIONS, ids=IDS)
+def test_arrays_that_are_read_in_bulk(cls: type[Message], version: int) -> None:
+    """With so many elements, structs of fixed width are read by one iterator, if none has tagged fields."""
+    for tagged in {False, version in cls.flexible}:
+        value = full(cls, version, 5, tagged=tagged)
+        encoded = written(value, version)
+        assert encoded == tree(cls, version).build(value)
+        assert compiler.read(cls, version, encoded) == (value, len(encoded))
+        for place in range(0, len(encoded), len(encoded) // 8 + 1):
+            damaged = bytearray(encoded)
+            damaged[place] ^= 0x81
+            compiled, reference = both(cls, version, bytes(damaged))
+            assert compiled == reference
 
 
 @pytest.mark.parametrize("cls, version", VERSIONS, ids=IDS)

@@ -9,13 +9,17 @@ import pytest
 
 from protocol import compiler
 from protocol.errors import MalformedRequest
+from protocol.messages.api_versions import ApiVersionsResponse
+from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.fetch import FetchRequest, FetchTopic
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from protocol.schema import Message
+from protocol.reading import MAX_ELEMENTS, reader
+from protocol.schema import Message, tree
 
 
 def written(value: Message, version: int) -> bytes:
@@ -67,6 +71,55 @@ def test_an_array_is_bounded_by_the_bytes_that_are_left() -> None:
     """A count of two thousand million in a few bytes costs nothing: neither time nor memory."""
     assert "topics cannot have length 2147483647" in refusal(MetadataRequest, 0, "7fffffff0000")
     assert "topics cannot have length 4294967294" in refusal(MetadataRequest, 9, "ffffffff0f0000")
+
+
+def test_an_array_of_structs_is_bounded_by_what_they_take_at_least() -> None:
+    """60 bytes are left, and a FetchTopic takes 6 at least: no list of 11 is made."""
+    assert "topics cannot have length 11" in refusal(FetchRequest, 0, "00" * 12 + "0000000b" + "00" * 60)
+    assert "topics cannot have length" not in refusal(FetchRequest, 0, "00" * 12 + "0000000a" + "ff" * 60)
+
+
+def produce_of(*sizes: int) -> bytes:
+    """A Produce request of so many topics, each with so many partitions."""
+    topics = (b"\0\x01t" + struct.pack(">i", size) + bytes(8) * size for size in sizes)
+    return struct.pack(">hhii", -1, 1, 30_000, len(sizes)) + b"".join(topics)
+
+
+def test_a_request_has_a_limit_for_the_elements_of_all_its_arrays() -> None:
+    """What is the only element of its array was counted with what holds it."""
+    read = reader(tree(ProduceRequest, 7), "Produce", 100)
+    assert read(produce_of(*[0] * 100))
+    assert read(produce_of(*[1] * 100))
+    assert read(produce_of(*[19] * 5))
+    with pytest.raises(MalformedRequest, match="101 topic_data, where a request may have 100 more elements"):
+        read(produce_of(*[0] * 101))
+    with pytest.raises(MalformedRequest, match="20 partition_data, where a request may have 18 more elements"):
+        read(produce_of(19, 19, 19, 20, 20))
+
+
+def test_texts_and_tagged_fields_count_too() -> None:
+    read = reader(tree(DeleteTopicsRequest, 0), "DeleteTopics", 10)
+    assert read(struct.pack(">i", 10) + b"\0\x01t" * 10 + bytes(4))
+    with pytest.raises(MalformedRequest, match="11 topic_names, where a request may have 10 more"):
+        read(struct.pack(">i", 11) + b"\0\x01t" * 11 + bytes(4))
+    read = reader(tree(MetadataRequest, 9), "Metadata", 10)
+    assert read(b"\x01\0\0\0\x0a" + b"\x05\0" * 10)
+    with pytest.raises(MalformedRequest, match="11 tagged fields, where a request may have 10 more"):
+        read(b"\x01\0\0\0\x0b" + b"\x05\0" * 11)
+
+
+def test_a_request_for_many_partitions_is_read_and_one_for_too_many_is_not() -> None:
+    """Numbers do not count: an array of them is one call."""
+    partitions = 2 * MAX_ELEMENTS
+    request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [7] * partitions)])
+    assert compiler.read(OffsetFetchRequest, 5, written(request, 5))[0] == request
+    with pytest.raises(MalformedRequest, match="100001 topic_data, where a request may have 100000 more"):
+        compiler.read(ProduceRequest, 7, produce_of(*[0] * (MAX_ELEMENTS + 1)))
+
+
+def test_what_a_broker_answers_has_no_such_limit() -> None:
+    data = struct.pack(">hi", 0, MAX_ELEMENTS + 1) + bytes(6) * (MAX_ELEMENTS + 1)
+    assert len(compiler.read(ApiVersionsResponse, 0, data)[0].api_keys) == MAX_ELEMENTS + 1
 
 
 def test_refusals_name_message_version_and_place() -> None:

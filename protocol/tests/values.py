@@ -74,19 +74,24 @@ def of_node(node: Any, version: int) -> st.SearchStrategy[Any]:
     return st.floats(allow_nan=False) if code == "d" else integers(str(code))
 
 
-def full(cls: type[Message], version: int) -> Any:
-    """A message with something in every field of a version: small numbers, all different, and two elements an array."""
-    return _full(tree(cls, version), itertools.count(1))
+def full(cls: type[Message], version: int, count: int = 2, *, tagged: bool = True) -> Any:
+    """A message with something in every field of a version: small numbers, and `count` elements an array.
+
+    `tagged`: also in the tagged fields. With two elements all numbers are different.
+    """
+    return _full(tree(cls, version), itertools.count(1), count, tagged)
 
 
-def _full(node: Any, numbers: Iterator[int]) -> Any:
+def _full(node: Any, numbers: Iterator[int], count: int, tagged: bool) -> Any:
     if isinstance(node, wire.NullableInstance):
-        return _full(node.instance, numbers)
+        return _full(node.instance, numbers, count, tagged)
     if isinstance(node, wire.Instance):
-        fields = [*node.members, *((tagged.name, tagged.node) for tagged in node.tagged or ())]
-        return node.cls(**{name: _full(member, numbers) for name, member in fields})
+        fields = list(node.members)
+        if tagged:
+            fields += ((field.name, field.node) for field in node.tagged or ())
+        return node.cls(**{name: _full(member, numbers, count, tagged) for name, member in fields})
     if isinstance(node, wire.Array):
-        return [_full(node.element, numbers) for _ in range(2)]
+        return [_full(node.element, numbers, count, tagged) for _ in range(count)]
     number = next(numbers)
     if isinstance(node, wire.Text):
         return f"text {number}"
@@ -94,7 +99,7 @@ def _full(node: Any, numbers: Iterator[int]) -> Any:
         return b"blob %d" % number
     if node is wire.UUID:
         return number.to_bytes(16, "big")
-    return True if node is wire.Flag else number
+    return True if node is wire.Flag else number % 128
 
 
 def optional(node: Any, strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
