@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 LEVELS = ("debug", "info", "warning", "error")
 READY = "headgate ready "
+SERVING_FAILED = "serving %s failed; only this connection is closed"
 
 
 def ready_line(config: BrokerConfig, endpoints: Sequence[str]) -> str:
@@ -47,6 +48,16 @@ class LimitedLog:
 
     def warning(self, kind: str, message: str, *arguments: object) -> None:
         """Log a warning of this kind, unless there were too many of late."""
+        self.log(logging.WARNING, kind, message, *arguments)
+
+    def error(self, kind: str, message: str, *arguments: object, exc_info: BaseException | None = None) -> None:
+        """The same for what somebody has to look at."""
+        self.log(logging.ERROR, kind, message, *arguments, exc_info=exc_info)
+
+    def log(
+        self, level: int, kind: str, message: str, *arguments: object, exc_info: BaseException | None = None
+    ) -> None:
+        """Log a line of this kind, unless there were too many of late."""
         now_ms = self._clock.monotonic_ms()
         begun_ms, count = self._windows.get(kind, (now_ms, 0))
         if now_ms - begun_ms >= self._interval_ms:
@@ -54,7 +65,14 @@ class LimitedLog:
             begun_ms, count = now_ms, 0
         self._remember(kind, begun_ms, count + 1)
         if count < self._lines:
-            self._logger.warning(message, *arguments)
+            self._logger.log(level, message, *arguments, exc_info=exc_info)
+
+    def tell_left_out(self) -> None:
+        """Say how many lines were left out of kinds that have been quiet since. For whoever looks around regularly."""
+        now_ms = self._clock.monotonic_ms()
+        ended = [kind for kind, (begun_ms, _) in self._windows.items() if now_ms - begun_ms >= self._interval_ms]
+        for kind in ended:
+            self._tell_left_out(kind, self._windows.pop(kind)[1])
 
     def _tell_left_out(self, kind: str, count: int) -> None:
         if count > self._lines:

@@ -19,7 +19,7 @@ from gateway.dispatch import Dispatcher
 from gateway.logs import LimitedLog
 from gateway.memory import MemoryBudget
 from gateway.scheduler import Scheduler
-from gateway.sockets import SocketDriver, SocketEngine
+from gateway.sockets import CANNOT_ACCEPT, NO_DESCRIPTORS, PAUSE_MS, SocketDriver, SocketEngine
 from gateway.streams import StreamDriver
 
 logger = logging.getLogger("headgate.server")
@@ -84,16 +84,23 @@ class Server:
     async def _accept(self, name: str, listener: trio.abc.Listener[Any], connections: trio.Nursery) -> None:
         if sockets.AVAILABLE and isinstance(listener, trio.SocketListener):
             bound = socket.socket(fileno=listener.socket.detach())
-            engine = SocketEngine(bound, partial(self._admit, name), self._forget, self._clock, self._scheduler)
+            admit = partial(self._admit, name)
+            engine = SocketEngine(bound, admit, self._forget, self._clock, self._scheduler, self._log)
             self._engines.append(engine)
             connections.start_soon(engine.run)
             return
 
-        async def handle(stream: trio.abc.Stream) -> None:
-            await self._handle(name, stream)
-
-        # serve_listeners deals with EMFILE and its kin: it logs, waits 100 ms and goes on.
-        await trio.serve_listeners(handle, [listener], handler_nursery=connections)
+        async with listener:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno not in NO_DESCRIPTORS:
+                        raise
+                    self._log.error("cannot accept", CANNOT_ACCEPT, error.strerror, PAUSE_MS)
+                    await trio.sleep(PAUSE_MS / 1000)
+                else:
+                    connections.start_soon(self._handle, name, stream)
 
     def _admit(self, name: str, engine: SocketEngine, sock: socket.socket) -> SocketDriver | None:
         """A connection of an engine, if there may be one more."""
@@ -114,7 +121,7 @@ class Server:
             return
         if sock is not None:
             self._tune(sock)
-        driver = StreamDriver(stream, connection, self._clock)
+        driver = StreamDriver(stream, connection, self._clock, self._log)
         self._remember(driver)
         try:
             await driver.run()
@@ -170,6 +177,7 @@ class Server:
         """Close what has been idle for too long, and what holds part of a frame for too long."""
         while True:
             await trio.sleep(SWEEP_INTERVAL_S)
+            self._log.tell_left_out()
             now_ms = self._clock.monotonic_ms()
             for driver in list(self.drivers):
                 reason = self._overdue(driver.connection, now_ms)

@@ -14,13 +14,15 @@ itself is readable, serves what is ready in a bounded turn, then lets other task
   what the kernel sends is probed first. What is not cached a thread brings into the page cache, and only the engine
   sends it, afterwards.
 - A `wake` from elsewhere only marks the connection and wakes this task: sockets are touched by their engine alone.
-- A fault in one connection closes that one. Without free descriptors the listener pauses, and clients wait.
+- A fault in one connection closes that one.
+- Without free descriptors the listener pauses for 100 ms at a time, and clients wait in its backlog: the first
+  descriptor that comes free serves one of them. To accept and close them at once, with a descriptor kept in reserve,
+  would make each come back at once, and again, for as long as it lasts. Who wants to refuse sets `max.connections`.
 """
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import select
 import socket
@@ -31,10 +33,9 @@ import trio
 
 from gateway.clock import Clock
 from gateway.connection import Connection
+from gateway.logs import SERVING_FAILED, LimitedLog
 from gateway.scheduler import Scheduler
 from protocol.compiler import Splice
-
-logger = logging.getLogger("headgate.sockets")
 
 AVAILABLE = hasattr(select, "epoll") and hasattr(os, "eventfd") and hasattr(os, "sendfile")
 
@@ -49,6 +50,7 @@ LINGER_MS = 1_000.0
 SMALL_PIECE_BYTES = 1 << 14
 # This much of a piece is probed, and brought into the page cache, at a time.
 PROBED_BYTES = 1 << 20
+CANNOT_ACCEPT = "cannot accept connections: %s; they wait, and it is tried again every %d ms"
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Admit = Callable[["SocketEngine", socket.socket], "SocketDriver | None"]
@@ -337,6 +339,7 @@ class SocketEngine:
         gone: Callable[[SocketDriver], None],
         clock: Clock,
         scheduler: Scheduler,
+        log: LimitedLog,
         poller: Poller | None = None,
         sendfile: Sendfile | None = None,
     ) -> None:
@@ -349,6 +352,7 @@ class SocketEngine:
         self._admit = admit
         self._gone = gone
         self._clock = clock
+        self._log = log
         self.scheduler = scheduler
         self._drivers: dict[int, SocketDriver] = {}
         self._marked: dict[SocketDriver, None] = {}
@@ -427,8 +431,8 @@ class SocketEngine:
         served, self.served = self.served, []
         try:
             served[0].connection.settle()
-        except Exception:
-            logger.exception("writing failed; the connections that may have waited for it are closed")
+        except Exception as error:  # noqa: BLE001
+            self._log.error("writing", "writing failed; who may have waited for it is hung up on", exc_info=error)
             for driver in served:
                 self.remove(driver)
         for driver in served:
@@ -439,8 +443,8 @@ class SocketEngine:
             act(*arguments)
         except ConnectionError:
             self.remove(driver)
-        except Exception:  # a fault of ours must not end the others
-            logger.exception("serving %s failed; only this connection is closed", driver.connection.client)
+        except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
+            self._log.error("serving", SERVING_FAILED, driver.connection.client, exc_info=error)
             self.remove(driver)
 
     def _accept(self) -> None:
@@ -457,7 +461,7 @@ class SocketEngine:
             try:
                 self._add(sock)
             except OSError as error:
-                logger.error("a connection cannot be served: %s", error)
+                self._log.error("cannot serve", "a connection cannot be served: %s", error)
                 self._drop(sock)
 
     def _drop(self, sock: socket.socket) -> None:
@@ -478,7 +482,7 @@ class SocketEngine:
         self.poller.register(sock.fileno(), select.EPOLLIN | select.EPOLLRDHUP)
 
     def _pause(self, error: OSError) -> None:
-        logger.error("cannot accept connections: %s; trying again in %d ms", error.strerror, PAUSE_MS)
+        self._log.error("cannot accept", CANNOT_ACCEPT, error.strerror, PAUSE_MS)
         self._is_accepting = False
         self.poller.unregister(self._listener.fileno())
         self.scheduler.call_after(PAUSE_MS, self._accept_again)

@@ -8,7 +8,6 @@ waits for the disk.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -18,9 +17,8 @@ import trio
 
 from gateway.clock import Clock
 from gateway.connection import Connection
+from gateway.logs import SERVING_FAILED, LimitedLog
 from protocol.compiler import Splice
-
-logger = logging.getLogger("headgate.streams")
 
 RECEIVE_BYTES = 1 << 16
 # Pieces of a file that the kernel cannot send by itself are read and sent in portions of this size.
@@ -47,6 +45,7 @@ class StreamDriver:
         stream: trio.abc.Stream,
         connection: Connection,
         clock: Clock,
+        log: LimitedLog,
         in_thread: InThread = trio.to_thread.run_sync,
     ) -> None:
         self.connection = connection
@@ -54,6 +53,7 @@ class StreamDriver:
         self._stream = stream
         self._clock = clock
         self._in_thread = in_thread
+        self._log = log
         self._waiting: trio.CancelScope | None = None
         self._draining = False
         self._is_sending = False
@@ -81,8 +81,8 @@ class StreamDriver:
                 await self._serve()
         except (trio.BrokenResourceError, trio.ClosedResourceError, ConnectionError):
             pass  # the client is gone, which is its right
-        except Exception:
-            logger.exception("serving %s failed; only this connection is closed", self.connection.client)
+        except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
+            self._log.error("serving", SERVING_FAILED, self.connection.client, exc_info=error)
         finally:
             self.connection.finish()
             await trio.aclose_forcefully(self._stream)

@@ -6,6 +6,7 @@ A scenario is written once, against `Served` and `Client`. On simulated sockets 
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import struct
@@ -18,8 +19,9 @@ import trio
 import trio.testing
 
 from gateway import context, sockets
-from gateway.clock import SystemClock
+from gateway.clock import Clock, SystemClock
 from gateway.connection import Connection
+from gateway.logs import LimitedLog
 from gateway.memory import MemoryBudget
 from gateway.scheduler import Scheduler, TrioClock
 from gateway.sockets import SocketDriver, SocketEngine
@@ -129,12 +131,14 @@ class Served(ABC):
 
     in_thread = False  # whether what is done now is done by a thread; only simulated ones are told
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.dispatcher = ScriptedDispatcher()
         self.memory = MemoryBudget(BUDGET_BYTES)
         self.drivers: list[Driver] = []
         self.gone = 0
         self.clients: list[Client] = []
+        self.log = LimitedLog(logging.getLogger("headgate.test"), self.clock)
         self.pieces: dict[int, Piece] = {}
 
     @abstractmethod
@@ -236,7 +240,7 @@ class Simulated(Served):
     """On sockets that a test scripts."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(TrioClock())
         self.kernel = Kernel()
         self.portion = 1 << 30
         self.room: int | None = None
@@ -267,14 +271,13 @@ class SimulatedEngine(Simulated):
     def __init__(self) -> None:
         super().__init__()
         self.refuses = False
-        clock = TrioClock()
         self.listener = FakeListener(self.kernel)
-        self.scheduler = Scheduler(clock)
+        self.scheduler = Scheduler(self.clock)
         self.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
         self.kernel.sendfile_hook = self._check_cached
         listener: Any = self.listener
         self.engine = SocketEngine(
-            listener, self._admit, self.forget, clock, self.scheduler, self.kernel, self.kernel.sendfile
+            listener, self._admit, self.forget, self.clock, self.scheduler, self.log, self.kernel, self.kernel.sendfile
         )
 
     async def serve(self, nursery: trio.Nursery) -> None:
@@ -305,7 +308,7 @@ class SimulatedStreams(Simulated):
 
     async def new_client(self) -> Client:
         sock = FakeSocket(self.kernel)
-        driver = StreamDriver(FakeStream(sock), self.new_connection(), TrioClock(), self.threads.run)
+        driver = StreamDriver(FakeStream(sock), self.new_connection(), self.clock, self.log, self.threads.run)
         self.drivers.append(driver)
         self._nursery.start_soon(self._run, driver)
         return self.scripted(sock)
@@ -342,7 +345,7 @@ class Tcp(Served):
     """On loopback."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(SystemClock())
         self._files: list[int] = []
 
     def open_file(self, data: bytes) -> int:
@@ -367,9 +370,8 @@ class TcpEngine(Tcp):
         super().__init__()
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = listener.getsockname()
-        clock = SystemClock()
-        self.scheduler = Scheduler(clock)
-        self.engine = SocketEngine(listener, self._admit, self.forget, clock, self.scheduler)
+        self.scheduler = Scheduler(self.clock)
+        self.engine = SocketEngine(listener, self._admit, self.forget, self.clock, self.scheduler, self.log)
 
     async def serve(self, nursery: trio.Nursery) -> None:
         await nursery.start(self.scheduler.run)
@@ -393,7 +395,7 @@ class TcpStreams(Tcp):
         nursery.start_soon(trio.serve_listeners, self._handle, [listener])
 
     async def _handle(self, stream: trio.SocketStream) -> None:
-        driver = StreamDriver(stream, self.new_connection(), SystemClock())
+        driver = StreamDriver(stream, self.new_connection(), self.clock, self.log)
         self.drivers.append(driver)
         await driver.run()
         self.forget(driver)
@@ -411,7 +413,7 @@ if sockets.AVAILABLE:
 EVERYWHERE = [*SIMULATED, *TCP]
 
 
-def run(kind: type[Served], scenario: Scenario) -> Any:
+def run(kind: Callable[[], Served], scenario: Scenario) -> Any:
     """Run `scenario` beside a driver of this kind; afterwards nothing of a connection is left."""
 
     async def main() -> Served:
@@ -425,7 +427,7 @@ def run(kind: type[Served], scenario: Scenario) -> Any:
                 nursery.cancel_scope.cancel()
         return served
 
-    clock = trio.testing.MockClock(autojump_threshold=0) if issubclass(kind, Simulated) else None
+    clock = trio.testing.MockClock(autojump_threshold=0) if kind in SIMULATED else None
     served = trio.run(main, clock=clock)
     if isinstance(served, Tcp):
         served.close_files()

@@ -26,6 +26,9 @@ class MemoryListener(trio.abc.Listener[trio.abc.Stream]):
         self._send.send_nowait(theirs)
         return ours
 
+    def return_to_backlog(self, stream: trio.abc.Stream) -> None:
+        self._send.send_nowait(stream)
+
     async def accept(self) -> trio.abc.Stream:
         return await self._receive.receive()
 

@@ -66,3 +66,26 @@ def test_only_so_many_kinds_are_remembered(caplog: pytest.LogCaptureFixture) -> 
     for kind in ("a", "a", "b", "c"):
         limited.warning(kind, kind)
     assert caplog.messages == ["a", "b", "a: 1 more of such lines were left out", "c"]
+
+
+def test_what_was_left_out_is_told_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    clock = StillClock()
+    limited = logs.LimitedLog(logging.getLogger("headgate.test"), clock, lines=1, interval_ms=100)
+    for _ in range(4):
+        limited.warning("flood", "one of many")
+    limited.warning("single", "one alone")
+    limited.tell_left_out()
+    assert caplog.messages == ["one of many", "one alone"]
+    clock.ms = 100
+    limited.tell_left_out()
+    limited.tell_left_out()
+    assert caplog.messages[2:] == ["flood: 3 more of such lines were left out"]
+
+
+def test_faults_are_limited_too_and_keep_their_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    limited = logs.LimitedLog(logging.getLogger("headgate.test"), StillClock(), lines=2)
+    for _ in range(10):
+        limited.error("serving", "serving %s failed", "one", exc_info=ZeroDivisionError("ours"))
+    assert caplog.messages == ["serving one failed"] * 2
+    assert caplog.text.count("ZeroDivisionError: ours") == 2
+    assert {record.levelname for record in caplog.records} == {"ERROR"}

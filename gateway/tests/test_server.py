@@ -1,5 +1,6 @@
 """The server over memory streams: limits, the sweep, and the stop."""
 
+import errno
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -24,11 +25,26 @@ LIMITS = Limits(
 )
 
 
+class ExhaustedListener(MemoryListener):
+    """It has no descriptor to give, a few times."""
+
+    failures = 0
+
+    async def accept(self) -> trio.abc.Stream:
+        stream = await super().accept()
+        if not self.failures:
+            return stream
+        self.failures -= 1
+        self.return_to_backlog(stream)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
 class Served:
     """A running server, what it dispatches to, and a way to connect."""
 
-    def __init__(self, server: Server, listener: MemoryListener, dispatcher: ScriptedDispatcher) -> None:
+    def __init__(self, server: Server, listener: ExhaustedListener, dispatcher: ScriptedDispatcher) -> None:
         self.server = server
+        self.listener = listener
         self.connect = listener.connect
         self.dispatcher = dispatcher
 
@@ -37,7 +53,7 @@ def run(scenario: Callable[[Served], Awaitable[None]], **changed: int) -> None:
     """Run `scenario` beside a server; the clock jumps when nothing else can happen."""
 
     async def main() -> None:
-        listener, dispatcher = MemoryListener(), ScriptedDispatcher()
+        listener, dispatcher = ExhaustedListener(), ScriptedDispatcher()
         clock = TrioClock()
         server = Server(dispatcher, LIMITS._replace(**changed), clock, Scheduler(clock))  # type: ignore[arg-type]
         with trio.fail_after(10_000):
@@ -97,6 +113,34 @@ def test_half_a_request_does_not_hold_memory_for_ever() -> None:
         assert not served.server.drivers
 
     run(scenario)
+
+
+def test_without_free_descriptors_a_stream_listener_pauses_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(served: Served) -> None:
+        early = served.connect()
+        await echo(early, b"hello")
+        served.listener.failures = 3
+        start = trio.current_time()
+        late = served.connect()
+        await echo(early, b"not disturbed")
+        assert trio.current_time() == start
+        await echo(late, b"patient")
+        assert trio.current_time() - start == pytest.approx(0.3)
+
+    run(scenario)
+    assert caplog.text.count("cannot accept connections: Too many open files") == 3
+
+
+def test_what_was_left_out_of_the_log_is_told_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(served: Served) -> None:
+        for _ in range(30):
+            await served.connect().send_all(b"GET / HTTP/1.1\r\n\r\n")
+            await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(20)
+
+    run(scenario, max_connections=100, max_connections_per_ip=100)
+    assert sum("HTTP" in line for line in caplog.messages) == 5
+    assert "closed memory: 25 more of such lines were left out" in caplog.messages
 
 
 def test_a_stop_closes_idle_connections_at_once() -> None:

@@ -270,6 +270,37 @@ def test_without_free_descriptors_the_listener_pauses_and_the_others_are_served(
     assert caplog.text.count("cannot accept connections: Too many open files") == 2
 
 
+def test_a_long_time_without_descriptors_is_told_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        served.listener.failures.extend([OSError(errno.EMFILE, "Too many open files")] * 150)
+        client = SimulatedClient(served.listener.connect())
+        await client.send(framed(b"patient"))
+        await trio.sleep(14.0)
+        assert await client.receive(7) == b""
+        await trio.sleep(2.0)
+        assert await client.read(7) == b"patient"
+
+    run(SimulatedEngine, scenario)
+    lines = [record for record in caplog.records if "cannot accept" in record.getMessage()]
+    assert len(lines) == 2 * 5, "five in ten seconds"
+    assert "cannot accept: 95 more of such lines were left out" in caplog.messages
+
+
+def test_faults_that_a_client_can_repeat_are_told_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    async def scenario(served: SimulatedEngine) -> None:
+        served.dispatcher.dispatch = fail  # type: ignore[assignment,method-assign]
+        for _ in range(100):
+            client = await served.connect()
+            await client.send(framed(b"x"))
+            assert await client.is_closed()
+
+    run(SimulatedEngine, scenario)
+    assert caplog.text.count("ZeroDivisionError: ours") == 5
+
+
 def test_a_client_that_is_gone_before_it_is_accepted_does_not_stop_the_next() -> None:
     async def scenario(served: SimulatedEngine) -> None:
         served.listener.failures.append(OSError(errno.ECONNABORTED, "Software caused connection abort"))

@@ -1,14 +1,20 @@
 """What is special to the stream driver: streams that are no sockets. The rest is in `test_conformance.py`."""
 
+import logging
+
 import trio
 import trio.testing
 
+from gateway.clock import SystemClock
 from gateway.connection import Connection
 from gateway.context import Client
+from gateway.logs import LimitedLog
 from gateway.memory import MemoryBudget
 from gateway.scheduler import TrioClock
 from gateway.streams import READ_BYTES, StreamDriver
 from gateway.tests.test_connection import ScriptedDispatcher, framed
+
+LOG = LimitedLog(logging.getLogger("headgate.test"), SystemClock())
 
 
 class Piece:
@@ -50,7 +56,7 @@ def test_a_piece_of_a_file_is_read_in_portions_for_a_stream_that_is_no_socket() 
         client = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
         connection = Connection(client, dispatcher, 1_000, MemoryBudget(100_000), dispatcher.complain)  # type: ignore[arg-type]
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(StreamDriver(theirs, connection, TrioClock()).run)
+            nursery.start_soon(StreamDriver(theirs, connection, TrioClock(), LOG).run)
             await ours.send_all(framed(b"park"))
             await trio.testing.wait_all_tasks_blocked()
             dispatcher.parked[0]([b"head", piece, b"tail"])
@@ -72,7 +78,7 @@ def test_a_scope_that_is_cancelled_from_outside_ends_the_connection_and_gives_pi
         ours, theirs = trio.testing.memory_stream_pair()
         client = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
         connection = Connection(client, dispatcher, 1_000, MemoryBudget(100_000), dispatcher.complain)  # type: ignore[arg-type]
-        driver = StreamDriver(theirs, connection, TrioClock())
+        driver = StreamDriver(theirs, connection, TrioClock(), LOG)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(driver.run)
             await ours.send_all(framed(b"park"))
