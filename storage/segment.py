@@ -391,7 +391,9 @@ class Segment:
 
     def cut(self, position: int, limit: int) -> Hop:
         """The first batch, from `position` on, that ends behind the position `limit`. There must be one."""
-        for hop in self.hops(max(position, self.offsets.floor_position(limit))):
+        if limit - position > _HOP_WINDOW_BYTES:  # else the batches up to there are in one window
+            position = max(position, self.offsets.floor_position(limit))
+        for hop in self.hops(position):
             if hop[1] > limit:
                 return hop
         raise self._damaged(self.size)

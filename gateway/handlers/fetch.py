@@ -10,10 +10,11 @@ that its own limits, or the end of an older segment, would keep from the reply.
 """
 
 from bisect import bisect_left
+from typing import NamedTuple
 
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import guarded
+from gateway.handlers.each import refusal
 from gateway.replication.partition import Partition
 from gateway.sessions import FetchTurn
 from gateway.waiting import Waiting, WaitList
@@ -29,7 +30,31 @@ from protocol.messages.fetch import (
 from storage.segment import FileSlice
 
 TopicKey = str | bytes
-Row = tuple[TopicKey, PartitionData]
+NO_DIVERGENCE = EpochEndOffset()
+
+
+class Row(NamedTuple):
+    """One partition that a fetch wants, and what it is told of it; `partition` is None if there is none."""
+
+    key: TopicKey
+    wanted: FetchPartition
+    partition: Partition | None
+    data: PartitionData
+
+    @property
+    def size(self) -> int:
+        records = self.data.records
+        return records.length if isinstance(records, FileSlice) else 0
+
+    @property
+    def tells(self) -> bool:
+        """Whether it says something that the client must hear without waiting."""
+        return self.data.error_code != ErrorCode.NONE or self.data.diverging_epoch is not NO_DIVERGENCE
+
+    def release(self) -> None:
+        """Give back the file of a row that is not sent."""
+        if isinstance(self.data.records, FileSlice):
+            self.data.records.release()
 
 
 @handles(FetchRequest, versions="4-18")
@@ -40,8 +65,8 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Waiting:
     rows = plan.rows()
     if plan.is_due(rows):
         return plan.response(rows)
-    for _, row in rows:
-        _release(row)
+    for row in rows:
+        row.release()
     return plan.wait()
 
 
@@ -63,16 +88,22 @@ class Plan:
         left, first = self._max_bytes, True
         for key, wanted in self._turn.partitions:
             row = self._row(key, wanted, min(left, wanted.partition_max_bytes), first)
-            size = _size(row)
+            size = row.size
             if size:
                 left, first = max(left - size, 0), False
-            rows.append((key, row))
+            rows.append(row)
         return rows
 
     def is_due(self, rows: list[Row]) -> bool:
         """Whether the reply need not wait: enough bytes, an error to tell, or a client that does not want to wait."""
-        if self._request.max_wait_ms <= 0 or not rows or any(_tells(row) for _, row in rows):
+        if self._request.max_wait_ms <= 0 or not rows:
             return True
+        if sum([row.size for row in rows]) >= self._min_bytes or any(row.tells for row in rows):
+            return True
+        first = True
+        for row in rows:
+            self._watch(row, first)
+            first = first and not row.size
         return self._has_enough()
 
     def wait(self) -> Waiting:
@@ -83,15 +114,17 @@ class Plan:
     def response(self, rows: list[Row]) -> FetchResponse:
         """The rows that the session wants told, grouped by topic."""
         topics: dict[TopicKey, FetchableTopicResponse] = {}
-        for key, row in rows:
-            if not self._turn.keep(key, row):
-                _release(row)
+        for row in rows:
+            key = row.key
+            if not self._turn.keep(key, row.data):
+                row.release()
                 continue
-            if key not in topics:
-                topics[key] = (
+            topic = topics.get(key)
+            if topic is None:
+                topic = topics[key] = (
                     FetchableTopicResponse(topic=key) if isinstance(key, str) else FetchableTopicResponse(topic_id=key)
                 )
-            topics[key].partitions.append(row)
+            topic.partitions.append(row.data)
         return FetchResponse(session_id=self._turn.session_id, responses=list(topics.values()))
 
     def _has_enough(self) -> bool:
@@ -99,40 +132,54 @@ class Plan:
 
     def _attempt(self, wait_list: WaitList) -> FetchResponse | None:
         key, wanted = self._watched[wait_list]
-        lists = len(self._watched)
         row = self._row(key, wanted, wanted.partition_max_bytes, True)
-        _release(row)
+        lists = len(self._watched)
+        self._watch(row, True)
+        row.release()
         is_another = len(self._watched) > lists  # made anew under its name: nothing here would hear of its appends
-        if is_another or _tells(row) or self._has_enough():
+        if is_another or row.tells or self._has_enough():
             return self.response(self.rows())
         return None
 
-    def _row(self, key: TopicKey, wanted: FetchPartition, max_bytes: int, first: bool) -> PartitionData:
-        def answer(wanted: FetchPartition) -> PartitionData:
+    def _row(self, key: TopicKey, wanted: FetchPartition, max_bytes: int, first: bool) -> Row:
+        partition = None
+        try:
             partitions = self._context.broker.partitions
             partition = partitions.get(key if isinstance(key, str) else partitions.topic_name(key), wanted.partition)
             partition.check_leader_epoch(wanted.current_leader_epoch)
-            self._watched[partition.waiters] = (key, wanted)
-            diverging = _diverging(partition, wanted)
-            if diverging is not None:
-                return _with_bounds(partition, wanted, None, diverging)
+            diverging = NO_DIVERGENCE if wanted.last_fetched_epoch < 0 else _diverging(partition, wanted)
             piece = None
-            if max_bytes > 0 or first:
+            if diverging is NO_DIVERGENCE and (max_bytes > 0 or first):
                 piece = partition.read(wanted.fetch_offset, max_bytes, self._request.isolation_level, first)
-            self._available[partition.waiters] = self._count(partition, wanted, piece, first)
-            return _with_bounds(partition, wanted, piece, EpochEndOffset())
+        except (KafkaError, OSError) as error:
+            code, _ = refusal(error)
+            return Row(key, wanted, None, PartitionData(wanted.partition, code, -1, records=b""))
+        data = PartitionData(
+            wanted.partition,
+            ErrorCode.NONE,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.start_offset,
+            diverging,
+            records=b"" if piece is None else piece,
+        )
+        return Row(key, wanted, partition, data)
 
-        return guarded(wanted, answer, _refuse)
+    def _watch(self, row: Row, first: bool) -> None:
+        """Note what a partition adds towards `min_bytes`, and that its moves matter."""
+        if row.partition is not None:
+            self._watched[row.partition.waiters] = row.key, row.wanted
+            self._available[row.partition.waiters] = self._count(row.partition, row, first)
 
-    def _count(self, partition: Partition, wanted: FetchPartition, piece: FileSlice | None, first: bool) -> int:
+    def _count(self, partition: Partition, row: Row, first: bool) -> int:
         """The bytes that a partition adds towards `min_bytes`: all of these where waiting would not bring more."""
-        size = 0 if piece is None else len(piece)
+        size, piece = row.size, row.data.records
         if size >= self._min_bytes:
             return size
         end = partition.readable_end(self._request.isolation_level)
-        if piece is not None:
+        if isinstance(piece, FileSlice):
             return size if _reaches(piece, partition, end) else self._min_bytes
-        return 0 if first or wanted.fetch_offset >= end else self._min_bytes
+        return 0 if first or row.wanted.fetch_offset >= end else self._min_bytes
 
 
 def _reaches(piece: FileSlice, partition: Partition, end: int) -> bool:
@@ -143,48 +190,14 @@ def _reaches(piece: FileSlice, partition: Partition, end: int) -> bool:
     return piece.fileno == last.file.fileno and piece.position + len(piece) >= limit
 
 
-def _diverging(partition: Partition, wanted: FetchPartition) -> EpochEndOffset | None:
-    """Where the client's history leaves this leader's, if it does (KIP-595).
+def _diverging(partition: Partition, wanted: FetchPartition) -> EpochEndOffset:
+    """Where the client's history leaves this leader's, NO_DIVERGENCE if it does not (KIP-595).
 
     Raises KafkaError(OFFSET_OUT_OF_RANGE) for an epoch that this leader has never heard of, as Kafka does.
     """
-    if wanted.last_fetched_epoch < 0:
-        return None
     epoch, end_offset = partition.log.epochs.end_offset_for(wanted.last_fetched_epoch)
     if epoch < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing is known of epoch {wanted.last_fetched_epoch}")
     if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
-        return None
+        return NO_DIVERGENCE
     return EpochEndOffset(epoch=epoch, end_offset=end_offset)
-
-
-def _with_bounds(
-    partition: Partition, wanted: FetchPartition, piece: FileSlice | None, diverging: EpochEndOffset
-) -> PartitionData:
-    return PartitionData(
-        partition_index=wanted.partition,
-        high_watermark=partition.high_watermark,
-        last_stable_offset=partition.last_stable_offset,
-        log_start_offset=partition.log.start_offset,
-        diverging_epoch=diverging,
-        aborted_transactions=[],
-        records=b"" if piece is None else piece,
-    )
-
-
-def _refuse(wanted: FetchPartition, code: ErrorCode, message: str) -> PartitionData:
-    return PartitionData(partition_index=wanted.partition, error_code=code, high_watermark=-1, records=b"")
-
-
-def _tells(row: PartitionData) -> bool:
-    """Whether a row says something that the client must hear without waiting."""
-    return row.error_code != ErrorCode.NONE or row.diverging_epoch.epoch >= 0
-
-
-def _size(row: PartitionData) -> int:
-    return len(row.records) if isinstance(row.records, FileSlice) else 0
-
-
-def _release(row: PartitionData) -> None:
-    if isinstance(row.records, FileSlice):
-        row.records.release()
