@@ -53,6 +53,13 @@ PROBED_BYTES = 1 << 20
 CANNOT_ACCEPT = "cannot accept connections: %s; they wait, and it is tried again every %d ms"
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
+# What is asked of the poller: data; room for more output; or, from who is not read for now, only whether he hangs up.
+READING = select.EPOLLIN | select.EPOLLRDHUP
+WRITING = select.EPOLLOUT | select.EPOLLRDHUP
+HANGING_UP = select.EPOLLRDHUP
+_DATA = select.EPOLLIN
+BYTES = (bytes, bytearray, memoryview)
+
 Admit = Callable[["SocketEngine", socket.socket], "SocketDriver | None"]
 Sendfile = Callable[[int, int, int, int], int]
 
@@ -123,7 +130,7 @@ class SocketDriver:
         self.connection = connection
         self.socket = sock
         self._engine = engine
-        self._interest = select.EPOLLIN | select.EPOLLRDHUP
+        self._interest = READING
         self._unsent: bytes | bytearray | memoryview | None = None
         self._piece: Splice | None = None
         self._piece_sent = 0
@@ -157,7 +164,7 @@ class SocketDriver:
 
     def serve(self, events: int) -> None:
         """What the poller told of this socket. What it is answered is sent by `advance`."""
-        if events == select.EPOLLIN:
+        if events == _DATA:
             self._receive()
         elif events & (select.EPOLLERR | select.EPOLLHUP):
             self.abort()
@@ -202,14 +209,13 @@ class SocketDriver:
         while connection.outgoing or self._unsent is not None or self._piece is not None:
             connection.active_ms = self._engine.now_ms
             if self._is_warming or not self._send():
-                self._watch(select.EPOLLRDHUP if self._is_warming else select.EPOLLOUT | select.EPOLLRDHUP)
+                self._watch(HANGING_UP if self._is_warming else WRITING)
                 return
-            if not connection.outgoing:
-                connection.proceed()
+            connection.proceed()
         if connection.closing or (self._draining and not connection.parked):
             self._hang_up()
         else:
-            self._watch(select.EPOLLRDHUP | select.EPOLLIN if connection.wants_data else select.EPOLLRDHUP)
+            self._watch(READING if connection.wants_data else HANGING_UP)
 
     def _hang_up(self) -> None:
         """Close; but where the client was told something in farewell, let it read that first.
@@ -221,7 +227,7 @@ class SocketDriver:
         elif not self._is_lingering:
             self._is_lingering = True
             self.socket.shutdown(socket.SHUT_WR)
-            self._watch(select.EPOLLIN | select.EPOLLRDHUP)
+            self._watch(READING)
             self._engine.scheduler.call_after(LINGER_MS, self.abort)
 
     def _discard(self) -> None:
@@ -233,7 +239,7 @@ class SocketDriver:
 
     def _watch(self, interest: int) -> None:
         if self._half_closed:  # it would be told again and again, while what is owed to the client is being sent
-            interest &= ~select.EPOLLRDHUP
+            interest &= ~HANGING_UP
         if interest != self._interest:
             self._interest = interest
             self._engine.poller.modify(self.socket.fileno(), interest)
@@ -241,30 +247,34 @@ class SocketDriver:
     def _send(self) -> bool:
         """Send runs of bytes, each as one, and pieces of files in turn. False if the socket takes no more."""
         while True:
-            if self._unsent is None and self._piece is None and not self._take():
-                return True
+            if self._unsent is None and self._piece is None:
+                self._take()
             if self._unsent is not None and not self._send_bytes(self._unsent):
                 return False
             if self._piece is not None and not self._send_piece(self._piece):
                 return False
+            if not self.connection.outgoing:
+                return True
 
-    def _take(self) -> bool:
+    def _take(self) -> None:
         """Join the bytes up to the next piece of a file, and take that too."""
         connection = self.connection
+        chunk = connection.take()
+        if not connection.outgoing and isinstance(chunk, BYTES):
+            self._unsent = chunk
+            return
         gathered: list[bytes | bytearray | memoryview] = []
-        while connection.outgoing:
-            chunk = connection.take()
-            if isinstance(chunk, bytes | bytearray | memoryview):
-                gathered.append(chunk)
-                continue
-            data = _small(chunk)
+        while True:
+            data = chunk if isinstance(chunk, BYTES) else _small(chunk)
             if data is None:
-                self._piece, self._piece_sent, self._piece_warm = chunk, 0, 0
+                self._piece, self._piece_sent, self._piece_warm = chunk, 0, 0  # type: ignore[assignment]
                 break
             gathered.append(data)
+            if not connection.outgoing:
+                break
+            chunk = connection.take()
         if gathered:
-            self._unsent = gathered[0] if len(gathered) == 1 else b"".join(gathered)
-        return bool(gathered) or self._piece is not None
+            self._unsent = b"".join(gathered)
 
     def _send_bytes(self, unsent: bytes | bytearray | memoryview) -> bool:
         # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
@@ -479,7 +489,7 @@ class SocketEngine:
             sock.close()
             return
         self._drivers[sock.fileno()] = driver
-        self.poller.register(sock.fileno(), select.EPOLLIN | select.EPOLLRDHUP)
+        self.poller.register(sock.fileno(), READING)
 
     def _pause(self, error: OSError) -> None:
         self._log.error("cannot accept", CANNOT_ACCEPT, error.strerror, PAUSE_MS)
