@@ -1,6 +1,7 @@
 """What a broker does by itself, time and again: flush, roll and expire logs, and write checkpoints.
 
-Waiting for the disk is done in a worker thread, one log at a time; everything else is short, and runs on the loop.
+Waiting for the disk is done in worker threads: flushes one log at a time, checkpoints, removing what was deleted.
+Everything else is short, and runs on the loop.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ logger = logging.getLogger("headgate.upkeep")
 FLUSH_CHECK_MS = 1_000
 # How often partitions that could not be opened are tried again.
 RETRY_MS = 1_000
+# How often the files of deleted topics are removed. Kafka leaves them there for a minute.
+REMOVE_MS = 1_000
 
 
 class Upkeep:
@@ -44,7 +47,7 @@ class Upkeep:
         self._clock = clock
         self._scheduler = scheduler
         self._to_flush: deque[Log] = deque()
-        self._is_flushing = False
+        self._is_flushing = self._is_checkpointing = self._is_removing = False
         self._producer_expiration_ms = config.producer_id_expiration_ms
         flush_check_ms = min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS)
         self._works: list[tuple[float, Callable[[], None]]] = [
@@ -53,6 +56,7 @@ class Upkeep:
             (RETRY_MS, lambda: partitions.retry(image())),
             (config.producer_id_expiration_check_interval_ms, self.expire_producers),
             (flush_check_ms, self.flush_due),
+            (REMOVE_MS, self.remove_deleted),
         ]
 
     def start(self) -> None:
@@ -70,11 +74,28 @@ class Upkeep:
         self._scheduler.call_after(interval_ms, run)
 
     def checkpoint(self) -> None:
-        """Write down high watermarks, recovery points and log starts."""
-        try:
-            self._store.checkpoint({(p.topic, p.index): p.high_watermark for p in self._partitions})
-        except OSError as error:
-            logger.error("the checkpoints of %s cannot be written: %s", self._store.directory, error)
+        """Write down high watermarks, recovery points and log starts, in a thread."""
+        if self._is_checkpointing:
+            return
+        self._is_checkpointing = True
+        write = self._store.begin_checkpoint({(p.topic, p.index): p.high_watermark for p in self._partitions})
+        self._scheduler.in_thread(write, self._checkpointed)
+
+    def _checkpointed(self, result: object) -> None:
+        self._is_checkpointing = False
+        if isinstance(result, BaseException):
+            logger.error("the checkpoints of %s cannot be written: %s", self._store.directory, result)
+
+    def remove_deleted(self) -> None:
+        """Remove the files of deleted partitions, in a thread."""
+        if self._store.has_deleted and not self._is_removing:
+            self._is_removing = True
+            self._scheduler.in_thread(self._store.remove_deleted, self._removed)
+
+    def _removed(self, result: object) -> None:
+        self._is_removing = False
+        if isinstance(result, BaseException):
+            logger.error("deleted partitions in %s cannot be removed: %s", self._store.directory, result)
 
     def expire(self) -> None:
         """Roll what is old enough, and delete what retention no longer keeps."""

@@ -11,7 +11,9 @@ there, never a mixture. Source: Apache Kafka's `CheckpointFile`, `OffsetCheckpoi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from storage.errors import BadFile
 from storage.files import Files, parent
@@ -60,6 +62,32 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
     """Replace a checkpoint of one offset for each partition."""
     rows = (f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
     replace(files, path, text(rows))
+
+
+class OffsetCheckpoint:
+    """A checkpoint of one offset for each partition, written in any thread: of several states the latest one stays."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._lock = threading.Lock()
+        self._begun = self._written = 0
+        self._content: Mapping[TopicPartition, int] | None = None
+
+    def begin(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        """What writes these offsets, which do not change any more: to be run once. It raises OSError."""
+        self._begun += 1
+        return partial(self._write, self._begun, offsets)
+
+    def _write(self, number: int, offsets: Mapping[TopicPartition, int]) -> None:
+        with self._lock:
+            if number < self._written:
+                return
+            self._written = number
+            if offsets != self._content:
+                self._content = None  # until this is done, nobody knows
+                write_offsets(self._files, self._path, offsets)
+                self._content = offsets
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:

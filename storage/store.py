@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from random import Random
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
 from storage import checkpoint, directories, recovery
-from storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, TopicPartition
+from storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, OffsetCheckpoint, TopicPartition
 from storage.directories import Meta
 from storage.errors import BadFile, StorageError
 from storage.files import Files, Lock, parent
@@ -48,6 +49,10 @@ class Store:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._start_offsets: dict[TopicPartition, int] = {}
         self._deleted: list[str] = []
+        self._checkpoints = {
+            name: OffsetCheckpoint(pool.files, f"{directory}/{name}")
+            for name in (HIGH_WATERMARKS, START_OFFSETS, RECOVERY_POINTS)
+        }
         self._is_open = True
 
     @classmethod
@@ -186,7 +191,8 @@ class Store:
 
     def _forget_points(self, key: TopicPartition) -> None:
         """What the checkpoints say of an older partition of this name is not true of a new one."""
-        if self._recovery_points.pop(key, 0) + self._start_offsets.pop(key, 0) + self._high_watermarks.pop(key, 0):
+        points = (self._recovery_points, self._start_offsets, self._high_watermarks)
+        if any(offsets.get(key, 0) for offsets in points):
             self.checkpoint(_of(self.logs, self._high_watermarks))
 
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
@@ -207,7 +213,6 @@ class Store:
             ) from error
         self._deleted.append(path)
         self.failed.pop(key, None)
-        self._high_watermarks.pop(key, None)
         log = self.logs.pop(key, None)
         if log is not None:
             log.retire()
@@ -215,16 +220,24 @@ class Store:
             self.remove_deleted()
 
     def remove_deleted(self) -> None:
-        """Remove the directories that `delete` has renamed.
+        """Remove the directories that `delete` has renamed; in any thread.
 
         One that cannot be removed is tried again at the next start.
         """
-        while self._deleted:
-            path = self._deleted.pop()
-            try:
-                self.pool.files.remove_tree(path)
-            except OSError as error:
-                logger.warning("%s cannot be removed: %s", path, error)
+        with contextlib.suppress(IndexError):  # nothing is left, or another thread took the last one
+            while True:
+                self._remove(self._deleted.pop())
+
+    def _remove(self, path: str) -> None:
+        try:
+            self.pool.files.remove_tree(path)
+        except OSError as error:
+            logger.warning("%s cannot be removed: %s", path, error)
+
+    @property
+    def has_deleted(self) -> bool:
+        """Whether there is something for `remove_deleted` to do."""
+        return bool(self._deleted)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks of the last checkpoint."""
@@ -235,19 +248,34 @@ class Store:
 
         Raises OSError.
         """
+        self.begin_checkpoint(high_watermarks)()
+
+    def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        """What writes the checkpoints of this moment, to be run in any thread. It raises OSError."""
         self._high_watermarks = {**_of(self.failed, self._high_watermarks), **high_watermarks}
         started = {
             key: log.start_offset for key, log in self.logs.items() if log.start_offset > log.segments[0].base_offset
         }
         self._start_offsets = {**_of(self.failed, self._start_offsets), **started}
-        checkpoint.write_offsets(self.pool.files, self._path(HIGH_WATERMARKS), self._high_watermarks)
-        checkpoint.write_offsets(self.pool.files, self._path(START_OFFSETS), self._start_offsets)
-        self._write_recovery_points()
+        begun = [
+            self._checkpoints[HIGH_WATERMARKS].begin(self._high_watermarks),
+            self._checkpoints[START_OFFSETS].begin(self._start_offsets),
+            self._begin_recovery_points(),
+        ]
 
-    def _write_recovery_points(self) -> None:
+        def write() -> None:
+            for one in begun:
+                one()
+
+        return write
+
+    def _begin_recovery_points(self) -> Callable[[], None]:
         points = {key: log.recovery_point for key, log in self.logs.items()}
         self._recovery_points = {**_of(self.failed, self._recovery_points), **points}
-        checkpoint.write_offsets(self.pool.files, self._path(RECOVERY_POINTS), self._recovery_points)
+        return self._checkpoints[RECOVERY_POINTS].begin(self._recovery_points)
+
+    def _write_recovery_points(self) -> None:
+        self._begin_recovery_points()()
 
     def close(self) -> None:
         """Make everything durable, and mark the directory as cleanly left if every log could be opened and closed."""

@@ -122,7 +122,7 @@ class Partitions:
             self._purgatory.touch(partition.waiters)
         try:
             if partition is not None or was_offline:
-                self._store.delete(topic, index)
+                self._store.delete(topic, index, remove=False)  # large files take long: `Upkeep` does it in a thread
         except KafkaError as error:
             logger.error("the log of %s-%d is left behind: %s", topic, index, error.message)
 

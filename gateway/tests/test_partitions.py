@@ -38,7 +38,10 @@ def test_topics_come_grow_and_go(node: Node) -> None:
     with pytest.raises(KafkaError) as error:
         partitions.topic_name(topic.topic_id)
     assert error.value.code == ErrorCode.UNKNOWN_TOPIC_ID
-    assert not list(Path(node.config.log_directories[0]).glob("t-*"))
+    directory = Path(node.config.log_directories[0])
+    assert all(path.name.endswith("-delete") for path in directory.glob("t-*"))
+    node._store.remove_deleted()
+    assert not list(directory.glob("t-*"))
 
 
 def test_changed_configs_reach_the_log(node: Node) -> None:

@@ -47,13 +47,49 @@ def append(node: Node, name: str, timestamp: int = NOW_MS) -> None:
     node.services.partitions.get(name, 0).append(memoryview(batch), 1, NOW_MS)
 
 
-def test_checkpoints_are_written_at_their_interval(node: Node) -> None:
+def test_checkpoints_are_written_at_their_interval_in_a_thread(node: Node, threads: Threads) -> None:
     node.services.metadata.create_topic("t", 1)
     upkeep(node).start()
     append(node, "t")
+    path = Path(node.config.log_directories[0], "replication-offset-checkpoint")
+    for _ in range(2):
+        node.time.advance(node.config.replica_high_watermark_checkpoint_interval_ms)
+    assert not path.exists()
+    assert len(threads.waiting) == 1, "one after another"
+    threads.run_one()
+    assert "t 0 1\n" in path.read_text("ascii")
+    append(node, "t")
     node.time.advance(node.config.replica_high_watermark_checkpoint_interval_ms)
-    written = Path(node.config.log_directories[0], "replication-offset-checkpoint").read_text("ascii")
-    assert "t 0 1\n" in written
+    threads.run_one()
+    assert "t 0 2\n" in path.read_text("ascii")
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(
+    node: Node, threads: Threads, caplog: pytest.LogCaptureFixture
+) -> None:
+    work = upkeep(node)
+    for _ in range(2):
+        work.checkpoint()
+        threads.run_one(OSError(28, "No space left on device"))
+    assert caplog.text.count("cannot be written: [Errno 28]") == 2
+
+
+def test_deleted_topics_are_removed_in_a_thread(node: Node, threads: Threads) -> None:
+    directory = Path(node.config.log_directories[0])
+    upkeep(node).start()
+    node.services.metadata.create_topic("t", 2)
+    node.services.metadata.delete_topic("t")
+    left = [path for path in directory.iterdir() if path.name.endswith("-delete")]
+    assert len(left) == 2
+    for _ in range(2):
+        node.time.advance(1_000)
+    assert len(threads.waiting) == 1
+    node.services.metadata.create_topic("t", 1)
+    threads.run_one()
+    assert not [path for path in left if path.exists()]
+    assert (directory / "t-0").exists()
+    node.time.advance(1_000)
+    assert not threads.waiting
 
 
 def test_old_segments_are_deleted(node: Node) -> None:
@@ -96,14 +132,16 @@ def test_a_rolled_log_is_flushed_in_a_thread(node: Node, threads: Threads) -> No
 
 def test_a_log_with_flush_ms_is_flushed_when_that_has_passed(node: Node, threads: Threads) -> None:
     node.services.metadata.create_topic("t", 1, configs={"flush.ms": "5000"})
-    upkeep(node).start()
+    work = upkeep(node)
     append(node, "t")
-    node.time.advance(1_000)
+    work.flush_due()
     threads.run_one()
     append(node, "t")
     node.time.advance(4_000)
+    work.flush_due()
     assert not threads.waiting
     node.time.advance(1_000)
+    work.flush_due()
     assert len(threads.waiting) == 1
 
 

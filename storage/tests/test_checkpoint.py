@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage import checkpoint
+from storage.checkpoint import OffsetCheckpoint
 from storage.errors import BadFile
 from storage.tests.crashing_files import CrashingFiles, PowerCut
 
@@ -65,3 +66,39 @@ def test_damage_is_named(content: bytes) -> None:
     files.write(PATH, content)
     with pytest.raises(BadFile, match="recovery-point-offset-checkpoint"):
         checkpoint.read_offsets(files, PATH)
+
+
+def test_of_two_states_of_a_checkpoint_the_later_one_stays() -> None:
+    files = new_files()
+    offsets = OffsetCheckpoint(files, PATH)
+    older, newer = offsets.begin({("t", 0): 9}), offsets.begin({("t", 0): 3})
+    newer()
+    older()
+    assert checkpoint.read_offsets(files, PATH) == {("t", 0): 3}
+
+
+def test_a_checkpoint_that_says_the_same_is_not_written() -> None:
+    files = new_files()
+    offsets = OffsetCheckpoint(files, PATH)
+    offsets.begin({("t", 0): 9})()
+    writes = files.writes
+    offsets.begin({("t", 0): 9})()
+    assert files.writes == writes
+    offsets.begin({("t", 0): 8})()
+    offsets.begin({("t", 0): 9})()
+    assert checkpoint.read_offsets(files, PATH) == {("t", 0): 9}
+
+
+def test_after_a_failed_write_the_same_is_written_again() -> None:
+    files = new_files()
+    offsets = OffsetCheckpoint(files, PATH)
+    offsets.begin({("t", 0): 9})()
+    files.room = 0
+    with pytest.raises(OSError, match="space"):
+        offsets.begin({("t", 0): 10})()
+    files.room = None
+    offsets.begin({("t", 0): 9})()
+    writes = files.writes
+    offsets.begin({("t", 0): 9})()
+    assert files.writes == writes
+    assert checkpoint.read_offsets(files, PATH) == {("t", 0): 9}
