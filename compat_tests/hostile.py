@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
+from compat_tests.broker import Broker
 from compat_tests.families.confluent import Confluent
 from compat_tests.noise import Noise
 from compat_tests.waiting import until
@@ -201,3 +202,23 @@ class Neighbour:
         self.tail.close()
         if self.failure is not None:
             raise self.failure
+
+
+class MemoryWatch:
+    """The most that resident memory grew, looked at every 20 ms."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.before = self.most = broker.resident_bytes()
+        self.is_ending = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self) -> None:
+        while not self.is_ending.wait(0.02):
+            self.most = max(self.most, self.broker.resident_bytes())
+
+    def end(self) -> int:
+        self.is_ending.set()
+        self.thread.join()
+        return max(self.most, self.broker.resident_bytes()) - self.before

@@ -11,7 +11,6 @@ import random
 import re
 import socket
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from compat_tests.conftest import new_topic
 from compat_tests.hostile import (
     CLAIM_BYTES,
     CUT,
+    MemoryWatch,
     Neighbour,
     connect_from,
     garbage_bodies,
@@ -62,26 +62,6 @@ def beside(broker: Broker, figure: Callable[[str], None], request: pytest.Fixtur
     if TARGET == "headgate":  # Apache Kafka takes what memory its -Xmx allows, and opens files as it goes
         assert grown < BOUND_BYTES
         until(lambda: broker.open_files() <= files, "the broker to let go of the connections that ended")
-
-
-class MemoryWatch:
-    """The most that resident memory grew, looked at every 20 ms."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.before = self.most = broker.resident_bytes()
-        self.is_ending = threading.Event()
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-
-    def run(self) -> None:
-        while not self.is_ending.wait(0.02):
-            self.most = max(self.most, self.broker.resident_bytes())
-
-    def end(self) -> int:
-        self.is_ending.set()
-        self.thread.join()
-        return max(self.most, self.broker.resident_bytes()) - self.before
 
 
 ONE_OF_EACH = dict(one_of_each())
