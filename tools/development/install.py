@@ -76,9 +76,10 @@ class Machine:
     def is_ci(self) -> bool:
         return self.environment.get("CI", "").lower() in {"true", "1"}
 
-    def run(self, *command: str | Path) -> None:
-        """Run a command; its output goes where ours goes."""
-        status = subprocess.run([str(word) for word in command], cwd=self.root, check=False).returncode
+    def run(self, *command: str | Path, **more: str) -> None:
+        """Run a command, with more variables in its environment; its output goes where ours goes."""
+        environment = {**self.environment, **more}
+        status = subprocess.run([str(word) for word in command], cwd=self.root, env=environment, check=False).returncode
         if status != 0:
             raise InstallError(f"`{' '.join(map(str, command))}` ended with {status}: see its lines above")
 
@@ -278,6 +279,8 @@ def fetch_jars(machine: Machine, source: Path, names: Iterable[str]) -> None:
         ",".join(names),
         target,
         "package",
+        # Else it ends with escape sequences even where it was told to use no colours
+        MAVEN_OPTS=f"{machine.environment.get('MAVEN_OPTS', '')} -Djansi.noreset=true".strip(),
     )
     for name in names:
         shutil.rmtree(machine.jars / name, ignore_errors=True)
@@ -296,12 +299,12 @@ def kcat(machine: Machine) -> None:
         missing(machine, "kcat is not on the path: sudo apt-get install kcat")
         return
     with timed("kcat"):
-        install = ("apt-get", "install", "--yes", "--no-install-recommends", "-qq", "kcat")
+        install = ("apt-get", "install", "--yes", "--no-install-recommends", "-qq", "-o", "Dpkg::Use-Pty=0", "kcat")
         try:
-            machine.run(*install)
+            machine.run(*install, DEBIAN_FRONTEND="noninteractive")
         except InstallError:  # a new machine has no package lists yet
             machine.run("apt-get", "update", "-qq")
-            machine.run(*install)
+            machine.run(*install, DEBIAN_FRONTEND="noninteractive")
 
 
 def go(machine: Machine) -> None:

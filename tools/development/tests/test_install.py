@@ -21,7 +21,7 @@ class Recorder(Machine):
     commands: list[tuple[str, ...]] = field(default_factory=list)
     failing: str | None = None
 
-    def run(self, *command: str | Path) -> None:
+    def run(self, *command: str | Path, **more: str) -> None:
         words = tuple(map(str, command))
         self.commands.append(words)
         if self.failing in words:
@@ -245,6 +245,17 @@ def test_package_lists_are_fetched_when_the_package_is_not_found(machine: Record
     with pytest.raises(InstallError):
         install.kcat(dataclasses.replace(machine, is_root=True, failing="install"))
     assert [command[1] for command in machine.commands] == ["install", "update", "install"]
+
+
+@pytest.mark.sockets
+def test_a_command_runs_in_the_tree_with_the_environment_and_more(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {"ONE": "1"}, is_root=False)
+    machine.run(
+        sys.executable, "-c", "import os; open('seen', 'w').write(os.environ['ONE'] + os.environ['TWO'])", TWO="2"
+    )
+    assert (tmp_path / "seen").read_text() == "12"
+    with pytest.raises(InstallError, match="ended with 3"):
+        machine.run(sys.executable, "-c", "raise SystemExit(3)")
 
 
 def test_a_second_run_waits_for_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
