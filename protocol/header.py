@@ -19,7 +19,7 @@ from protocol.registry import header_versions
 _REQUEST = struct.Struct(">hhih")
 _REQUEST_BYTES = _REQUEST.size
 _unpack_request = _REQUEST.unpack_from
-_short_client_id = blob_then("")
+_short_client_id = blob_then("", 0)
 _new_tuple = tuple.__new__
 _CLIENT_ID_SIZE = 2
 _RESPONSE = struct.Struct(">i")

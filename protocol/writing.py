@@ -17,6 +17,7 @@ count of tagged fields, written as the zero it nearly always is, and taken back 
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -27,13 +28,15 @@ from protocol.wire import Array, Construct, Instance, NullableInstance, Records,
 
 Writer = Callable[..., None]
 
+_FEW = 16
+
 
 def writer(root: Instance, title: str) -> Writer:
     """Emit and compile `write(value, out, splices)` for a message's tree."""
     source = Source()
     source.names.update(
         more=_more,
-        numbers=_numbers,
+        many_numbers=_many_numbers,
         write_tags=_write_tags,
         keep_tags=_keep_tags,
         BYTES=(bytes, bytearray, memoryview),
@@ -188,7 +191,9 @@ class _WriterEmitter:
         source = self._source
         code = fixed_format(element)
         if code is not None:
-            source.line(f"out += numbers({elements}, {code!r})")
+            few = source.constant("few", _few_numbers(code))
+            many = f"many_numbers({elements}, {code!r})"
+            source.line(f"out += {few}[len({elements})](*{elements}) if len({elements}) <= {_FEW} else {many}")
             return
         name = source.fresh("e")
         with source.block(f"for {name} in {elements}"):
@@ -226,18 +231,15 @@ def _more(number: int) -> bytes:
     return _varint(number >> 7)
 
 
-_FEW = 16
-_few_numbers: dict[str, list[Callable[..., bytes]]] = {}
+@functools.cache
+def _few_numbers(code: str) -> list[Callable[..., bytes]]:
+    """By their number: what packs a few fixed-width values."""
+    return [struct.Struct(">" + code * number).pack for number in range(_FEW + 1)]
 
 
-def _numbers(values: Sequence[Any], code: str) -> bytes:
-    """An array of fixed-width values."""
-    if len(values) > _FEW:
-        return struct.pack(">" + code * len(values), *values)
-    few = _few_numbers.get(code)
-    if few is None:
-        few = _few_numbers[code] = [struct.Struct(">" + code * number).pack for number in range(_FEW + 1)]
-    return few[len(values)](*values)
+def _many_numbers(values: Sequence[Any], code: str) -> bytes:
+    """An array of more fixed-width values than a few."""
+    return struct.pack(">" + code * len(values), *values)
 
 
 def _keep_tags(instance: Struct, out: bytearray) -> None:

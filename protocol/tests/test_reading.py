@@ -9,7 +9,6 @@ import pytest
 
 from protocol import compiler
 from protocol.errors import MalformedRequest
-from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.fetch import FetchRequest, FetchTopic
@@ -18,6 +17,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from protocol.messages.sasl_handshake import SaslHandshakeResponse
 from protocol.reading import MAX_ELEMENTS, reader
 from protocol.schema import Message, tree
 
@@ -118,8 +118,8 @@ def test_a_request_for_many_partitions_is_read_and_one_for_too_many_is_not() -> 
 
 
 def test_what_a_broker_answers_has_no_such_limit() -> None:
-    data = struct.pack(">hi", 0, MAX_ELEMENTS + 1) + bytes(6) * (MAX_ELEMENTS + 1)
-    assert len(compiler.read(ApiVersionsResponse, 0, data)[0].api_keys) == MAX_ELEMENTS + 1
+    data = struct.pack(">hi", 0, MAX_ELEMENTS + 1) + b"\0\x01m" * (MAX_ELEMENTS + 1)
+    assert len(compiler.read(SaslHandshakeResponse, 1, data)[0].mechanisms) == MAX_ELEMENTS + 1
 
 
 def test_refusals_name_message_version_and_place() -> None:
