@@ -5,7 +5,8 @@
        latency port=9092 produce_version=7 fetch_version=11 templates=FILE rate=1000 messages=3000
 
    The file holds two templates, the Produce and the Fetch, for one partition that is empty: record n has offset n. The rate
-   is kept whatever the broker does: a slow answer delays no later request, so that no wait hides behind another. */
+   is kept whatever the broker does: a slow answer delays no later request, so that no wait hides behind another. One record
+   goes round before the measured ones: what a broker does for the first record of a partition is no part of its latency. */
 #define _GNU_SOURCE
 #include "load.h"
 
@@ -34,7 +35,7 @@ static struct histogram latencies;
 static uint8_t *requests;       /* every Produce of the run, one after another */
 static size_t pushed;           /* bytes of them that the kernel has */
 static uint64_t *sent_at_ns;    /* by offset */
-static uint64_t rate, messages, sum_ns, start;
+static uint64_t rate, messages, records, sum_ns, start; /* records: the measured messages and one before them */
 static int poller, timer;
 
 static void parse_setting(const char *argument, const char **templates) {
@@ -46,7 +47,7 @@ static void parse_setting(const char *argument, const char **templates) {
     else if (strcmp(name, "produce_version") == 0) producer.settings.version = (int)value;
     else if (strcmp(name, "fetch_version") == 0) reader.settings.version = (int)value;
     else if (strcmp(name, "rate") == 0) rate = (uint64_t)value;
-    else if (strcmp(name, "messages") == 0) messages = (uint64_t)value;
+    else if (strcmp(name, "messages") == 0) messages = (uint64_t)value, records = messages + 1;
     else if (strcmp(name, "wait") == 0) producer.settings.wait = true;
     else die("no such setting: %s", argument);
 }
@@ -65,9 +66,9 @@ static void open_side(struct side *side, int api) {
 }
 
 static void build_requests(void) {
-    requests = allocate(messages * produce->length);
-    sent_at_ns = allocate(messages * sizeof *sent_at_ns);
-    for (uint64_t i = 0; i < messages; i++) {
+    requests = allocate(records * produce->length);
+    sent_at_ns = allocate(records * sizeof *sent_at_ns);
+    for (uint64_t i = 0; i < records; i++) {
         uint8_t *frame = requests + i * produce->length;
         memcpy(frame, produce->frame, produce->length);
         put_big_endian(frame + CORRELATION_POSITION, (uint32_t)i, 4);
@@ -84,16 +85,20 @@ static void start_timer(void) {
 
 /* ---- sending ---- */
 
-/* What is due by the clock, and what the kernel had no room for before. */
-static void send_due(void) {
-    uint64_t now = now_ns(), due = (uint64_t)((double)(now - start) / 1e9 * (double)rate) + 1;
-    while (producer.sent < messages && producer.sent < due) sent_at_ns[producer.sent++] = now;
+/* The records before number `due`, and what the kernel had no room for before. */
+static void send_until(uint64_t due, uint64_t now) {
+    while (producer.sent < records && producer.sent < due) sent_at_ns[producer.sent++] = now;
     while (pushed < producer.sent * produce->length) {
         ssize_t count = send(producer.socket, requests + pushed, producer.sent * produce->length - pushed, MSG_NOSIGNAL);
         if (count < 0 && errno != EAGAIN && errno != EINTR) die("send: %s", strerror(errno));
         if (count < 0) break;
         pushed += (size_t)count;
     }
+}
+
+static void send_due(void) {
+    uint64_t now = now_ns();
+    send_until((uint64_t)((double)(now - start) / 1e9 * (double)rate) + 2, now);
 }
 
 static void send_fetch(void) {
@@ -108,7 +113,7 @@ static void send_fetch(void) {
 static void note_arrivals(int64_t from, int64_t to) {
     uint64_t now = now_ns();
     if (to > (int64_t)producer.sent) die("offset %" PRId64 " was fetched, %" PRIu64 " were sent", to - 1, producer.sent);
-    for (int64_t offset = from; offset < to; offset++) {
+    for (int64_t offset = from > 0 ? from : 1; offset < to; offset++) {
         histogram_add(&latencies, now - sent_at_ns[offset]);
         sum_ns += now - sent_at_ns[offset];
     }
@@ -123,12 +128,12 @@ static void take_answer(struct side *side, const uint8_t *frame, size_t length) 
     check_answer(&side->checker, &side->consumer, frame + 4, length - 4);
     if (side == &producer) return;
     note_arrivals(before, side->consumer.next_offset);
-    if ((uint64_t)side->consumer.next_offset < messages) send_fetch();
+    if ((uint64_t)side->consumer.next_offset < records) send_fetch();
 }
 
 static void receive(struct side *side) {
     ssize_t count = inbox_receive(&side->in, side->socket);
-    if (count == 0) die("closed by the broker after %" PRIu64 " records", latencies.total);
+    if (count == 0) die("closed by the broker after %" PRIu64 " records", (uint64_t)reader.consumer.next_offset);
     if (count < 0) return;
     const uint8_t *frame;
     for (size_t at = 0, length; (frame = inbox_next(&side->in, &at, &length));) take_answer(side, frame, length);
@@ -148,14 +153,23 @@ static void turn(void) {
     }
 }
 
+static uint64_t received(void) { return (uint64_t)reader.consumer.next_offset; }
+
 static void check_progress(void) {
     static uint64_t seen, seen_at;
     uint64_t now = now_ns();
-    if (seen != latencies.total + producer.answered || !seen_at) {
-        seen = latencies.total + producer.answered;
+    if (seen != received() + producer.answered || !seen_at) {
+        seen = received() + producer.answered;
         seen_at = now;
     } else if (now - seen_at > (uint64_t)SILENCE_MS * 1000000)
-        die("nothing came for %d s: %" PRIu64 " records sent, %" PRIu64 " fetched", SILENCE_MS / 1000, producer.sent, latencies.total);
+        die("nothing came for %d s: %" PRIu64 " records sent, %" PRIu64 " fetched", SILENCE_MS / 1000, producer.sent, received());
+}
+
+static void run_until(uint64_t count) {
+    while (received() < count || producer.answered < count) {
+        turn();
+        check_progress();
+    }
 }
 
 int main(int count, char **arguments) {
@@ -171,14 +185,13 @@ int main(int count, char **arguments) {
     poller = epoll_create1(EPOLL_CLOEXEC);
     open_side(&producer, API_PRODUCE);
     open_side(&reader, API_FETCH);
-    if (producer.settings.wait) wait_for_go();
     send_fetch();
+    send_until(1, now_ns());
+    run_until(1);
+    if (producer.settings.wait) wait_for_go();
     start = now_ns();
     start_timer();
-    while (latencies.total < messages || producer.answered < messages) {
-        turn();
-        check_progress();
-    }
+    run_until(records);
     printf("{\"requests\": %" PRIu64 ", \"record_bytes\": %" PRIu64 ", \"seconds\": %.6f, \"p50_us\": %.2f, \"p99_us\": %.2f"
            ", \"max_us\": %.2f, \"mean_us\": %.2f}\n",
            messages, messages * produce->load_bytes, (double)(now_ns() - start) / 1e9, histogram_quantile_us(&latencies, 0.5),
