@@ -564,11 +564,11 @@ class Log:
             yield SegmentFacts(end_offset, segment.size, segment.max_timestamp)
 
     def _delete_first(self, count: int) -> None:
-        removed, self._segments = self._segments[:count], self._segments[count:]
         self._memo = None
-        self.advance_start(self._segments[0].base_offset)
-        for segment in removed:
-            segment.delete()
+        self.advance_start(self._segments[count].base_offset)
+        for _ in range(count):
+            self._segments[0].delete()  # one that fails is the first still, and tried again
+            del self._segments[0]
         self.pool.files.sync_directory(self.directory)
 
     def advance_start(self, offset: int) -> None:

@@ -32,6 +32,8 @@ class Pool:
         self.files = files
         self.write_recovery_points: Callable[[], None] = _nothing
         """Called before a log is cut below its recovery point: the checkpoint must not promise what will be gone."""
+        self.doomed: list[str] = []
+        """Files of deleted segments, renamed already; to remove a large one takes long, and can be done elsewhere."""
         # Half of what the process may open is left to connections.
         self._max_open_segments = max(1, min(max_open_segments, files.open_limit() // 2))
         self._max_index_bytes = max_index_bytes

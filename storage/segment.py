@@ -6,6 +6,7 @@ ending in zeros.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -343,16 +344,18 @@ class Segment:
         return Walk(self, 0, index_interval_bytes)
 
     def delete(self) -> None:
-        """Remove the files.
+        """Remove the files; may be called again where it fails. Raises OSError.
 
-        The `.log` is renamed first: what is left by a crash in between has a suffix that says so.
+        The `.log` is renamed first: what is left by a crash in between has a suffix that says so. It is removed by
+        `Store.remove_deleted`, as a gigabyte takes a fifth of a second.
         """
         self.close()
         files = self._pool.files
-        files.rename(self.path, self.path + DELETED_SUFFIX)
+        with contextlib.suppress(FileNotFoundError):  # an attempt before came this far
+            files.rename(self.path, self.path + DELETED_SUFFIX)
         for suffix in DERIVED_SUFFIXES:
             files.remove(f"{self.directory}/{self.base_offset:020d}{suffix}")
-        files.remove(self.path + DELETED_SUFFIX)
+        self._pool.doomed.append(self.path + DELETED_SUFFIX)
 
     # Reading
 

@@ -220,24 +220,20 @@ class Store:
             self.remove_deleted()
 
     def remove_deleted(self) -> None:
-        """Remove the directories that `delete` has renamed; in any thread.
+        """Remove the directories that `delete` has renamed, and the files of deleted segments; in any thread.
 
         One that cannot be removed is tried again at the next start.
         """
-        with contextlib.suppress(IndexError):  # nothing is left, or another thread took the last one
-            while True:
-                self._remove(self._deleted.pop())
-
-    def _remove(self, path: str) -> None:
-        try:
-            self.pool.files.remove_tree(path)
-        except OSError as error:
-            logger.warning("%s cannot be removed: %s", path, error)
+        files = self.pool.files
+        for paths, remove in ((self._deleted, files.remove_tree), (self.pool.doomed, files.remove)):
+            with contextlib.suppress(IndexError):  # nothing is left, or another thread took the last one
+                while True:
+                    _remove(paths.pop(), remove)
 
     @property
     def has_deleted(self) -> bool:
         """Whether there is something for `remove_deleted` to do."""
-        return bool(self._deleted)
+        return bool(self._deleted or self.pool.doomed)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks of the last checkpoint."""
@@ -320,6 +316,13 @@ class Store:
         self.pool.files.sync_all(self.directory)
         for log in logs:
             log.flushed()
+
+
+def _remove(path: str, remove: Callable[[str], None]) -> None:
+    try:
+        remove(path)
+    except OSError as error:
+        logger.warning("%s cannot be removed: %s", path, error)
 
 
 def _of(keys: Container[TopicPartition], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -409,6 +409,35 @@ def test_retention_by_time() -> None:
     assert (log.start_offset, log.size) == (log.end_offset, 0)
 
 
+@pytest.mark.parametrize("call", ["rename", "remove"])
+@pytest.mark.parametrize("failing", [0, 2])
+def test_a_segment_that_cannot_be_deleted_is_tried_again(
+    call: str, failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = CrashingFiles()
+    log = new_log(files, LogConfig(segment_bytes=500, retention_ms=1000))
+    append(log, *(batch(timestamp=NOW_MS + 100 * number, size=100) for number in range(20)))
+    due, done = getattr(files, call), 0
+
+    def fail(*paths: str) -> None:
+        nonlocal done
+        done += 1
+        if done > failing:
+            raise OSError(24, "Too many open files")
+        due(*paths)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(files, call, fail)
+        with pytest.raises(OSError, match="Too many"):
+            log.delete_old_segments(NOW_MS + 2000, log.end_offset)
+    start = log.start_offset
+    assert log.delete_old_segments(NOW_MS + 2000, log.end_offset) > 0
+    assert log.start_offset == start == log.segments[0].base_offset
+    kept = {f"{segment.base_offset:020d}.log" for segment in log.segments}
+    assert {name for name in files.list(log.directory) if name.endswith(".log")} == kept
+    assert next_offset(content(log)) == log.end_offset
+
+
 def test_records_before_the_start_are_out_of_range() -> None:
     log = filled()
     log.advance_start(40)

@@ -168,13 +168,14 @@ def test_a_failed_write_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -
     assert segment.end_offset() == 106
 
 
-def test_deleted_files_are_gone() -> None:
+def test_deleted_files_are_gone_but_for_the_large_one_which_is_left_to_the_store() -> None:
     segment = new_segment(batches=20)
     segment.seal()
     files = segment._pool.files
     files.write("/d/00000000000000000100.snapshot", b"")
     segment.delete()
-    assert files.list("/d") == {}
+    assert list(files.list("/d")) == ["00000000000000000100.log.deleted"]
+    assert segment._pool.doomed == ["/d/00000000000000000100.log.deleted"]
 
 
 def test_read_batch() -> None:

@@ -106,6 +106,23 @@ def test_a_full_disk_at_creation() -> None:
     store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
 
 
+def test_old_segments_are_removed_when_there_is_time() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    append(log, *(batch() for _ in range(80)))
+    assert not store.has_deleted
+    log.advance_start(log.end_offset)
+    count = log.delete_old_segments(NOW_MS, log.end_offset)
+    assert store.has_deleted
+    left = [name for name in files.list("/data/t-0") if name.endswith(".deleted")]
+    assert len(left) == count > 1
+    files.remove(f"/data/t-0/{left[0]}")
+    store.remove_deleted()
+    assert not store.has_deleted
+    assert not [name for name in files.list("/data/t-0") if name.endswith(".deleted")]
+
+
 def test_deletion_is_finished_after_a_crash() -> None:
     files = CrashingFiles()
     store = open_store(files)
