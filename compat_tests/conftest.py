@@ -26,7 +26,11 @@ NOT_OURS = ("ignore:read_text is deprecated:DeprecationWarning", "ignore:unclose
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Warnings are errors, except for what clients do that is not ours to mend."""
+    """Warnings are errors, except for what clients do that is not ours to mend; Spark comes last.
+
+    Its JVM lives from its first test to its last: no other test, above all none that measures, runs beside it.
+    """
+    items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             for line in NOT_OURS:
