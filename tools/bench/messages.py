@@ -3,7 +3,8 @@
 No broker takes part. Every message of the registry is read and written at its oldest and its newest version, the hot
 ones at every version, in three sizes: 1, 12 and 100 elements in the arrays that hold the most (a topic has that many
 partitions), and one in those around them. construct and the compiled function are timed in turns, so that both meet the
-same neighbours; the smallest time of each counts.
+same neighbours: of the turns of a round the shortest counts, and of the rounds the one with the median ratio. Times are
+of CPU.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ MANY = 10
 
 ROUNDS = 7
 SECOND_CHANCE = 5
-_ROUND_S = 0.002
+_TURNS = 3
+_TURN_S = 0.001
+_TICK_S = 1e-9
 _BATCH = bytes(79)  # as long as a batch of one record of ten bytes
 _REPLICAS = 3
 
@@ -129,11 +132,11 @@ def _rows_of(cls: type[Message], is_hot: bool, rounds: int) -> Iterator[Row]:
                 measured.add(elements)
                 mark = MARK if elements > MANY or is_hot else None
                 for direction, pair in _pairs(cls, version, value):
-                    row = Row(cls.__name__, version, direction, elements, *_fastest(pair, rounds), mark)
+                    row = Row(cls.__name__, version, direction, elements, *_timed(pair, rounds), mark)
                     if (
                         row.is_short
                     ):  # the machine's neighbours only ever make a time longer: once more, with more turns
-                        construct_us, compiled_us = _fastest(pair, rounds * SECOND_CHANCE)
+                        construct_us, compiled_us = _timed(pair, rounds * SECOND_CHANCE)
                         row = replace(row, construct_us=construct_us, compiled_us=compiled_us)
                     yield row
 
@@ -147,21 +150,28 @@ def _pairs(cls: type[Message], version: int, value: Any) -> Iterator[tuple[str, 
     yield "write", (lambda: build(value), lambda: write(value, bytearray(), []))
 
 
-def _fastest(pair: Pair, rounds: int) -> tuple[float, float]:
-    """The smallest time of each in microseconds, when they take turns."""
-    repeats = [max(1, int(_ROUND_S / _seconds(function, 1))) for function in pair]
-    best = [float("inf"), float("inf")]
-    for _ in range(rounds):
-        for place, function in enumerate(pair):
-            best[place] = min(best[place], _seconds(function, repeats[place]) / repeats[place])
-    return best[0] * 1e6, best[1] * 1e6
+def _timed(pair: Pair, rounds: int) -> tuple[float, float]:
+    """Microseconds of construct and of the compiled function, from the round whose ratio is the median."""
+    repeats = [max(1, int(_TURN_S / _seconds(function, 1))) for function in pair]
+    measured = sorted((_round(pair, repeats) for _ in range(rounds)), key=lambda times: times[0] / times[1])
+    construct_s, compiled_s = measured[rounds // 2]
+    return construct_s * 1e6, compiled_s * 1e6
+
+
+def _round(pair: Pair, repeats: Sequence[int]) -> list[float]:
+    """The smallest of a few turns of each: both within the same milliseconds."""
+    turns = [
+        [_seconds(function, count) / count for function, count in zip(pair, repeats, strict=True)]
+        for _ in range(_TURNS)
+    ]
+    return [min(times) for times in zip(*turns, strict=True)]
 
 
 def _seconds(function: Callable[[], Any], repeats: int) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(repeats):
         function()
-    return time.perf_counter() - start
+    return time.process_time() - start or _TICK_S
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
