@@ -11,15 +11,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.bench.brokers import KAFKA, Broker, Launcher
+from tools.bench.brokers import HEADGATE, KAFKA, Broker, Launcher
 from tools.bench.client import BenchError
+from tools.bench.compiled import lines_of, measured
 from tools.bench.figures import Figure, Sample
 from tools.bench.generator import PROGRAMS, compile_program
 from tools.bench.idle import idle_connection_bytes
 from tools.bench.machine import MachineTime, machine_time, others_share, own_cpu_seconds, process_cpu_seconds
 from tools.bench.report import Journal, Line, Progress
 from tools.bench.rows import Row, Run
-from tools.bench.table import IDLE_CONNECTIONS, MEMORY, ROWS, START
+from tools.bench.table import IDLE_CONNECTIONS, MEMORY, MESSAGES, ROWS, START
 from tools.bench.target import Target, resident_megabytes
 
 _SETTLE_SECONDS = 3.0  # after start, before idle memory is read
@@ -41,6 +42,8 @@ class Settings:
     seconds: float = 2.5
     warm_up_seconds: float = 5.0
     jvm_cpu_seconds: float = 30.0
+    is_quick: bool = False
+    """Where less is measured, not only less often."""
 
     def steps(self, brokers: Sequence[str]) -> int:
         """Measurements and warm-ups, for the progress bar."""
@@ -48,10 +51,11 @@ class Settings:
         each = (
             loads * (self.repetitions + 1) + (START in self.rows) * self.repetitions + (IDLE_CONNECTIONS in self.rows)
         )
-        return len(brokers) * each + len(WARM_UP_ROWS) * (loads > 0 and KAFKA in brokers)
+        warm_ups = len(WARM_UP_ROWS) * (loads > 0 and KAFKA in brokers)
+        return len(brokers) * each + warm_ups + (MESSAGES in self.rows and HEADGATE in brokers)
 
 
-QUICK = Settings((), repetitions=3, seconds=0.7, warm_up_seconds=0.9, jvm_cpu_seconds=16.0)
+QUICK = Settings((), repetitions=3, seconds=0.7, warm_up_seconds=0.9, jvm_cpu_seconds=16.0, is_quick=True)
 WARM_UP_ROWS = {"produce-tiny-pipelined": 1.0, "fetch-4k": 0.4}  # and the part of `jvm_cpu_seconds` for each
 
 _START_FIGURE = Figure("seconds to Metadata", lambda sample: sample.seconds, mark=1 / 8)
@@ -82,6 +86,8 @@ class Bench:
             self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
             if START in self.settings.rows:
                 self._measure_start(directory / "start")
+            if MESSAGES in self.settings.rows and HEADGATE in {launcher.name for launcher in self.launchers}:
+                self._measure_messages()
             if IDLE_CONNECTIONS in self.settings.rows:
                 self._measure_idle_connections(directory / "idle")
             if MEMORY in self.settings.rows or self._loads():
@@ -100,6 +106,15 @@ class Bench:
                 broker.stop()
                 self.progress.step(f"{START} {number + 1} {launcher.name} {broker.start_seconds:.3f} s")
         self.journal.figure(Line.of(START, _START_FIGURE, values, max(shares)))
+
+    def _measure_messages(self) -> None:
+        """In this process, before a broker is there to disturb it."""
+        before, own = machine_time(), own_cpu_seconds()
+        rows = measured(is_quick=self.settings.is_quick)
+        lines = lines_of(rows, _share_since(before, own))
+        for line in lines:
+            self.journal.figure(line)
+        self.progress.step(f"{MESSAGES} {len(rows)} of them")
 
     def _measure_idle_connections(self, directory: Path) -> None:
         """Once: the sum over some thousand connections of a fresh process varies little."""

@@ -46,6 +46,7 @@ _CPU_PER_MESSAGE = Figure("CPU us/message", cpu_microseconds_per_request)
 _END_TO_END = (
     Figure("p50 us", lambda sample: sample.p50_us, mark=1.0),
     Figure("p99 us", lambda sample: sample.p99_us),
+    Figure("messages/s", requests_per_second, more_is_better=True),
     _CPU_PER_MESSAGE,
 )
 # p50 and p99 come from the tool in whole milliseconds
