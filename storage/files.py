@@ -56,8 +56,8 @@ class File:
         self._can_probe = bool(_NO_WAIT) and fileno >= 0
 
     def __del__(self) -> None:
-        if self.fileno >= 0 and self.references > 0:
-            os.close(self.fileno)
+        if self.references > 0:
+            self.close()
 
     def release(self) -> None:
         """Give up one reference; the last one closes the file."""
@@ -67,8 +67,9 @@ class File:
 
     def close(self) -> None:
         """Close now. Called by `release`."""
-        os.close(self.fileno)
-        self.fileno = NO_DESCRIPTOR
+        descriptor, self.fileno = self.fileno, NO_DESCRIPTOR
+        if descriptor >= 0:  # a garbage collector that finds file and slice together may call this twice
+            os.close(descriptor)
 
     def write_at(self, data: memoryview | bytearray | bytes, position: int) -> None:
         """Write all of `data`, in as many calls as the system wants."""
@@ -154,6 +155,29 @@ class File:
     def sync(self) -> None:
         """Wait until the content is on the disk."""
         _sync_content(self.fileno)
+
+
+class ColdRead(Exception):
+    """A plan that must not wait needs what is not in memory. A thread may `warm` it, then it is planned again.
+
+    `place` is the same for the same bytes: who gets it twice in a row plans patiently, or it would never end.
+    """
+
+    def __init__(self, file: File, path: str, length: int, position: int) -> None:
+        super().__init__(f"{length} bytes at {position} of {path} are not in memory")
+        self.place = (path, position)
+        self._file = file
+        self._length = length
+        self._position = position
+        file.references += 1
+
+    def warm(self) -> None:
+        """Read it; waits for the disk."""
+        self._file.warm(self._length, self._position)
+
+    def release(self) -> None:
+        """Give up the file, when no thread reads it any more."""
+        self._file.release()
 
 
 class Files:

@@ -20,6 +20,7 @@ from bisect import bisect_right
 from operator import lt
 from typing import ClassVar
 
+from storage.files import ColdRead
 from storage.pool import Pool
 
 _BLOCK_BYTES = 4096
@@ -71,8 +72,21 @@ class Index:
 
     def content(self) -> bytes:
         """All entries as in the file."""
-        written = self._pool.files.read(self.path)[: self._written] if self._written else b""
+        written = self._read_written() if self._written else b""
         return written + self._pending
+
+    def _read_written(self) -> bytes:
+        """What is in the file. Raises ColdRead if the pool is not patient."""
+        if self._pool.is_patient:
+            return self._pool.files.read(self.path)[: self._written]
+        file = self._pool.files.open(self.path)
+        try:
+            data = file.read_cached(self._written, 0)
+            if data is None:
+                raise ColdRead(file, self.path, self._written, 0)
+            return bytes(data)
+        finally:
+            file.release()
 
     def last(self) -> tuple[int, int]:
         """Key and value of the last entry, both relative; raises IndexError if there is none."""

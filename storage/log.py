@@ -420,12 +420,15 @@ class Log:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> FileSlice | None:
+    def read(
+        self, offset: int, max_bytes: int, up_to: int, at_least_one: bool, patient: bool = True
+    ) -> FileSlice | None:
         """Plan a read of whole batches, from the one with `offset` on, `max_bytes` at most, none reaching `up_to`.
 
         `up_to` is a batch boundary, or the end. With `at_least_one` the first batch comes even if it is larger than
         `max_bytes`. None where there is nothing: `offset` is `up_to`, or not even one batch fits. Raises KafkaError:
-        OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR.
+        OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR. If not `patient`, raises ColdRead rather than
+        wait for the disk.
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise KafkaError(
@@ -434,10 +437,13 @@ class Log:
             )
         if offset >= up_to:
             return None
+        self.pool.is_patient = patient
         try:
             return self._plan(offset, max_bytes, up_to, at_least_one)
         except OSError as error:
             raise self._disk_error(error) from error
+        finally:
+            self.pool.is_patient = True
 
     def _plan(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> FileSlice | None:
         segment, position = self._locate(offset)

@@ -30,6 +30,8 @@ class Pool:
         self, files: Files, max_open_segments: int = MAX_OPEN_SEGMENTS, max_index_bytes: int = MAX_INDEX_BYTES
     ) -> None:
         self.files = files
+        self.is_patient = True
+        """Whether what is read may wait for the disk; if not, `storage.files.ColdRead` is raised instead."""
         self.write_recovery_points: Callable[[], None] = _nothing
         """Called before a log is cut below its recovery point: the checkpoint must not promise what will be gone."""
         self.doomed: list[str] = []

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch
 from protocol.records.batch import BatchHeader
-from storage.files import File
+from storage.files import ColdRead, File
 from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.pool import Pool
 
@@ -364,11 +364,12 @@ class Segment:
 
         Raises KafkaError(KAFKA_STORAGE_ERROR) where there is no batch.
         """
-        window, start = b"", position
+        window: bytes | bytearray = b""
+        start = position
         while position < self.size:
             at = position - start
             if at + _HOP.size > len(window):
-                window, start, at = self.file.read_at(_HOP_WINDOW_BYTES, position), position, 0
+                window, start, at = self._read(position), position, 0
             if len(window) - at < _HOP.size:
                 raise self._damaged(position)
             base_offset, length, delta = _HOP.unpack_from(window, at)
@@ -377,6 +378,17 @@ class Segment:
                 raise self._damaged(position)
             yield position, end, base_offset, base_offset + delta
             position = end
+
+    def _read(self, position: int) -> bytes | bytearray:
+        """As much as hops look at together. Raises ColdRead if the pool is not patient."""
+        file = self.file
+        if self._pool.is_patient:
+            return file.read_at(_HOP_WINDOW_BYTES, position)
+        length = min(_HOP_WINDOW_BYTES, self.size - position)
+        data = file.read_cached(length, position)
+        if data is None:
+            raise ColdRead(file, self.path, length, position)
+        return data
 
     def locate(self, offset: int) -> int:
         """Where the first batch begins that does not end before `offset`; the segment's size if all do."""

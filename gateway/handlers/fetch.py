@@ -27,10 +27,14 @@ from protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from storage.files import ColdRead
 from storage.segment import FileSlice
 
 TopicKey = str | bytes
 NO_DIVERGENCE = EpochEndOffset()
+
+# A client's own limit is 30 s in most libraries: who waits longer for a disk has asked again by then.
+DISK_DEADLINE_MS = 30_000.0
 
 
 class Row(NamedTuple):
@@ -62,12 +66,19 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Waiting:
     """Plan pieces of files for every partition wanted, or wait until there is enough to plan."""
     turn = context.broker.fetch_sessions.begin(request, context.version, context.broker.clock.monotonic_ms())
     plan = Plan(request, context, turn)
-    rows = plan.rows()
+    try:
+        rows = plan.rows(patient=False)
+    except ColdRead as cold:
+        return plan.warm(cold)
     if plan.is_due(rows):
         return plan.response(rows)
     for row in rows:
         row.release()
     return plan.wait()
+
+
+def _late() -> FetchResponse:
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the disk has not answered in time")
 
 
 class Plan:
@@ -82,12 +93,20 @@ class Plan:
         self._watched: dict[WaitList, tuple[TopicKey, FetchPartition]] = {}
         self._available: dict[WaitList, int] = {}
 
-    def rows(self) -> list[Row]:
-        """Plan every partition now. The first batch comes whole, whatever its size; the rest keeps to the limits."""
+    def rows(self, patient: bool = True) -> list[Row]:
+        """Plan every partition now. The first batch comes whole, whatever its size; the rest keeps to the limits.
+
+        Raises ColdRead, if not `patient`, rather than wait for the disk.
+        """
         rows: list[Row] = []
         left, first = self._max_bytes, True
         for key, wanted in self._turn.partitions:
-            row = self._row(key, wanted, min(left, wanted.partition_max_bytes), first)
+            try:
+                row = self._row(key, wanted, min(left, wanted.partition_max_bytes), first, patient)
+            except ColdRead:
+                for planned in rows:
+                    planned.release()
+                raise
             size = row.size
             if size:
                 left, first = max(left - size, 0), False
@@ -110,6 +129,40 @@ class Plan:
         """Park until a partition has moved far enough, or `max_wait_ms` are over."""
         deadline_ms = self._context.broker.clock.monotonic_ms() + self._request.max_wait_ms
         return Waiting(list(self._watched), deadline_ms, self._attempt, lambda: self.response(self.rows()))
+
+    def warm(self, cold: ColdRead) -> Waiting:
+        """Have a thread read what the plan needs, then plan again, until it has all; then answer with what there is.
+
+        A position is looked up in an index and in the batches behind it: on a cold disk each of these may wait.
+        """
+        broker = self._context.broker
+        brought = WaitList()
+        place = self._start(cold, brought)
+
+        def attempt(_: WaitList) -> FetchResponse | None:
+            nonlocal place
+            try:
+                return self.response(self.rows(patient=False))
+            except ColdRead as error:
+                if error.place != place:
+                    place = self._start(error, brought)
+                    return None
+                error.release()  # it was brought, and is gone again: that would have no end
+            return self.response(self.rows())
+
+        return Waiting([brought], broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, _late)
+
+    def _start(self, cold: ColdRead, brought: WaitList) -> tuple[str, int]:
+        """Have a thread read; then `brought` is touched. Gives the place."""
+        broker = self._context.broker
+        cold.__traceback__ = None  # it holds the frames of the plan that was given up
+
+        def done(_: object) -> None:  # if it failed, the next plan fails too, and says so
+            cold.release()
+            broker.purgatory.touch(brought)
+
+        broker.scheduler.in_thread(cold.warm, done)
+        return cold.place
 
     def response(self, rows: list[Row]) -> FetchResponse:
         """The rows that the session wants told, grouped by topic."""
@@ -141,7 +194,7 @@ class Plan:
             return self.response(self.rows())
         return None
 
-    def _row(self, key: TopicKey, wanted: FetchPartition, max_bytes: int, first: bool) -> Row:
+    def _row(self, key: TopicKey, wanted: FetchPartition, max_bytes: int, first: bool, patient: bool = True) -> Row:
         partition = None
         try:
             partitions = self._context.broker.partitions
@@ -150,7 +203,8 @@ class Plan:
             diverging = NO_DIVERGENCE if wanted.last_fetched_epoch < 0 else _diverging(partition, wanted)
             piece = None
             if diverging is NO_DIVERGENCE and (max_bytes > 0 or first):
-                piece = partition.read(wanted.fetch_offset, max_bytes, self._request.isolation_level, first)
+                isolation = self._request.isolation_level
+                piece = partition.read(wanted.fetch_offset, max_bytes, isolation, first, patient)
         except (KafkaError, OSError) as error:
             code, _ = refusal(error)
             return Row(key, wanted, None, PartitionData(wanted.partition, code, -1, records=b""))

@@ -106,10 +106,13 @@ class Partition:
         """The offset behind the last one that a consumer of this isolation level may see."""
         return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
 
-    def read(self, offset: int, max_bytes: int, isolation_level: int, at_least_one: bool) -> FileSlice | None:
+    def read(
+        self, offset: int, max_bytes: int, isolation_level: int, at_least_one: bool, patient: bool = True
+    ) -> FileSlice | None:
         """Plan a read for a consumer; None where nothing is to be had yet.
 
-        Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of [log start, high watermark].
+        Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of [log start, high watermark]; ColdRead, if not `patient`,
+        rather than wait for the disk.
         """
         if not self.log.start_offset <= offset <= self.high_watermark:
             there = f"[{self.log.start_offset}, {self.high_watermark}] of {self.topic}-{self.index}"
@@ -117,7 +120,7 @@ class Partition:
         end = self.readable_end(isolation_level)
         if offset >= end:
             return None
-        return self.log.read(offset, max_bytes, end, at_least_one)
+        return self.log.read(offset, max_bytes, end, at_least_one, patient)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a client that knows another leader than this one (KIP-320). -1 means that it does not say.

@@ -1,14 +1,17 @@
 """Fetch: what it plans, and what it waits for. Sessions have tests of their own."""
 
+import os
 from typing import Any
 
 import pytest
 
+from gateway.handlers.fetch import DISK_DEADLINE_MS
 from gateway.tests.builders import Node
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.records.batch import Record, build, split
+from storage.files import File
 from storage.segment import FileSlice
 
 NOW_MS = 1_700_000_000_000
@@ -232,3 +235,93 @@ def test_an_incremental_fetch_tells_only_what_is_new(node: Node) -> None:
     second = node.handle(request(session_id=first.session_id, session_epoch=1), 12)
     assert [row.partition_index for row in rows(second)] == [1]
     assert sizes(second) == [size]
+
+
+@pytest.fixture
+def cold(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Nothing on the disk is in memory until a thread has read it; the threads, which a test lets run."""
+    threads: list[Any] = []
+    brought: set[tuple[int, int]] = set()
+
+    def read_cached(file: File, length: int, position: int) -> bytes | None:
+        return file.read_at(length, position) if (os.fstat(file.fileno).st_ino, position) in brought else None
+
+    def warm(file: File, length: int, position: int) -> None:
+        brought.add((os.fstat(file.fileno).st_ino, position))
+
+    monkeypatch.setattr(File, "read_cached", read_cached)
+    monkeypatch.setattr(File, "warm", warm)
+    monkeypatch.setattr(node.services.scheduler, "in_thread", lambda work, done: threads.append((work, done)))
+    return threads
+
+
+def let_one_end(node: Node, threads: list[Any]) -> None:
+    work, done = threads.pop(0)
+    done(work())
+    node.time.advance()
+
+
+def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node, cold: list[Any]) -> None:
+    node.services.metadata.create_topic("t", 2)
+    for index in (0, 1):
+        for _ in range(30):
+            append(node, "t", bytes(1_000), index=index)
+        log = node.services.partitions.get("t", index).log
+        log.segments[0].offsets.flush()
+        log.segments[0].offsets.give_back()
+    answers: list[Any] = []
+    partitions = (from_offset(7, 0, max_bytes=5_000), from_offset(20, 1, max_bytes=5_000))
+    outcome = node.handle(request(wanted(node, "t", 12, *partitions)), 12)
+    assert isinstance(outcome, Waiting)
+    node.services.purgatory.park(outcome, answers.append)
+    rounds = 0
+    while not answers:
+        assert len(cold) == 1, "one thread at a time for one fetch"
+        let_one_end(node, cold)
+        rounds += 1
+    assert rounds == 6, "for each partition the index, the batches from there, those where it is cut"
+    assert [split(row.records.read())[0][0].base_offset for row in rows(answers[0])] == [7, 20]
+    sizes(answers[0])
+
+
+def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: list[Any]) -> None:
+    node.services.metadata.create_topic("t", 1)
+    for _ in range(30):
+        append(node, "t", bytes(1_000))
+    outcome = node.handle(request(wanted(node, "t", 12, from_offset(7))), 12)
+    assert isinstance(outcome, Waiting)
+    node.services.purgatory.park(outcome, lambda answer: pytest.fail("nobody waits"))
+    file = node.services.partitions.get("t", 0).log.segments[0].file
+    held = file.references
+    node.services.purgatory.abandon(outcome)
+    let_one_end(node, cold)
+    assert file.references == held - 1
+    assert not cold
+
+
+def test_what_is_gone_again_at_once_is_waited_for(node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    node.services.metadata.create_topic("t", 1)
+    append(node, "t", b"a")
+    append(node, "t", b"b")
+    monkeypatch.setattr(File, "warm", lambda file, length, position: None)
+    answers: list[Any] = []
+    outcome = node.handle(request(wanted(node, "t", 12, from_offset(1))), 12)
+    assert isinstance(outcome, Waiting)
+    node.services.purgatory.park(outcome, answers.append)
+    let_one_end(node, cold)
+    assert [split(row.records.read())[0][0].base_offset for row in rows(answers[0])] == [1]
+    sizes(answers[0])
+
+
+def test_a_disk_that_does_not_answer_is_told(node: Node, cold: list[Any]) -> None:
+    node.services.metadata.create_topic("t", 1)
+    append(node, "t", b"a")
+    append(node, "t", b"b")
+    answers: list[Any] = []
+    outcome = node.handle(request(wanted(node, "t", 12, from_offset(1))), 12)
+    assert isinstance(outcome, Waiting)
+    node.services.purgatory.park(outcome, answers.append)
+    node.time.advance(DISK_DEADLINE_MS)
+    (error,) = answers
+    assert error.code == ErrorCode.REQUEST_TIMED_OUT
+    let_one_end(node, cold)
