@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import pytest
 
-from compat_tests.broker import TARGET, Broker, new_broker, running
-from compat_tests.hostile import connect_from
+from compat_tests.broker import TARGET, Broker, HeadgateBroker, new_broker, running
+from compat_tests.hostile import connect_from, is_closed_after
 from compat_tests.steady import Steady, create_topics, fetch_request, produce_request, read_fetched, record_batch
 from compat_tests.waiting import until
 from compat_tests.wire import API_VERSIONS, METADATA, ask, connect, frame, receive_frame, request_header
@@ -33,6 +33,7 @@ PARTITIONS_A_TOPIC = 10
 TOPICS = [f"topic-{number}" for number in range(PARTITIONS // PARTITIONS_A_TOPIC)]
 # What a login shell gives; the broker has to help itself to more
 USUAL_LIMIT = 1024
+FEW_DESCRIPTORS = 256
 CONNECTION_BYTES = 4096
 PARTITION_BYTES = 4096
 START_LIMIT_S = 20.0
@@ -53,6 +54,13 @@ def descriptors(soft: int | None = None) -> Iterator[int]:
         yield allowed
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+
+
+class Limited(HeadgateBroker):
+    """A broker that may not have more descriptors than this, whatever it does."""
+
+    def command(self) -> list[str]:
+        return ["bash", "-c", f'ulimit -n {FEW_DESCRIPTORS}; exec "$@"', "bash", *super().command()]
 
 
 class Many(NamedTuple):
@@ -154,6 +162,40 @@ def test_idle_connections(tmp_path: Path, figure: Callable[[str], None]) -> None
     figure(f"{count} idle connections: {each:.0f} bytes each; {left:.0f} once closed, {again:.0f} the second time")
     assert again <= each * 1.2 + 200, "what a connection takes is not given back"
     assert each <= CONNECTION_BYTES or TARGET != "headgate"
+
+
+@pytest.mark.skipif(TARGET == "kafka", reason="it runs out of descriptors, and takes its logs offline")
+def test_a_storm_of_connections_leaves_descriptors_for_logs(tmp_path: Path) -> None:
+    broker = Limited(tmp_path)
+    broker.start()
+    try:
+        create_topics(broker.bootstrap, ["work"], FEW_DESCRIPTORS // 4)
+        with contextlib.ExitStack() as streams:
+            writer = streams.enter_context(connect(broker.bootstrap))
+            ask(writer, METADATA, 1, struct.pack(">i", 0))
+            storm = [streams.enter_context(connect(broker.bootstrap)) for _ in range(FEW_DESCRIPTORS)]
+            assert is_closed_after(storm[-1], b"", then_finish=False), "it is refused, and not left to wait"
+            writer.sendall(produce_request("work", FEW_DESCRIPTORS // 4, record_batch(b"to logs that were not open")))
+            answer = receive_frame(writer)
+            codes = {struct.unpack_from(">h", answer, 22 + 22 * row)[0] for row in range(FEW_DESCRIPTORS // 4)}
+            assert codes == {0}
+        until(lambda: is_served(broker), "the broker to take connections again")
+    finally:
+        broker.stop()
+    lines = broker.error_lines()
+    refused = [line for line in lines if "refused a connection" in line]
+    assert 1 <= len(refused) <= 6
+    assert "kept for its files; raise its limit on open files" in refused[0]
+    assert any("raise its limit to" in line for line in lines), "it said so at its start"
+    assert not [line for line in lines if "Too many open files" in line]
+
+
+def is_served(broker: Broker) -> bool:
+    with connect(broker.bootstrap) as stream:
+        try:
+            return bool(ask(stream, METADATA, 1, struct.pack(">i", 0)))
+        except OSError:
+            return False
 
 
 def test_idle_partitions(many: Many, figure: Callable[[str], None]) -> None:

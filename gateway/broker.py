@@ -14,6 +14,7 @@ from gateway.clock import Clock, SystemClock
 from gateway.config import BrokerConfig
 from gateway.context import Services
 from gateway.coordinator.producer_ids import ProducerIds
+from gateway.descriptors import for_connections
 from gateway.dispatch import Dispatcher
 from gateway.handlers import load
 from gateway.logs import ready_line
@@ -79,7 +80,8 @@ class Broker:
             self._store.close()
             raise
         dispatcher = Dispatcher(self.services, load())
-        self.server = Server(dispatcher, _limits(config), self.clock, self.services.scheduler)
+        limits = _limits(config, self._store.pool.files.open_limit())
+        self.server = Server(dispatcher, limits, self.clock, self.services.scheduler)
 
     def _open_store(self, files: Files | None, recorded: Recorded) -> Store:
         return Store.open(
@@ -151,7 +153,7 @@ class Broker:
         return opened
 
 
-def _limits(config: BrokerConfig) -> Limits:
+def _limits(config: BrokerConfig, open_files: int) -> Limits:
     return Limits(
         max_frame_bytes=config.socket_request_max_bytes,
         max_memory_bytes=config.queued_max_request_bytes,
@@ -160,4 +162,5 @@ def _limits(config: BrokerConfig) -> Limits:
         max_idle_ms=config.connections_max_idle_ms,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        max_descriptors=for_connections(open_files),
     )

@@ -6,6 +6,8 @@ so the broker takes what it may have, and says at its start where that is too li
 
 from __future__ import annotations
 
+from storage.pool import MAX_OPEN_SEGMENTS
+
 try:
     import resource
 except ImportError:  # not a POSIX system
@@ -13,8 +15,10 @@ except ImportError:  # not a POSIX system
 
 # No broker needs more; some systems name a limit that they then do not grant.
 ENOUGH = 1 << 20
-# Below this even a small cluster's clients meet the limit: Kafka's own documentation asks for 100,000.
-FEW = 4096
+# What even a small cluster's clients come to; Kafka's own documentation asks for 100,000 descriptors.
+ENOUGH_CONNECTIONS = 1000
+# For listeners, checkpoints, the metadata log, whatever else is opened for a moment.
+RESERVED = 64
 UNLIMITED_CONNECTIONS = 0x7FFF_FFFF
 
 
@@ -33,13 +37,18 @@ def raise_limit() -> int:
     return wanted
 
 
+def for_connections(limit: int) -> int:
+    """How many connections there may be at a limit, so that a storm of them leaves descriptors for every log."""
+    return max(1, limit - RESERVED - min(MAX_OPEN_SEGMENTS, limit // 2))
+
+
 def complaint(limit: int, max_connections: int) -> str | None:
     """What there is to be said of a limit: nothing, if all connections that are allowed can be had beside segments."""
-    wanted = FEW if max_connections == UNLIMITED_CONNECTIONS else 2 * max_connections
-    if limit >= wanted:
+    wanted = ENOUGH_CONNECTIONS if max_connections == UNLIMITED_CONNECTIONS else max_connections
+    if for_connections(limit) >= wanted:
         return None
-    reason = "clients will wait" if wanted == FEW else f"max.connections={max_connections} cannot be reached"
+    needed = wanted + RESERVED + min(MAX_OPEN_SEGMENTS, wanted + RESERVED)
     return (
-        f"this process may have {limit} files open, half of them connections: {reason}; raise its limit to {wanted} at"
-        " least (`ulimit -Hn`, or LimitNOFILE= of a systemd unit)"
+        f"this process may have {limit} files open, and so {for_connections(limit)} connections beside its logs; raise"
+        f" its limit to {needed} for {wanted} of them (`ulimit -Hn`, or LimitNOFILE= of a systemd unit)"
     )

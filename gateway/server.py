@@ -46,6 +46,7 @@ class Limits(NamedTuple):
     max_idle_ms: int
     send_buffer_bytes: int
     receive_buffer_bytes: int
+    max_descriptors: int  # for connections; the others that the process may have are kept for files
 
 
 class Server:
@@ -157,6 +158,9 @@ class Server:
             self._all_gone.set()
 
     def _refusal(self, address: str) -> str | None:
+        if len(self.drivers) >= self._limits.max_descriptors:
+            kept = f"{len(self.drivers)} are open, and what else this process may open is kept for its files"
+            return f"{kept}; raise its limit on open files (`ulimit -Hn`), or close some"
         if len(self.drivers) >= self._limits.max_connections:
             return f"max.connections={self._limits.max_connections} are open; raise it, or close some"
         if self._by_address[address] >= self._limits.max_connections_per_ip:

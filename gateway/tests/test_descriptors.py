@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.descriptors import ENOUGH, FEW, UNLIMITED_CONNECTIONS, complaint, raise_limit
+from gateway.descriptors import ENOUGH, UNLIMITED_CONNECTIONS, complaint, for_connections, raise_limit
 
 LIMIT = resource.RLIMIT_NOFILE
 
@@ -40,13 +40,20 @@ def test_a_system_that_refuses_is_taken_as_it_is(limits: tuple[int, int], monkey
 @pytest.mark.parametrize(
     "limit, max_connections, said",
     [
-        (FEW, UNLIMITED_CONNECTIONS, None),
-        (1024, UNLIMITED_CONNECTIONS, "may have 1024 files open, half of them connections: clients will wait"),
-        (1024, 500, None),
-        (20_000, 10_000, None),
-        (19_999, 10_000, "max.connections=10000 cannot be reached; raise its limit to 20000 at least"),
+        (2128, UNLIMITED_CONNECTIONS, None),
+        (1024, UNLIMITED_CONNECTIONS, "may have 1024 files open, and so 448 connections beside its logs; raise its"),
+        (1024, 448, None),
+        (1024, 449, "raise its limit to 1026 for 449 of them"),
+        (14_160, 10_000, None),
+        (14_159, 10_000, "9999 connections beside its logs; raise its limit to 14160 for 10000 of them"),
     ],
 )
 def test_what_is_said(limit: int, max_connections: int, said: str | None) -> None:
     sentence = complaint(limit, max_connections)
     assert sentence is None if said is None else said in str(sentence)
+
+
+def test_storms_leave_descriptors_for_logs() -> None:
+    for limit in (256, 1024, 8192, 100_000):
+        assert for_connections(limit) + min(4096, limit // 2) + 64 == limit
+    assert for_connections(64) == 1

@@ -22,6 +22,7 @@ LIMITS = Limits(
     max_idle_ms=600_000,
     send_buffer_bytes=0,
     receive_buffer_bytes=0,
+    max_descriptors=3,
 )
 
 
@@ -74,7 +75,7 @@ async def is_closed(stream: trio.abc.Stream) -> bool:
     return bytes(await stream.receive_some(100)) == b""
 
 
-@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_ip"])
+@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_ip", "max_descriptors"])
 def test_one_connection_too_many_is_refused_and_the_others_stay(limit: str) -> None:
     async def scenario(served: Served) -> None:
         first, second = served.connect(), served.connect()
@@ -138,7 +139,7 @@ def test_what_was_left_out_of_the_log_is_told_when_it_is_over(caplog: pytest.Log
             await trio.testing.wait_all_tasks_blocked()
         await trio.sleep(20)
 
-    run(scenario, max_connections=100, max_connections_per_ip=100)
+    run(scenario, max_connections=100, max_connections_per_ip=100, max_descriptors=100)
     assert sum("HTTP" in line for line in caplog.messages) == 5
     assert "closed memory: 25 more of such lines were left out" in caplog.messages
 
