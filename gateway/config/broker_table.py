@@ -26,7 +26,9 @@ NETWORK: tuple[Row, ...] = (
     ("socket.send.buffer.bytes", INT, "102400", "-1 or 1..", "SO_SNDBUF of client sockets; -1 leaves it to the system."),
     ("socket.receive.buffer.bytes", INT, "102400", "-1 or 1..", "SO_RCVBUF of client sockets; -1 leaves it to the system."),
     ("socket.request.max.bytes", INT, "104857600", "1..", "The largest request; a client that announces more is disconnected."),
-    ("socket.listen.backlog.size", INT, "50", "1..", "Connections that may wait to be accepted."),
+    ("socket.listen.backlog.size", INT, "1024", "1..",
+     ("Connections that may wait to be accepted; the system has a limit of its own (net.core.somaxconn)."
+     " Kafka's default is 50: a cluster's clients that come back at once then find the queue full, and try again after a second or three.")),
     ("queued.max.request.bytes", LONG, "268435456", "-1 or 1..",
      ("Memory for requests that are received or being served, over all connections; -1 means no limit."
      " Limited by default, so that clients cannot exhaust the memory of the host.")),
