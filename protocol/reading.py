@@ -55,8 +55,9 @@ SHORT = 127
 """Blobs up to this length, which one byte of a varint can be, are copied by a `struct.Struct` made for their length. It
 checks the end by itself, is faster than a slice of a memoryview, and reads the run after the blob in the same call."""
 
-_FEW = 16
-_BULK = 4
+_FEW = 16  # numbers: an array of so many has a struct of its own
+_BULK = 4  # structs of fixed width: from so many on an iterator over their bytes pays
+_LITERALS = (type(None), bool, int, str, bytes)
 
 
 class _BlobThen(dict[int, Callable[..., tuple[Any, ...]]]):
@@ -221,7 +222,7 @@ class _ReaderEmitter:
         self._source.line(f"{name}.unknown_tags = None")
 
     def _literal(self, value: Any) -> str:
-        if value is None or isinstance(value, int | str | bytes) or value == []:
+        if type(value) in _LITERALS or value == []:
             return repr(value)
         return self._source.constant("default", value)
 
@@ -391,7 +392,10 @@ class _ReaderEmitter:
             self.flush()
 
     def _flat(self, element: Instance, elements: str, name: str) -> None:
-        """Structs of one run: from a few of them on by one iterator over all, if none of them has tagged fields."""
+        """Structs of one run: from a few of them on by one iterator over all, if none of them has tagged fields.
+
+        Their bytes are there: `_structs` has compared the count with what they take at least, which is all they take.
+        """
         source = self._source
         run = Run()
         for field_name, member in element.members:
