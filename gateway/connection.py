@@ -27,6 +27,8 @@ logger = logging.getLogger("headgate.connection")
 MAX_OUTGOING_BYTES = 1 << 20
 # What a frame takes beside its bytes; without it, empty frames behind a parked request would count nothing.
 FRAME_OVERHEAD_BYTES = 200
+# A request of up to this size may be parked for free: that is every fetch.
+FREE_PARKED_BYTES = 1 << 12
 # While a request is parked, this much of what follows it is taken in; then the socket is left alone.
 MAX_PENDING_BYTES = 1 << 18
 # Once so much of a request has come, and more than `LARGE_REST_BYTES` have not, it is received into its own buffer.
@@ -48,6 +50,7 @@ class Connection:
         "_memory",
         "_outgoing_bytes",
         "_parked",
+        "_parked_bytes",
         "_pending",
         "_pending_bytes",
         "_reserved",
@@ -88,6 +91,7 @@ class Connection:
         self._pending_bytes = 0
         self._outgoing_bytes = 0
         self._parked: Parked | None = None
+        self._parked_bytes = 0
 
     @property
     def parked(self) -> bool:
@@ -172,6 +176,7 @@ class Connection:
         if self._parked is not None:
             self._parked.abandon()
             self._parked = None
+            self._parked_bytes = 0
 
     def finish(self) -> None:
         """The socket is gone: let go of everything that is held, now and not when the garbage collector comes by."""
@@ -202,7 +207,7 @@ class Connection:
         held = self._frames.held_bytes
         if held or self.incomplete_since_ms is not None:
             self._note_progress(now_ms, held, bool(frames))
-        if held or self._reserved or self._pending_bytes:
+        if held or self._reserved or self._pending_bytes or self._parked_bytes:
             self._account()
 
     def _answer(self, frame: memoryview) -> None:
@@ -213,11 +218,13 @@ class Connection:
             return
         if isinstance(outcome, Parked):
             self._parked = outcome
+            self._parked_bytes = len(frame) if len(frame) > FREE_PARKED_BYTES else 0
         else:
             self._queue(outcome)
 
     def _complete(self, reply: Reply | Exception) -> None:
         self._parked = None
+        self._parked_bytes = 0
         if isinstance(reply, Exception):
             logger.error("the reply to %s could not be made", self.client, exc_info=reply)
             self.close()
@@ -238,11 +245,11 @@ class Connection:
             self.incomplete_since_ms, self._held_before = now_ms, held
 
     def _account(self) -> None:
-        """Reserve what unanswered requests take: those that are pending, and the one of which a part is here.
+        """Reserve what unanswered requests take: those pending, a parked one, and the one of which a part is here.
 
         Of a large one its whole size, but once `SMALL_BYTES` have come: a claim alone must not keep others waiting.
         """
-        wanted = self._pending_bytes
+        wanted = self._pending_bytes + self._parked_bytes
         if self._frames.incomplete_size:
             whole, held = self._frames.incomplete_size, self._frames.held_bytes
             wanted += whole if held > SMALL_BYTES else min(whole, SMALL_BYTES)

@@ -7,15 +7,14 @@ and moves `recovery_point`, below which nothing may be missing after a crash.
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from random import Random
-from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch
 from protocol.records.batch import BatchHeader, patch, split
-from storage import retention, snapshots, validation
+from storage import retention, snapshots, times, validation
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.directories import PARTITION_METADATA
 from storage.epochs import Epochs
@@ -25,32 +24,14 @@ from storage.pool import Pool
 from storage.producers import Producers, WrittenBatch
 from storage.retention import SegmentFacts
 from storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Hop, Segment
-from storage.staged import MAX_BATCHES, MAX_STAGED_BYTES, Staged
+from storage.staged import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Staged
+from storage.times import TimestampOffset
 
 __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
 
 _MEMO_ENTRIES = 64
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 _RECALL_BYTES = 64 * 1024 * 1024
-
-
-class AppendInfo(NamedTuple):
-    """Where batches went. log_append_time_ms is -1 with CreateTime."""
-
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    max_timestamp: int
-    is_duplicate: bool
-
-
-class TimestampOffset(NamedTuple):
-    """A record found by time."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
 
 
 class Log:
@@ -63,6 +44,7 @@ class Log:
         "_random",
         "_segments",
         "_snapshot_offset",
+        "being_written",
         "config",
         "directory",
         "end_offset",
@@ -106,6 +88,7 @@ class Log:
         self._snapshot_offset = self.end_offset
         self.names_unsynced = False
         self.staged: Staged | None = None
+        self.being_written: Staged | None = None  # by a thread: see `begin_write`
         self._last_flush_ms = 0
 
     def __repr__(self) -> str:
@@ -237,10 +220,41 @@ class Log:
         try:
             self._active.append(staged.content(), staged.written, self.config.index_interval_bytes)
         except OSError as error:
-            self.end_offset = staged.first_offset
-            staged.restore(self.producers)
-            staged.error = self._disk_error(error)
-            raise staged.error from error
+            raise self._take_back(staged, error) from error
+        self._flush_if_due(staged)
+
+    def begin_write(self) -> Staged | None:
+        """Hand out what is staged: a thread may call its `write`, then comes `end_write`. None if nothing is staged.
+
+        Meanwhile the log can be read up to what was written before, and nothing else may be done with it.
+        Raises KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        staged, self.staged = self.staged, None
+        if staged is not None:
+            try:
+                staged.place(self._active.begin_append(), self._active.size)
+            except OSError as error:
+                raise self._take_back(staged, error) from error
+        self.being_written = staged
+        return staged
+
+    def end_write(self, staged: Staged, error: BaseException | None) -> None:
+        """The write has ended. Raises KafkaError(KAFKA_STORAGE_ERROR) as `write_staged` does."""
+        self.being_written = None
+        staged.release()
+        try:
+            self._active.finish_append(staged.written, self.config.index_interval_bytes, error)
+        except OSError as failure:
+            raise self._take_back(staged, failure) from failure
+        self._flush_if_due(staged)
+
+    def _take_back(self, staged: Staged, error: OSError) -> KafkaError:
+        self.end_offset = staged.first_offset
+        staged.restore(self.producers)
+        staged.error = self._disk_error(error)
+        return staged.error
+
+    def _flush_if_due(self, staged: Staged) -> None:
         if self.end_offset - self.recovery_point >= self.config.flush_messages:
             try:
                 self.flush()
@@ -323,7 +337,7 @@ class Log:
     def roll_if_due(self, now_ms: int) -> bool:
         """Begin a new segment if the present one is older than segment.ms by the clock; whether it was done."""
         active = self._active
-        if not active.size or not self._is_aged(now_ms, now_ms):
+        if not active.size or self.being_written is not None or not self._is_aged(now_ms, now_ms):
             return False
         self.roll(now_ms)
         return True
@@ -514,31 +528,20 @@ class Log:
     def offset_for_time(self, timestamp_ms: int, up_to: int) -> TimestampOffset | None:
         """The first record of this time or later, below `up_to`. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         try:
-            for segment in self._segments:
-                if segment.max_timestamp >= timestamp_ms:
-                    found = self._find_time(segment, timestamp_ms)
-                    if found is not None:
-                        return found if found.offset < up_to else None
+            found = times.first_from(self._segments, timestamp_ms, self.start_offset)
         except OSError as error:
             raise self._disk_error(error) from error
-        return None
-
-    def _find_time(self, segment: Segment, timestamp_ms: int) -> TimestampOffset | None:
-        for position, header in segment.batches_from_time(timestamp_ms, self.start_offset):
-            for record in _records(segment.read_batch(position, header), header):
-                if record.timestamp >= timestamp_ms and record.offset >= self.start_offset:
-                    return TimestampOffset(record.offset, record.timestamp, header.partition_leader_epoch)
-        return None
+        return found if found is not None and found.offset < up_to else None
 
     def max_timestamp(self, up_to: int) -> TimestampOffset | None:
-        """The first record with the highest timestamp of the log.
+        """The first record with the highest timestamp of the log; None if it has none, or it is not below `up_to`.
 
-        None if it has none, or it is not below `up_to` (KIP-734).
+        Raises KafkaError(KAFKA_STORAGE_ERROR). Source: KIP-734.
         """
-        newest = max(self._segments, key=lambda segment: segment.max_timestamp)
-        if newest.max_timestamp < 0:
-            return None
-        found = self._find_time(newest, newest.max_timestamp)
+        try:
+            found = times.newest(self._segments, self.start_offset)
+        except OSError as error:
+            raise self._disk_error(error) from error
         return found if found is not None and found.offset < up_to else None
 
     # Upkeep
@@ -559,6 +562,8 @@ class Log:
             up_to=up_to,
         )
         if count == len(self._segments):
+            if self.being_written is not None:
+                return 0
             self.roll(now_ms)
         if count:
             self._delete_first(count)
@@ -585,7 +590,7 @@ class Log:
 
     def needs_flush(self, now_ms: int) -> bool:
         """Whether a flush is due: by flush.ms, or because a segment was rolled whose bytes are not yet on the disk."""
-        if self.recovery_point >= self.end_offset:
+        if self.recovery_point >= self.end_offset or self.being_written is not None:
             return False
         return self.recovery_point < self._active.base_offset or now_ms - self._last_flush_ms >= self.config.flush_ms
 
@@ -645,6 +650,9 @@ class Log:
 
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
+        if self.being_written is not None:  # nobody was told of it
+            self._take_back(self.being_written, OSError(errno.ECANCELED, "the log was closed"))
+            self._active.close()
         try:
             is_changed = self._active.seal()
             self._take_snapshot()
@@ -686,11 +694,3 @@ def _hold(segments: Iterable[Segment]) -> list[File]:
             file.release()
         raise
     return files
-
-
-def _records(data: bytes, header: BatchHeader) -> Iterator[batch.Record]:
-    """A batch's records; where they cannot be read, a stand-in that has what the header says."""
-    try:
-        yield from batch.iterate(data)
-    except KafkaError:
-        yield batch.Record(header.base_offset, header.max_timestamp)

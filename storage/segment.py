@@ -236,12 +236,31 @@ class Segment:
         file = self._file or self.file
         if self.is_sealed:
             self._unseal()
+        error = None
         try:
             file.write_at(data, position)
-        except OSError:
+        except OSError as failure:
+            error = failure
+        self.finish_append(batches, index_interval_bytes, error)
+
+    def begin_append(self) -> File:
+        """The file, with a reference that the caller releases, to be written to behind the end. Raises OSError."""
+        file = self.hold()
+        if self.is_sealed:
+            self._unseal()
+        return file
+
+    def finish_append(
+        self, batches: Iterable[Written], index_interval_bytes: int, error: BaseException | None = None
+    ) -> None:
+        """Take up what was written behind the end, or raise the error with which that failed. Raises OSError."""
+        if self._is_retired:
+            return
+        if error is not None:
             self.close()
             _ = self.file
-            raise
+            raise error
+        position = self.size
         for size, last_offset, timestamp in batches:
             self.index(position, last_offset, timestamp, index_interval_bytes)
             position += size

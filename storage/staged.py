@@ -6,13 +6,27 @@ Until then its end offset and its producers are ahead of its file; if the write 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from protocol.errors import KafkaError
 from protocol.records.batch import HEADER_SIZE
+from storage.files import File
 from storage.producers import Producer, Producers
 from storage.segment import Written
 
 MAX_STAGED_BYTES = 1 << 17
 MAX_BATCHES = MAX_STAGED_BYTES // HEADER_SIZE
+
+
+class AppendInfo(NamedTuple):
+    """Where batches went. log_append_time_ms is -1 with CreateTime."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    max_timestamp: int
+    is_duplicate: bool
 
 
 class Staged:
@@ -23,7 +37,9 @@ class Staged:
     """
 
     __slots__ = (
+        "_file",
         "_leader_epoch",
+        "_position",
         "_producers",
         "error",
         "first_offset",
@@ -42,8 +58,14 @@ class Staged:
         self.size = 0
         self.error: KafkaError | None = None  # what kept it from being written
         self.max_bytes = self.max_timestamp = self.max_offset = 0
+        self._file: File | None = None
+        self._position = 0
         self._leader_epoch = leader_epoch
         self._producers: dict[int, Producer | None] = {}
+
+    def has_bytes(self, size: int) -> bool:
+        """Whether so many bytes may be added."""
+        return self.size + size <= self.max_bytes
 
     def has_room(self, size: int, timestamp: int, last_offset: int, leader_epoch: int) -> bool:
         """Whether a batch may be added."""
@@ -78,3 +100,18 @@ class Staged:
     def content(self) -> memoryview | bytes:
         """The bytes to write."""
         return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
+    def place(self, file: File, position: int) -> None:
+        """Where `write` writes. The file is held for it."""
+        self._file, self._position = file, position
+
+    def write(self) -> None:
+        """Write, in whatever thread. Raises OSError."""
+        assert self._file is not None
+        self._file.write_at(self.content(), self._position)
+
+    def release(self) -> None:
+        """Give the file up."""
+        if self._file is not None:
+            self._file.release()
+            self._file = None

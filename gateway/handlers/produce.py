@@ -6,12 +6,12 @@ coordinator (KIP-890)
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gateway.context import CloseConnection, Context
 from gateway.handlers import handles
 from gateway.handlers.each import refusal
 from gateway.replication.partition import ACKS_ALL, Partition
+from gateway.replication.writer import Writer
 from gateway.waiting import Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.produce import (
@@ -21,19 +21,38 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from storage.staged import AppendInfo
 
 _NOTHING = memoryview(b"")  # null: no batch at all
 
 
-class Behind(NamedTuple):
-    """A row of the response that has to wait until the high watermark reaches `end_offset`."""
+class Behind:
+    """A row of the response that has to wait: for its write, if that is not made inline, and for the high watermark."""
 
-    row: PartitionProduceResponse
-    partition: Partition
-    end_offset: int
+    __slots__ = ("_acks", "_end_offset", "partition", "row")
 
+    def __init__(self, row: PartitionProduceResponse, partition: Partition, acks: int, end_offset: int | None) -> None:
+        self.row = row
+        self.partition = partition
+        self._acks = acks
+        self._end_offset = end_offset  # None until it is written
+
+    def written(self, result: AppendInfo | KafkaError) -> None:
+        """The write has ended."""
+        if isinstance(result, KafkaError):
+            self.row.refuse(result.code, result.message)
+            self._end_offset = 0
+            return
+        self.row.base_offset = result.first_offset
+        self.row.log_append_time_ms, self.row.log_start_offset = result.log_append_time_ms, result.log_start_offset
+        self._end_offset = result.last_offset + 1 if self._acks == ACKS_ALL else 0
+
+    @property
     def is_met(self) -> bool:
-        return self.partition.high_watermark >= self.end_offset
+        """Whether there is nothing more to wait for."""
+        end_offset = self._end_offset
+        is_there = end_offset is not None and self.partition.high_watermark >= end_offset
+        return is_there or self.row.error_code != ErrorCode.NONE
 
 
 # librdkafka up to 2.11.0 compresses nothing unless version 0 is advertised; Apache Kafka 4 advertises it for the same
@@ -57,7 +76,7 @@ def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Wait
         return None
     if behind:
         context.broker.appends.commit()
-        behind = [item for item in behind if item.row.error_code == ErrorCode.NONE]
+        behind = [item for item in behind if not item.is_met]
     return _wait(request, context, response, behind) if behind else response
 
 
@@ -68,8 +87,10 @@ def _append(
     broker = context.broker
     try:
         partition = broker.partitions.get(topic, data.index)
-        records = data.records
-        info = partition.stage(records if isinstance(records, memoryview) else _NOTHING, acks, now_ms)
+        records = data.records if isinstance(data.records, memoryview) else _NOTHING
+        if partition.writer is not None:
+            return _append_later(acks, partition.writer, partition, records, now_ms, behind)
+        info = partition.stage(records, acks, now_ms)
     except (KafkaError, OSError) as error:
         code, message = refusal(error)
         return PartitionProduceResponse(data.index, code, -1, error_message=message)
@@ -78,18 +99,28 @@ def _append(
     )
     broker.appends.promise(partition, row)
     if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
-        behind.append(Behind(row, partition, info.last_offset + 1))
+        behind.append(Behind(row, partition, acks, info.last_offset + 1))
+    return row
+
+
+def _append_later(
+    acks: int, writer: Writer, partition: Partition, records: memoryview, now_ms: int, behind: list[Behind]
+) -> PartitionProduceResponse:
+    row = PartitionProduceResponse(partition.index, base_offset=-1)
+    item = Behind(row, partition, acks, None)
+    behind.append(item)
+    writer.append(records, acks, now_ms, item.written)
     return row
 
 
 def _wait(request: ProduceRequest, context: Context, response: ProduceResponse, behind: Sequence[Behind]) -> Waiting:
     def attempt(_: WaitList) -> ProduceResponse | None:
-        return response if all(item.is_met() for item in behind) else None
+        return response if all(item.is_met for item in behind) else None
 
     def expire() -> ProduceResponse:
         for item in behind:
-            if not item.is_met():
-                message = f"not every in-sync replica had it after {request.timeout_ms} ms"
+            if not item.is_met:
+                message = f"it was not written, or not by every in-sync replica, after {request.timeout_ms} ms"
                 item.row.refuse(ErrorCode.REQUEST_TIMED_OUT, message)
         return response
 

@@ -8,6 +8,7 @@ fetchers).
 
 from collections.abc import Callable
 
+from gateway.replication.writer import SLOW_MS, Writer, Writers
 from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
 from storage.log import AppendInfo, Log
@@ -36,6 +37,8 @@ class Partition:
         "topic",
         "validate",
         "waiters",
+        "writer",
+        "writers",
     )
 
     def __init__(
@@ -50,6 +53,8 @@ class Partition:
         self.high_watermark = log.end_offset
         self.validate = "header"  # headgate.validate.records
         self.waiters = WaitList()
+        self.writers: Writers | None = None
+        self.writer: Writer | None = None  # all appends go through it, while the disk is slow
         self.advanced = advanced
 
     def __repr__(self) -> str:
@@ -74,25 +79,36 @@ class Partition:
 
         Until then nobody may be told of them, and nothing may read the log. Raises KafkaError as `append` does.
         """
-        log = self.log
-        if required_acks == ACKS_ALL and len(self.isr) < log.config.min_insync_replicas:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} replicas are in sync, min.insync.replicas={log.config.min_insync_replicas}",
-            )
-        info = log.stage(records, self.leader_epoch, now_ms, self.validate, GATHER_BYTES)
+        info = self.stage_only(records, required_acks, now_ms, GATHER_BYTES)
         if len(records) > GATHER_BYTES:
             self.write_staged()
         else:
             self.advance()
         return info
 
+    def stage_only(self, records: memoryview, required_acks: int, now_ms: int, gather_bytes: int = 0) -> AppendInfo:
+        """`stage` for who writes by himself: batches above `gather_bytes` must stay as they are until then."""
+        log = self.log
+        if required_acks == ACKS_ALL and len(self.isr) < log.config.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.isr)} replicas are in sync, min.insync.replicas={log.config.min_insync_replicas}",
+            )
+        return log.stage(records, self.leader_epoch, now_ms, self.validate, gather_bytes)
+
     def write_staged(self) -> None:
-        """Write what was staged. Raises KafkaError(KAFKA_STORAGE_ERROR), and then none of it was appended."""
+        """Write what was staged. Raises KafkaError(KAFKA_STORAGE_ERROR), and then none of it was appended.
+
+        If that was slow, what comes next goes through a `Writer`.
+        """
+        writers = self.writers
+        began_ms = 0.0 if writers is None else writers.clock.monotonic_ms()
         try:
             self.log.write_staged()
         finally:
             self.advance()
+            if writers is not None and writers.clock.monotonic_ms() - began_ms > SLOW_MS:
+                self.writer = Writer(self, writers)
 
     def advance(self) -> None:
         """Move the high watermark to what every in-sync replica has: with one replica, to the end of its log."""

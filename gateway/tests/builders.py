@@ -14,6 +14,7 @@ from gateway.handlers import Outcome, load
 from gateway.metadata.image import Image
 from gateway.metadata.local import LocalMetadata
 from gateway.replication.partitions import Partitions
+from gateway.replication.writer import Writers
 from gateway.sessions import FetchSessions
 from gateway.tests.manual import ManualTime
 from gateway.waiting import Purgatory
@@ -73,7 +74,7 @@ class Node:
         clock, scheduler = self.time.clock, self.time.scheduler
         purgatory = Purgatory(clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, clock, self.random)
-        partitions = Partitions(self._store, self.config, purgatory)
+        partitions = Partitions(self._store, self.config, purgatory, Writers(clock, scheduler))
         partitions.follow(Image.empty(), metadata.image, metadata.image.topics)
         metadata.on_change(partitions.follow)
         return Services(
@@ -110,6 +111,12 @@ class Node:
         response = self.handle(_over_the_wire(request, version), version)
         assert isinstance(response, Message)
         return _over_the_wire(response, version)
+
+    def restart(self) -> None:
+        """Stop, and start again on the same directory."""
+        self._store.close()
+        self._store = self._open_store()
+        self.services = self._build()
 
     def close(self) -> None:
         """Let go of the directory."""

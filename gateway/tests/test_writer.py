@@ -1,0 +1,238 @@
+"""A slow disk: appends by a thread, in order, while everybody else is served."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.handlers import load
+from gateway.replication.partition import Partition
+from gateway.replication.writer import CALM_MS, SLOW_MS
+from gateway.tests.builders import Node
+from gateway.waiting import Waiting
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.records.batch import Record, build, iterate
+from storage.files import File
+
+SLOW = SLOW_MS + 1
+
+
+class Disk:
+    """Makes writes take as long as the test says, and threads wait until the test runs them."""
+
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.node = node
+        self.takes_ms = 0.0
+        self.error: OSError | None = None
+        self.threads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self.inline = self.by_thread = 0
+        self._in_thread = False
+        write_at, disk = File.write_at, self
+
+        def write(file: File, data: bytes, position: int) -> None:
+            disk.inline += not disk._in_thread
+            disk.by_thread += disk._in_thread
+            node.time.clock.elapsed_ms += disk.takes_ms
+            if disk.error is not None:
+                raise disk.error
+            write_at(file, data, position)
+
+        monkeypatch.setattr(File, "write_at", write)
+        monkeypatch.setattr(node.services.scheduler, "in_thread", lambda work, done: self.threads.append((work, done)))
+
+    def run_thread(self) -> None:
+        work, done = self.threads.pop(0)
+        self._in_thread = True
+        result: Any
+        try:
+            result = work()
+        except OSError as error:
+            result = error
+        finally:
+            self._in_thread = False
+        done(result)
+        self.node.time.advance()
+
+
+@pytest.fixture
+def disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    node.services.metadata.create_topic("t", 2)
+    return Disk(node, monkeypatch)
+
+
+def slowed(disk: Disk) -> Partition:
+    """A partition whose disk has just been slow."""
+    disk.takes_ms = SLOW
+    produced(disk.node)
+    disk.takes_ms = 0.0
+    disk.inline = 0
+    partition = disk.node.services.partitions.get("t", 0)
+    assert partition.writer is not None
+    return partition
+
+
+def produced(node: Node, *values: bytes, index: int = 0, acks: int = 1, **numbers: Any) -> Any:
+    """What the handler returns: a response, or a `Waiting` whose replies are collected in `Parked`."""
+    records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
+    data = memoryview(build(records, **numbers))
+    topic = TopicProduceData("t", partition_data=[PartitionProduceData(index, data)])
+    outcome = load()[0].handler(ProduceRequest(None, acks, 1_000, [topic]), node.context(9))
+    node.services.appends.commit()
+    return outcome
+
+
+class Reply:
+    """A parked reply, once it comes."""
+
+    def __init__(self, node: Node, outcome: Any) -> None:
+        assert isinstance(outcome, Waiting)
+        self.value: Any = None
+        node.services.purgatory.park(outcome, self._take)
+
+    def _take(self, value: Any) -> None:
+        assert self.value is None
+        self.value = value
+
+    @property
+    def row(self) -> tuple[int, int]:
+        return row(self.value)
+
+
+def row(response: Any) -> tuple[int, int]:
+    assert isinstance(response, ProduceResponse)
+    (found,) = response.responses[0].partition_responses
+    return found.error_code, found.base_offset
+
+
+def test_a_quick_disk_is_written_inline(node: Node, disk: Disk) -> None:
+    disk.takes_ms = SLOW_MS - 1
+    assert [row(produced(node)) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
+    assert not disk.threads
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_after_a_slow_write_the_next_is_made_by_a_thread(node: Node, disk: Disk, acks: int) -> None:
+    partition = slowed(disk)
+    reply = Reply(node, produced(node, b"later", acks=acks))
+    assert (disk.inline, partition.high_watermark, reply.value) == (0, 1, None)
+    disk.run_thread()
+    assert (disk.inline, partition.high_watermark, reply.row) == (0, 2, (0, 1))
+
+
+def test_what_comes_during_a_write_is_written_together_in_the_order_it_came(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    replies = [Reply(node, produced(node, b"%d" % number)) for number in range(5)]
+    assert len(disk.threads) == 1
+    disk.run_thread()
+    assert [reply.value is not None for reply in replies] == [True, False, False, False, False]
+    disk.run_thread()
+    assert [reply.row for reply in replies] == [(0, 1 + number) for number in range(5)]
+    assert disk.by_thread == 2
+
+
+def test_other_partitions_are_written_inline_meanwhile(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    Reply(node, produced(node))
+    assert row(produced(node, index=1)) == (0, 0)
+
+
+def test_consumers_read_what_was_there_before_while_a_thread_writes(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    Reply(node, produced(node, b"being written"))
+    topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)])
+    response: Any = node.handle(FetchRequest(max_wait_ms=0, topics=[topic]), 11)
+    (found,) = response.responses[0].partitions
+    assert (found.high_watermark, found.error_code) == (1, 0)
+    assert [record.value for record in iterate(found.records.read())] == [b"x"]
+    found.records.release()
+
+
+def test_a_failed_write_is_told_and_nothing_of_it_stays(node: Node, disk: Disk) -> None:
+    partition = slowed(disk)
+    numbered = {"producer_id": 7, "producer_epoch": 0}
+    lost = [Reply(node, produced(node, base_sequence=number, **numbered)) for number in range(2)]
+    disk.error = OSError(28, "No space left on device")
+    disk.run_thread()
+    assert lost[0].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    disk.error = None
+    disk.run_thread()
+    assert lost[1].row == (0, 1), "the producer is not known any more: it may begin at any sequence"
+    assert partition.high_watermark == partition.log.end_offset == 2
+
+
+def test_what_is_refused_is_told_without_a_write(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    spoiled = memoryview(build([Record(timestamp=node.time.clock.now_ms(), value=b"x")]))
+    spoiled[-1] ^= 1
+    topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, spoiled)])
+    outcome = load()[0].handler(ProduceRequest(None, 1, 1_000, [topic]), node.context(9))
+    assert row(outcome) == (ErrorCode.CORRUPT_MESSAGE, -1)
+    assert not disk.threads
+
+
+def test_a_batch_that_comes_again_has_its_offset(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    numbered = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    first = Reply(node, produced(node, **numbered))
+    disk.run_thread()
+    assert row(produced(node, **numbered)) == first.row == (0, 1)
+    assert not disk.threads
+
+
+def test_a_write_that_takes_longer_than_the_client_waits_is_a_time_out(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    reply = Reply(node, produced(node))
+    node.time.advance(1_001)
+    assert reply.row == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    disk.run_thread()
+
+
+def test_without_acks_nobody_waits(node: Node, disk: Disk) -> None:
+    partition = slowed(disk)
+    assert produced(node, acks=0) is None
+    disk.run_thread()
+    assert partition.high_watermark == 2
+
+
+def test_a_disk_that_was_quick_for_a_while_is_written_inline_again(node: Node, disk: Disk) -> None:
+    partition = slowed(disk)
+    Reply(node, produced(node))
+    disk.run_thread()
+    assert partition.writer is not None
+    node.time.advance(CALM_MS + 1)
+    Reply(node, produced(node))
+    disk.run_thread()
+    assert partition.writer is None
+    assert row(produced(node)) == (0, 3)
+
+
+def test_a_topic_may_be_deleted_while_a_thread_writes(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    first, second = Reply(node, produced(node)), Reply(node, produced(node))
+    node.services.metadata.delete_topic("t")
+    node.time.advance()
+    disk.run_thread()
+    assert first.value is not None
+    assert second.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+
+def test_a_broker_may_stop_while_a_thread_writes(node: Node, disk: Disk) -> None:
+    partition = slowed(disk)
+    Reply(node, produced(node))
+    work, _ = disk.threads[0]
+    work()
+    node.restart()
+    again = node.services.partitions.get("t", 0)
+    assert again is not partition
+    assert again.log.end_offset == 1, "what nobody was told of is not there"
+
+
+def test_more_than_fits_into_one_write_waits_for_the_next(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    replies = [Reply(node, produced(node, bytes(60_000))) for _ in range(6)]
+    while disk.threads:
+        disk.run_thread()
+    assert [reply.row for reply in replies] == [(0, 1 + number) for number in range(6)]
+    assert disk.by_thread in (3, 4)
