@@ -27,7 +27,7 @@ Acts = Iterator[None]
 
 NICENESS: Final = 19
 STORM, REST_STEPS = 400, 4
-ELEMENTS: Final = 2000
+ELEMENTS: Final = 1000
 
 
 class Target(NamedTuple):

@@ -30,7 +30,7 @@ from compat_tests.wire import connect, receive_frame
 
 MEGABYTE = 1 << 20
 BOUND_BYTES = 64 * MEGABYTE
-FLOOR_S = 0.005
+FLOOR_S = 0.010
 DESCRIPTORS = 256
 ATTACKED_S, HELD_S = 2.5, 2.0
 TURNS = 25 if os.environ.get("HEADGATE_SOAK", "") not in {"", "0"} else 4
