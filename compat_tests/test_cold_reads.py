@@ -1,9 +1,9 @@
 """A consumer from the start of a topic that has left the memory, beside clients at the end of another.
 
-The consumer is a process of its own and reads at a fixed pace. In turns the topic's pages are taken out of the page
-cache before it begins, or are in memory: the exchanges of a steady producer and consumer beside it are compared, so
-that the disk is the only difference. That the loop never waits for the disk is proved with a scripted disk in the broker's
-own tests; this shows that nothing else of it disturbs who is at the end.
+The consumer is a process of its own and reads at a fixed pace. In turns the topic's pages are in memory, or are taken
+out of it before it begins: the exchanges of a steady producer and consumer beside it are compared, and the disk is the
+only difference. That the loop never waits for it is proved with a scripted disk in the broker's own tests; this shows
+that nothing else of it disturbs who is at the end.
 """
 
 from __future__ import annotations
