@@ -344,6 +344,8 @@ class TcpClient(Client):
 class Tcp(Served):
     """On loopback."""
 
+    in_thread = True  # threads are real, and nobody tells which one it is
+
     def __init__(self) -> None:
         super().__init__(SystemClock())
         self._files: list[int] = []

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from gateway.connection import MAX_PENDING_BYTES
-from gateway.tests.conformance import EVERYWHERE, SIMULATED, Piece, Served, Simulated, SimulatedClient, run
+from gateway.tests.conformance import EVERYWHERE, SIMULATED, TCP, Piece, Served, Simulated, SimulatedClient, run
 from gateway.tests.test_connection import framed
 
 everywhere = pytest.mark.parametrize("kind", EVERYWHERE)
@@ -349,6 +349,35 @@ def test_a_small_piece_that_is_not_cached_waits_for_its_thread(kind: type[Simula
 
 
 @simulated
+def test_a_client_that_half_closes_while_a_thread_reads_is_sent_the_rest(kind: type[Simulated]) -> None:
+    async def scenario(served: Simulated) -> None:
+        client, piece = await served.park(), Piece(served, 100_000)
+        piece.cached = 0
+        served.dispatcher.parked[0]([piece])
+        await trio.testing.wait_all_tasks_blocked()
+        await client.send_eof()
+        assert len(served.threads.waiting) == 1, "one thread is enough"
+        served.threads.end_one()
+        assert await client.read(100_000) == piece.data
+        assert await client.is_closed()
+
+    run(kind, scenario)
+
+
+@pytest.mark.parametrize("kind", TCP)
+def test_over_a_real_socket_too_a_thread_brings_what_is_not_cached(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client, piece = await served.park(b"next"), Piece(served, 3_000_000)
+        piece.cached = 0
+        served.dispatcher.parked[0]([b"head", piece, b"tail"])
+        expected = b"head" + piece.data + b"tail" + b"next"
+        assert await client.read(len(expected)) == expected
+        assert len(piece.warmed) == 3
+
+    run(kind, scenario)
+
+
+@simulated
 @pytest.mark.parametrize("way", ["reset", "abort", "drain"])
 def test_who_goes_while_a_thread_reads_leaves_the_piece_to_it(kind: type[Simulated], way: str) -> None:
     async def scenario(served: Simulated) -> None:
@@ -419,6 +448,8 @@ def test_who_speaks_another_protocol_can_read_what_it_is_told(kind: type[Simulat
                 await trio.lowlevel.checkpoint()
         assert (await client.receive(1_000)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
         assert client.socket.is_shut
+        await client.send(hello)
+        assert not client.socket.is_closed, "who is told is not heard again"
         await client.send_eof()
         assert client.socket.is_closed
         assert not client.socket.was_reset_by_us
