@@ -220,7 +220,9 @@ class Connection:
             self._parked = outcome
             self._parked_bytes = len(frame) if len(frame) > FREE_PARKED_BYTES else 0
         else:
-            self._queue(outcome)
+            for chunk in outcome:
+                self.outgoing.append(chunk)
+                self._outgoing_bytes += len(chunk)
 
     def _complete(self, reply: Reply | Exception) -> None:
         self._parked = None

@@ -78,7 +78,8 @@ class Promise:
 
     def keep(self) -> bytes | bytearray | memoryview:
         """The bytes, after the write."""
-        self._services.appends.commit()
+        if self._services.appends.is_open:
+            self._services.appends.commit()
         (reply,) = self._route.encode(self._response, self._correlation_id)
         assert isinstance(reply, bytearray)
         return reply
@@ -124,7 +125,7 @@ class Dispatcher:
         if client_id != client.client_id:
             client.client_id = client_id
         services = self._services
-        if not route.stages:
+        if services.appends.is_open and not route.stages:
             services.appends.commit()
         key = None
         if route.is_lasting is not None:

@@ -73,7 +73,7 @@ class Writer:
         while self._queue and (log.staged is None or log.staged.has_bytes(len(self._queue[0].records))):
             append = self._queue.popleft()
             try:
-                info = self._partition.stage_only(append.records, append.required_acks, append.now_ms)
+                info = self._partition.stage_owned(append.records, append.required_acks, append.now_ms)
             except KafkaError as error:
                 append.done(error)
             else:
