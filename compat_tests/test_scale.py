@@ -42,7 +42,7 @@ TOPICS = [f"topic-{number}" for number in range(PARTITIONS // PARTITIONS_A_TOPIC
 # What a login shell gives; the broker has to help itself to more
 USUAL_LIMIT = 1024
 FEW_DESCRIPTORS = 256
-CONNECTION_BYTES = 4096
+CONNECTION_BYTES = 2048
 PARTITION_BYTES = 4096
 START_LIMIT_S = 20.0
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1 << 30  # noqa: S108  the directory in it has a name of its own
