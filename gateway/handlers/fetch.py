@@ -188,11 +188,12 @@ class Plan:
         row = self._row(key, wanted, wanted.partition_max_bytes, True)
         lists = len(self._watched)
         self._watch(row, True)
-        row.release()
         is_another = len(self._watched) > lists  # made anew under its name: nothing here would hear of its appends
-        if is_another or row.tells or self._has_enough():
-            return self.response(self.rows())
-        return None
+        is_ready = is_another or row.tells or self._has_enough()
+        if is_ready and len(self._turn.partitions) == 1 and wanted.partition_max_bytes <= self._max_bytes:
+            return self.response([row])  # all that planning once more would find
+        row.release()
+        return self.response(self.rows()) if is_ready else None
 
     def _row(self, key: TopicKey, wanted: FetchPartition, max_bytes: int, first: bool, patient: bool = True) -> Row:
         partition = None
