@@ -164,10 +164,12 @@ class SocketDriver:
 
     def serve(self, events: int) -> None:
         """What the poller told of this socket. What it is answered is sent by `advance`."""
-        if events == _DATA:
+        if events == _DATA and not self._is_lingering:
             self._receive()
         elif events & (select.EPOLLERR | select.EPOLLHUP):
             self.abort()
+        elif self._is_lingering:
+            self._discard()
         elif events & select.EPOLLIN:
             self._receive()
         elif events & select.EPOLLRDHUP and self.connection.parked:
@@ -181,9 +183,6 @@ class SocketDriver:
         engine, connection = self._engine, self.connection
         engine.served.append(self)
         left = SOCKET_TURN_BYTES
-        if self._is_lingering:
-            self._discard()
-            return
         while left > 0:
             room = connection.room() if connection.incomplete_since_ms is not None else None
             buffer = engine.scratch if room is None else room[:left]
@@ -249,8 +248,18 @@ class SocketDriver:
         while True:
             if self._unsent is None and self._piece is None:
                 self._take()
-            if self._unsent is not None and not self._send_bytes(self._unsent):
-                return False
+            unsent = self._unsent
+            if unsent is not None:
+                # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
+                flags = 0 if self._piece is None else socket.MSG_MORE
+                try:
+                    sent = self.socket.send(unsent, flags)
+                except BlockingIOError:
+                    return False
+                if sent != len(unsent):
+                    self._unsent = memoryview(unsent)[sent:]
+                    return False
+                self._unsent = None
             if self._piece is not None and not self._send_piece(self._piece):
                 return False
             if not self.connection.outgoing:
@@ -275,16 +284,6 @@ class SocketDriver:
             chunk = connection.take()
         if gathered:
             self._unsent = b"".join(gathered)
-
-    def _send_bytes(self, unsent: bytes | bytearray | memoryview) -> bool:
-        # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
-        flags = 0 if self._piece is None else socket.MSG_MORE
-        try:
-            sent = self.socket.send(unsent, flags)
-        except BlockingIOError:
-            return False
-        self._unsent = None if sent == len(unsent) else memoryview(unsent)[sent:]
-        return self._unsent is None
 
     def _send_piece(self, piece: Splice) -> bool:
         out = self.socket.fileno()
@@ -425,7 +424,10 @@ class SocketEngine:
             for descriptor, event in events:
                 driver = self._drivers.get(descriptor)
                 if driver is not None:
-                    self._guard(driver, driver.serve, event)
+                    try:
+                        driver.serve(event)
+                    except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
+                        self._fail(driver, error)
                 elif self._is_accepting and descriptor == self._listener.fileno():
                     self._accept()
             if self.served:
@@ -446,16 +448,15 @@ class SocketEngine:
             for driver in served:
                 self.remove(driver)
         for driver in served:
-            self._guard(driver, driver.advance)
+            try:
+                driver.advance()
+            except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
+                self._fail(driver, error)
 
-    def _guard(self, driver: SocketDriver, act: Callable[..., None], *arguments: int) -> None:
-        try:
-            act(*arguments)
-        except ConnectionError:
-            self.remove(driver)
-        except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
+    def _fail(self, driver: SocketDriver, error: Exception) -> None:
+        if not isinstance(error, ConnectionError):
             self._log.error("serving", SERVING_FAILED, driver.connection.client, exc_info=error)
-            self.remove(driver)
+        self.remove(driver)
 
     def _accept(self) -> None:
         for _ in range(ACCEPT_AT_ONCE):
