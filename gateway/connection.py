@@ -106,6 +106,13 @@ class Connection:
     def receive(self, data: memoryview, now_ms: float) -> None:
         """Take bytes from the socket. `data` must be writable; afterwards it is the driver's again."""
         self.active_ms = now_ms
+        if self._parked is None and not (self._pending or self.closing):
+            frame = self._frames.whole(data)
+            if frame is not None:
+                self._answer(frame)
+                if self._reserved or self._parked_bytes:
+                    self._account()
+                return
         fault: FrameTooLarge | None = None
         try:
             frames = self._frames.feed(data)

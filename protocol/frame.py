@@ -72,6 +72,16 @@ class FrameReader:
         self._filled += count
         return self._complete() if self._filled == self._wanted else []
 
+    def whole(self, view: memoryview) -> memoryview | None:
+        """The frame, if what was received is exactly one, as it mostly is; if it is not, `feed` takes it."""
+        if self._wanted >= 0 or self._head or len(view) < _SIZE_BYTES:
+            return None
+        (size,) = _unpack_size(view)
+        if size != len(view) - _SIZE_BYTES or size > self._max_size:
+            return None
+        self._wanted = _BETWEEN
+        return view[_SIZE_BYTES:]
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[memoryview]:
         """Take what was received; return the frames that it completes, without their sizes.
 

@@ -122,3 +122,40 @@ def test_what_is_forgotten_is_not_held() -> None:
     reader.forget()
     assert (reader.held_bytes, reader.incomplete_size) == (0, 0)
     assert [bytes(frame) for frame in reader.feed(b"\0\0\0\x01z")] == [b"z"]
+
+
+def test_exactly_one_frame_is_taken_whole() -> None:
+    reader = FrameReader(100)
+    data = memoryview(bytearray(framed([b"body"])))
+    frame = reader.whole(data)
+    assert frame == b"body"
+    assert frame is not None
+    assert frame.obj is data.obj, "not a copy"
+    assert reader.held_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0",
+        b"\0\0\0",
+        b"\0\0\0\x05body",
+        framed([b"body"]) + b"\0",
+        framed([b"one", b"two"]),
+        b"\xff\xff\xff\xff",
+        framed([bytes(101)]),
+    ],
+    ids=["nothing", "a byte", "three", "cut", "and a byte", "two", "negative", "too large"],
+)
+def test_what_is_not_exactly_one_frame_is_left_to_feed(data: bytes) -> None:
+    reader = FrameReader(100)
+    assert reader.whole(memoryview(data)) is None
+    assert reader.held_bytes == 0
+
+
+@pytest.mark.parametrize("before", [b"\0", framed([b"body"])[:6]], ids=["in a size", "in a frame"])
+def test_nothing_is_taken_whole_while_a_part_is_held(before: bytes) -> None:
+    reader = FrameReader(100)
+    reader.feed(before)
+    assert reader.whole(memoryview(framed([b"next"]))) is None
