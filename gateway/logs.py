@@ -26,8 +26,37 @@ def ready_line(config: BrokerConfig, endpoints: Sequence[str]) -> str:
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
     """Send all log lines to `stream` (stderr), with time, level and name; a second call replaces the first."""
     handler = logging.StreamHandler(stream)
+    handler.addFilter(Repeated())
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+
+
+class Repeated(logging.Filter):
+    """Errors that come again and again: at most `lines` from one place in `interval_s`, then how many were left out.
+
+    A fault of ours writes a traceback, and a client that has found one can cause it as often as it likes.
+    """
+
+    def __init__(self, lines: int = 20, interval_s: float = 10.0, places: int = 1000) -> None:
+        super().__init__()
+        self._lines = lines
+        self._interval_s = interval_s
+        self._places = places
+        self._windows: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.ERROR:
+            return True
+        place = record.name, str(record.msg)
+        begun_s, count = self._windows.get(place, (record.created, 0))
+        if record.created - begun_s >= self._interval_s:
+            if count > self._lines:
+                record.msg = f"{record.msg} ({count - self._lines} more of such lines were left out)"
+            begun_s, count = record.created, 0
+        if len(self._windows) >= self._places:  # a place that puts values into its sentence
+            self._windows.clear()
+        self._windows[place] = begun_s, count + 1
+        return count < self._lines
 
 
 class LimitedLog:

@@ -89,3 +89,31 @@ def test_faults_are_limited_too_and_keep_their_traceback(caplog: pytest.LogCaptu
     assert caplog.messages == ["serving one failed"] * 2
     assert caplog.text.count("ZeroDivisionError: ours") == 2
     assert {record.levelname for record in caplog.records} == {"ERROR"}
+
+
+def test_an_error_that_comes_again_and_again_is_told_in_few_lines(root_handlers: None) -> None:
+    stream = io.StringIO()
+    logs.configure("info", stream)
+    log = logging.getLogger("headgate.dispatch")
+    for number in range(100):
+        log.error("%s failed", f"Fetch {number}", exc_info=ZeroDivisionError("ours"))
+        log.info("still told %d", number)
+    log.error("something else failed")
+    lines = stream.getvalue().splitlines()
+    assert sum(line.endswith("ZeroDivisionError: ours") for line in lines) == 20
+    assert sum("still told" in line for line in lines) == 100
+    assert lines[-1].endswith("something else failed")
+
+
+def test_how_many_errors_were_left_out_is_told_with_the_next() -> None:
+    repeated = logs.Repeated(lines=2, interval_s=10.0)
+
+    def told(at_s: float) -> str | None:
+        record = logging.LogRecord("headgate", logging.ERROR, "", 0, "%s failed", ("it",), None)
+        record.created = at_s
+        return record.getMessage() if repeated.filter(record) else None
+
+    assert [told(100.0 + second) for second in range(5)] == ["it failed", "it failed", None, None, None]
+    assert told(110.0) == "it failed (3 more of such lines were left out)"
+    assert told(110.5) == "it failed"
+    assert told(130.0) == "it failed"
