@@ -191,9 +191,12 @@ def fallen(lines: Iterable[Line], base: Mapping[tuple[str, str], float]) -> list
         before = base.get((line.row, line.figure.name))
         if before is None or line.comparison is None:
             continue
-        now = line.comparison.ratio
+        now, lowest, highest = line.comparison
         if has_fallen(now, before, more_is_better=line.figure.more_is_better):
-            sentences.append(f"{line.row}: {line.figure.name} is {now:.3f} of {_whose(line)}, was {before:.3f}")
+            spread = f"{lowest:.3f}-{highest:.3f}"
+            sentences.append(
+                f"{line.row}: {line.figure.name} is {now:.3f} ({spread}) of {_whose(line)}, was {before:.3f}"
+            )
     return sentences
 
 

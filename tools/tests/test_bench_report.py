@@ -72,8 +72,8 @@ def test_a_later_run_names_what_fell(tmp_path: Path) -> None:
     base = read_ratios(tmp_path / "run.json")
     assert fallen(lines(), base) == []
     assert fallen(lines(cpu=1.1, rate=900), base) == []
-    assert fallen(lines(cpu=1.6), base) == ["produce-16k: CPU s/GB is 0.400 of Kafka's, was 0.300"]
-    assert fallen(lines(rate=600), base) == ["produce-16k: MB/s is 3.000 of Kafka's, was 4.000"]
+    assert fallen(lines(cpu=1.6), base) == ["produce-16k: CPU s/GB is 0.400 (0.400-0.400) of Kafka's, was 0.300"]
+    assert fallen(lines(rate=600), base) == ["produce-16k: MB/s is 3.000 (1.500-6.000) of Kafka's, was 4.000"]
 
 
 def test_what_only_one_of_two_runs_has_is_named(tmp_path: Path) -> None:
@@ -86,7 +86,9 @@ def test_what_only_one_of_two_runs_has_is_named(tmp_path: Path) -> None:
         "not compared, only in this run: floor",
     ]
     assert fallen([floor], base) == []
-    assert fallen([floor], {("floor", "requests/s"): 0.5}) == ["floor: requests/s is 0.300 of echo's, was 0.500"]
+    assert fallen([floor], {("floor", "requests/s"): 0.5}) == [
+        "floor: requests/s is 0.300 (0.300-0.300) of echo's, was 0.500"
+    ]
 
 
 def test_a_figure_without_a_ratio_is_left_out_of_the_base(tmp_path: Path) -> None:

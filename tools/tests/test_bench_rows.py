@@ -82,7 +82,7 @@ def test_rows_come_in_the_order_of_the_table() -> None:
 
 def test_options_come_from_make_or_from_arguments() -> None:
     settings = settings_of(arguments([], {"QUICK": "1", "REPEAT": "7", "ROWS": "metadata fetch-64k"}))
-    assert (settings.rows, settings.repetitions, settings.seconds) == (("fetch-64k", "metadata"), 7, 0.7)
+    assert (settings.rows, settings.repetitions, settings.seconds) == (("fetch-64k", "metadata"), 7, 0.6)
     assert settings_of(arguments(["--repeat", "2"], {"QUICK": "0", "REPEAT": "7"})).repetitions == 2
     assert settings_of(arguments([], {})).repetitions == 5
 
