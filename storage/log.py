@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import BatchHeader, patch, split
+from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, split
 from storage import retention, snapshots, times, validation
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.directories import PARTITION_METADATA
@@ -162,8 +162,7 @@ class Log:
             staged.remember(self.producers, header.producer_id)
             self.producers.record(header, first_offset)
         self.end_offset = last_offset + 1
-        append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
-        return _new_tuple(AppendInfo, (first_offset, last_offset, append_time, self.start_offset, timestamp, False))
+        return _new_tuple(AppendInfo, (first_offset, last_offset, NO_TIMESTAMP, self.start_offset, timestamp, False))
 
     def _stage_closely(
         self, view: memoryview, leader_epoch: int, now_ms: int, validate: str, gather_bytes: int

@@ -11,12 +11,21 @@ from crc32c import crc32c
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch, compression
-from protocol.records.batch import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
+from protocol.records.batch import (
+    CRC_START,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
 from storage.config import LOG_APPEND_TIME, PRODUCER, LogConfig
 
 HEADER = "header"
 FULL = "full"
 HIGHEST_CODEC = 4
+_unpack_header = batch.HEADER.unpack_from
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 
 
@@ -25,19 +34,20 @@ def plain_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader
 
     Nearly every append is one, so that all is looked at here in one go; who wants to know the fault asks those two.
     """
-    if len(view) < batch.HEADER_SIZE:
+    size = len(view)
+    if size < HEADER_SIZE:
         return None
-    header = batch.HEADER.unpack_from(view)
+    header = _unpack_header(view)
     base_offset, length, _, magic, crc, attributes, delta, _, timestamp, producer_id, _, sequence, count = header
     if (
-        magic == batch.MAGIC
-        and length + batch.LOG_OVERHEAD == len(view) <= config.max_message_bytes
+        magic == MAGIC
+        and length + LOG_OVERHEAD == size <= config.max_message_bytes
         and not base_offset
         and 0 <= delta == count - 1
         and 0 <= attributes <= HIGHEST_CODEC
-        and (sequence >= 0 or producer_id == NO_PRODUCER_ID)
+        and (producer_id == NO_PRODUCER_ID or sequence >= 0)
         and -config.message_timestamp_before_max_ms <= timestamp - now_ms <= config.message_timestamp_after_max_ms
-        and crc32c(view[batch.CRC_START :]) == crc
+        and crc32c(view[CRC_START:]) == crc
     ):
         return _new_tuple(BatchHeader, header)
     return None
@@ -52,7 +62,7 @@ def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_m
     if len(view) > config.max_message_bytes:
         limit = f"max.message.bytes={config.max_message_bytes}"
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(view)} bytes exceeds {limit}")
-    if crc32c(view[batch.CRC_START :]) != header.crc:
+    if crc32c(view[CRC_START:]) != header.crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong")
     timestamp = header.max_timestamp
     if (
