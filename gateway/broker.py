@@ -22,7 +22,7 @@ from gateway.metadata.image import Image
 from gateway.metadata.local import LocalMetadata, Recorded
 from gateway.metadata.topics import METADATA_TOPIC
 from gateway.replication.partitions import Partitions
-from gateway.replication.writer import Writers
+from gateway.replication.writer import Disk
 from gateway.scheduler import Scheduler
 from gateway.server import Limits, Server
 from gateway.sessions import FetchSessions
@@ -99,7 +99,7 @@ class Broker:
         scheduler = Scheduler(self.clock)
         purgatory = Purgatory(self.clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, self.clock, self.random, recorded.image)
-        partitions = Partitions(self._store, self.config, purgatory, Writers(self.clock, scheduler))
+        partitions = Partitions(self._store, self.config, purgatory, Disk(self.clock, scheduler))
         partitions.follow(Image.empty(), metadata.image, metadata.image.topics)
         metadata.on_change(partitions.follow)
         return Services(

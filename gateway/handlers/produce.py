@@ -88,8 +88,9 @@ def _append(
     try:
         partition = broker.partitions.get(topic, data.index)
         records = data.records if isinstance(data.records, memoryview) else _NOTHING
-        if partition.writer is not None:
-            return _append_later(acks, partition.writer, partition, records, now_ms, behind)
+        writer = partition.writer()
+        if writer is not None:
+            return _append_later(acks, writer, partition, records, now_ms, behind)
         info = partition.stage(records, acks, now_ms)
     except (KafkaError, OSError) as error:
         code, message = refusal(error)

@@ -8,7 +8,7 @@ fetchers).
 
 from collections.abc import Callable
 
-from gateway.replication.writer import SLOW_MS, Writer, Writers
+from gateway.replication.writer import Disk, Writer
 from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
 from storage.log import AppendInfo, Log
@@ -27,7 +27,9 @@ class Partition:
     """
 
     __slots__ = (
+        "_writer",
         "advanced",
+        "disk",
         "high_watermark",
         "index",
         "isr",
@@ -37,8 +39,6 @@ class Partition:
         "topic",
         "validate",
         "waiters",
-        "writer",
-        "writers",
     )
 
     def __init__(
@@ -53,8 +53,8 @@ class Partition:
         self.high_watermark = log.end_offset
         self.validate = "header"  # headgate.validate.records
         self.waiters = WaitList()
-        self.writers: Writers | None = None
-        self.writer: Writer | None = None  # all appends go through it, while the disk is slow
+        self.disk: Disk | None = None  # whose pace is not looked at
+        self._writer: Writer | None = None
         self.advanced = advanced
 
     def __repr__(self) -> str:
@@ -100,18 +100,24 @@ class Partition:
         return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas are in sync, {wanted}")
 
     def write_staged(self) -> None:
-        """Write what was staged. Raises KafkaError(KAFKA_STORAGE_ERROR), and then none of it was appended.
-
-        If that was slow, what comes next goes through a `Writer`.
-        """
-        writers = self.writers
-        began_ms = 0.0 if writers is None else writers.clock.monotonic_ms()
+        """Write what was staged. Raises KafkaError(KAFKA_STORAGE_ERROR), and then none of it was appended."""
         try:
-            self.log.write_staged()
+            if self.disk is None:
+                self.log.write_staged()
+            else:
+                self.disk.write(self.log.write_staged)
         finally:
             self.advance()
-            if writers is not None and writers.clock.monotonic_ms() - began_ms > SLOW_MS:
-                self.writer = Writer(self, writers)
+
+    def writer(self) -> Writer | None:
+        """What appends have to go through now: a thread, while the disk is slow; None if they are made inline."""
+        if self.disk is None or not (self.disk.is_slow or self._writer):
+            return None
+        if self._writer is None:
+            self._writer = Writer(self, self.disk)
+        elif self._writer.is_idle and not self.disk.is_slow:
+            self._writer = None
+        return self._writer
 
     def advance(self) -> None:
         """Move the high watermark to what every in-sync replica has: with one replica, to the end of its log."""

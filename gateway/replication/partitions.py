@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from gateway.config import BrokerConfig
 from gateway.metadata.image import Image, Topic
 from gateway.replication.partition import Partition
-from gateway.replication.writer import Writers
+from gateway.replication.writer import Disk
 from gateway.waiting import Purgatory
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
@@ -21,13 +21,11 @@ logger = logging.getLogger("headgate.replication")
 class Partitions:
     """(topic, index) -> Partition. Follows the image: makes logs for what appears in it, removes those of what goes."""
 
-    def __init__(
-        self, store: Store, config: BrokerConfig, purgatory: Purgatory, writers: Writers | None = None
-    ) -> None:
+    def __init__(self, store: Store, config: BrokerConfig, purgatory: Purgatory, disk: Disk | None = None) -> None:
         self._store = store
         self._config = config
         self._purgatory = purgatory
-        self._writers = writers
+        self._disk = disk
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], KafkaError] = {}
         self._names: dict[bytes, str] = {}
@@ -98,7 +96,7 @@ class Partitions:
             return None
         self._offline.pop(key, None)
         partition = Partition(topic.name, index, log, topic.partitions[index].leader_epoch, self._advanced)
-        partition.writers = self._writers
+        partition.disk = self._disk
         partition.validate = self._config.headgate_validate_records
         self._partitions[key] = partition
         return partition

@@ -1,13 +1,15 @@
-"""The writer slot of a partition whose disk is slow: appends one after another, in a thread, in the order they came.
+"""Slow disks: appends by a thread, one after another for each partition, in the order they came.
 
 A write goes to the page cache and takes microseconds, as long as the kernel has room. When it has none, a write waits
-for the disk, and with it would the loop and all who have nothing to do with that partition. So after one slow write the
-appends of that log are written by a thread, as many together as have come in the meantime; once it has been quick for
-a while they are made inline again.
+for the disk, and with it would the loop and all who have nothing to do with that disk. So a write is timed. One that
+took long makes the disk suspect: the process may only have lost the processor to another. If then one takes long and
+its thread went to sleep over it, the disk is slow: for a while every append is written by a thread, as many of a
+partition together as have come in the meantime. Then the loop tries again.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,8 +22,15 @@ from storage.staged import AppendInfo, Staged
 if TYPE_CHECKING:
     from gateway.replication.partition import Partition
 
+try:
+    import resource
+except ImportError:
+    resource = None  # type: ignore[assignment]
+
 SLOW_MS = 5.0
 CALM_MS = 10_000.0
+_OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
+_unknown = itertools.count()
 
 Done = Callable[[AppendInfo | KafkaError], None]
 
@@ -33,22 +42,67 @@ class _Append(NamedTuple):
     done: Done
 
 
-class Writers(NamedTuple):
-    """What writers need: how long a write took, and threads."""
+def voluntary_waits() -> int:
+    """How often this thread gave up the processor by itself, as it does to wait for a disk; where unknown, ever more."""
+    if _OF_THREAD is None or resource is None:
+        return next(_unknown)
+    return resource.getrusage(_OF_THREAD).ru_nvcsw
 
-    clock: Clock
-    scheduler: Scheduler
+
+class Disk:
+    """What is known of the pace of a log directory, for all partitions in it."""
+
+    def __init__(self, clock: Clock, scheduler: Scheduler, waits: Callable[[], int] = voluntary_waits) -> None:
+        self.clock = clock
+        self.scheduler = scheduler
+        self.is_slow = False
+        self._waits = waits
+        self._is_suspect = False
+
+    def write(self, write: Callable[[], None]) -> None:
+        """Write inline, and see how long it takes."""
+        began_ms = self.clock.monotonic_ms()
+        waits = self._waits() if self._is_suspect else None
+        try:
+            write()
+        finally:
+            if self.clock.monotonic_ms() - began_ms > SLOW_MS:
+                self._note_slow(waits)
+
+    def _note_slow(self, waits: int | None) -> None:
+        if waits is None:
+            self._suspect()
+        elif self._waits() > waits:
+            self.is_slow = True
+            self.scheduler.call_after(CALM_MS, self._try_again)
+
+    def _suspect(self) -> None:
+        if not self._is_suspect:
+            self._is_suspect = True
+            self.scheduler.call_after(CALM_MS, self._trust)
+
+    def _trust(self) -> None:
+        self._is_suspect = self.is_slow
+
+    def _try_again(self) -> None:
+        self.is_slow = False
+        self._is_suspect = False
+        self._suspect()
 
 
 class Writer:
     """Appends to one partition by a thread, one write at a time."""
 
-    def __init__(self, partition: Partition, writers: Writers) -> None:
+    def __init__(self, partition: Partition, disk: Disk) -> None:
         self._partition = partition
-        self._clock, self._scheduler = writers
+        self._disk = disk
         self._queue: deque[_Append] = deque()
         self._is_writing = False
-        self._slow_ms = self._clock.monotonic_ms()  # when it was slow last
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that came is written."""
+        return not (self._is_writing or self._queue)
 
     def append(self, records: memoryview, required_acks: int, now_ms: int, done: Done) -> None:
         """Append `records`, which are copied; `done` is called once, with where they are or why they were refused."""
@@ -64,8 +118,7 @@ class Writer:
             self._is_writing = False
             return
         self._is_writing = True
-        began_ms = self._clock.monotonic_ms()
-        self._scheduler.in_thread(staged.write, lambda result: self._written(staged, taken, began_ms, result))
+        self._disk.scheduler.in_thread(staged.write, lambda result: self._written(staged, taken, result))
 
     def _stage(self) -> tuple[Staged | None, list[tuple[_Append, AppendInfo]]]:
         """Stage what belongs into one write."""
@@ -85,24 +138,17 @@ class Writer:
                 append.done(error)
             return None, []
 
-    def _written(
-        self, staged: Staged, taken: list[tuple[_Append, AppendInfo]], began_ms: float, result: object
-    ) -> None:
+    def _written(self, staged: Staged, taken: list[tuple[_Append, AppendInfo]], result: object) -> None:
         refused: KafkaError | None = None
         try:
             self._partition.log.end_write(staged, result if isinstance(result, BaseException) else None)
         except KafkaError as error:
             refused = error
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - began_ms > SLOW_MS:
-            self._slow_ms = now_ms
         self._partition.advance()
         for append, info in taken:
             append.done(refused or info)
         self._partition.advanced(self._partition)  # who waits may have been refused
         if self._queue:
             self._write()
-            return
-        self._is_writing = False
-        if now_ms - self._slow_ms > CALM_MS:
-            self._partition.writer = None
+        else:
+            self._is_writing = False

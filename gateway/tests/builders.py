@@ -14,7 +14,7 @@ from gateway.handlers import Outcome, load
 from gateway.metadata.image import Image
 from gateway.metadata.local import LocalMetadata
 from gateway.replication.partitions import Partitions
-from gateway.replication.writer import Writers
+from gateway.replication.writer import Disk
 from gateway.sessions import FetchSessions
 from gateway.tests.manual import ManualTime
 from gateway.waiting import Purgatory
@@ -74,7 +74,7 @@ class Node:
         clock, scheduler = self.time.clock, self.time.scheduler
         purgatory = Purgatory(clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, clock, self.random)
-        partitions = Partitions(self._store, self.config, purgatory, Writers(clock, scheduler))
+        partitions = Partitions(self._store, self.config, purgatory, Disk(clock, scheduler))
         partitions.follow(Image.empty(), metadata.image, metadata.image.topics)
         metadata.on_change(partitions.follow)
         return Services(

@@ -17,6 +17,7 @@ from protocol.records.batch import Record, build, iterate
 from storage.files import File
 
 SLOW = SLOW_MS + 1
+TIMEOUT_MS = 60_000
 
 
 class Disk:
@@ -26,6 +27,8 @@ class Disk:
         self.node = node
         self.takes_ms = 0.0
         self.error: OSError | None = None
+        self.sleeps = True  # a slow write waits for the disk, and not for the processor
+        self.waits = 0
         self.threads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.inline = self.by_thread = 0
         self._in_thread = False
@@ -35,11 +38,15 @@ class Disk:
             disk.inline += not disk._in_thread
             disk.by_thread += disk._in_thread
             node.time.clock.elapsed_ms += disk.takes_ms
+            disk.waits += disk.sleeps
             if disk.error is not None:
                 raise disk.error
             write_at(file, data, position)
 
         monkeypatch.setattr(File, "write_at", write)
+        pace = node.services.partitions.get("t", 0).disk
+        assert pace is not None
+        monkeypatch.setattr(pace, "_waits", lambda: self.waits)
         monkeypatch.setattr(node.services.scheduler, "in_thread", lambda work, done: self.threads.append((work, done)))
 
     def run_thread(self) -> None:
@@ -64,12 +71,14 @@ def disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 def slowed(disk: Disk) -> Partition:
     """A partition whose disk has just been slow."""
+    partition = disk.node.services.partitions.get("t", 0)
     disk.takes_ms = SLOW
+    produced(disk.node, index=1)
+    assert partition.writer() is None, "it may have been the processor"
     produced(disk.node)
     disk.takes_ms = 0.0
     disk.inline = 0
-    partition = disk.node.services.partitions.get("t", 0)
-    assert partition.writer is not None
+    assert partition.writer() is not None
     return partition
 
 
@@ -78,7 +87,7 @@ def produced(node: Node, *values: bytes, index: int = 0, acks: int = 1, **number
     records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
     data = memoryview(build(records, **numbers))
     topic = TopicProduceData("t", partition_data=[PartitionProduceData(index, data)])
-    outcome = load()[0].handler(ProduceRequest(None, acks, 1_000, [topic]), node.context(9))
+    outcome = load()[0].handler(ProduceRequest(None, acks, TIMEOUT_MS, [topic]), node.context(9))
     node.services.appends.commit()
     return outcome
 
@@ -132,10 +141,28 @@ def test_what_comes_during_a_write_is_written_together_in_the_order_it_came(node
     assert disk.by_thread == 2
 
 
-def test_other_partitions_are_written_inline_meanwhile(node: Node, disk: Disk) -> None:
+def test_partitions_of_a_slow_disk_do_not_wait_for_each_other(node: Node, disk: Disk) -> None:
     slowed(disk)
     Reply(node, produced(node))
-    assert row(produced(node, index=1)) == (0, 0)
+    other = Reply(node, produced(node, index=1))
+    assert len(disk.threads) == 2
+    disk.threads.reverse()
+    disk.run_thread()
+    assert other.row == (0, 1)
+
+
+def test_a_processor_that_was_lost_is_no_slow_disk(node: Node, disk: Disk) -> None:
+    disk.takes_ms, disk.sleeps = SLOW, False
+    assert [row(produced(node)) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
+    assert not disk.threads
+
+
+def test_suspicion_ends(node: Node, disk: Disk) -> None:
+    disk.takes_ms = SLOW
+    for number in range(3):
+        assert row(produced(node)) == (0, number)
+        node.time.advance(CALM_MS + 1)
+    assert not disk.threads
 
 
 def test_consumers_read_what_was_there_before_while_a_thread_writes(node: Node, disk: Disk) -> None:
@@ -184,7 +211,7 @@ def test_a_batch_that_comes_again_has_its_offset(node: Node, disk: Disk) -> None
 def test_a_write_that_takes_longer_than_the_client_waits_is_a_time_out(node: Node, disk: Disk) -> None:
     slowed(disk)
     reply = Reply(node, produced(node))
-    node.time.advance(1_001)
+    node.time.advance(TIMEOUT_MS + 1)
     assert reply.row == (ErrorCode.REQUEST_TIMED_OUT, -1)
     disk.run_thread()
 
@@ -196,16 +223,20 @@ def test_without_acks_nobody_waits(node: Node, disk: Disk) -> None:
     assert partition.high_watermark == 2
 
 
-def test_a_disk_that_was_quick_for_a_while_is_written_inline_again(node: Node, disk: Disk) -> None:
+def test_after_a_while_the_loop_tries_again(node: Node, disk: Disk) -> None:
     partition = slowed(disk)
-    Reply(node, produced(node))
-    disk.run_thread()
-    assert partition.writer is not None
+    last = Reply(node, produced(node))
     node.time.advance(CALM_MS + 1)
-    Reply(node, produced(node))
+    assert partition.writer() is not None, "what is being written comes first"
     disk.run_thread()
-    assert partition.writer is None
+    assert last.row == (0, 1)
+    disk.takes_ms = SLOW
+    assert row(produced(node)) == (0, 2)
+    assert partition.writer() is not None, "one slow write is enough now"
+    node.time.advance(CALM_MS + 1)
+    disk.takes_ms = 0.0
     assert row(produced(node)) == (0, 3)
+    assert partition.writer() is None
 
 
 def test_a_topic_may_be_deleted_while_a_thread_writes(node: Node, disk: Disk) -> None:
