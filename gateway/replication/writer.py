@@ -10,6 +10,7 @@ partition together as have come in the meantime. Then the loop tries again.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +28,8 @@ try:
 except ImportError:
     resource = None  # type: ignore[assignment]
 
+logger = logging.getLogger("headgate.replication")
+
 SLOW_MS = 5.0
 CALM_MS = 10_000.0
 _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
@@ -43,7 +46,7 @@ class _Append(NamedTuple):
 
 
 def voluntary_waits() -> int:
-    """How often this thread gave up the processor by itself, as it does to wait for a disk; where unknown, ever more."""
+    """How often this thread gave up the processor by itself, as it does to wait for a disk; ever more where unknown."""
     if _OF_THREAD is None or resource is None:
         return next(_unknown)
     return resource.getrusage(_OF_THREAD).ru_nvcsw
@@ -74,6 +77,7 @@ class Disk:
             self._suspect()
         elif self._waits() > waits:
             self.is_slow = True
+            logger.warning("a write waited for the disk: for %d s appends are made by threads", CALM_MS / 1000)
             self.scheduler.call_after(CALM_MS, self._try_again)
 
     def _suspect(self) -> None:
