@@ -113,6 +113,8 @@ class Partition:
         """What appends have to go through now: a thread, while the disk is slow; None if they are made inline."""
         if self.disk is None or not (self.disk.is_slow or self._writer):
             return None
+        if self.log.staged is not None:  # promised before the disk was slow: written by the loop, at the turn's end
+            return None
         if self._writer is None:
             self._writer = Writer(self, self.disk)
         elif self._writer.is_idle and not self.disk.is_slow:

@@ -82,13 +82,16 @@ def slowed(disk: Disk) -> Partition:
     return partition
 
 
-def produced(node: Node, *values: bytes, index: int = 0, acks: int = 1, **numbers: Any) -> Any:
-    """What the handler returns: a response, or a `Waiting` whose replies are collected in `Parked`."""
+def produced(
+    node: Node, *values: bytes, topic: str = "t", index: int = 0, acks: int = 1, commit: bool = True, **numbers: Any
+) -> Any:
+    """What the handler returns: a response, or a `Waiting` for a `Reply`. Without `commit` the turn goes on."""
     records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
     data = memoryview(build(records, **numbers))
-    topic = TopicProduceData("t", partition_data=[PartitionProduceData(index, data)])
-    outcome = load()[0].handler(ProduceRequest(None, acks, TIMEOUT_MS, [topic]), node.context(9))
-    node.services.appends.commit()
+    named = TopicProduceData(topic, partition_data=[PartitionProduceData(index, data)])
+    outcome = load()[0].handler(ProduceRequest(None, acks, TIMEOUT_MS, [named]), node.context(9))
+    if commit:
+        node.services.appends.commit()
     return outcome
 
 
@@ -141,6 +144,20 @@ def test_what_comes_during_a_write_is_written_together_in_the_order_it_came(node
     assert disk.by_thread == 2
 
 
+def test_what_was_promised_before_the_disk_was_slow_is_written_before_it_is_answered(node: Node, disk: Disk) -> None:
+    partition = node.services.partitions.get("t", 0)
+    produced(node)
+    promised = produced(node, b"promised", commit=False)
+    assert partition.disk is not None
+    partition.disk.is_slow = True  # a large append to another partition waited, in the same turn
+    later = produced(node, b"later", commit=False)
+    disk.error = OSError(28, "No space left on device")
+    node.services.appends.commit()
+    assert row(promised) == row(later) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert partition.high_watermark == 1
+    assert not disk.threads
+
+
 def test_partitions_of_a_slow_disk_do_not_wait_for_each_other(node: Node, disk: Disk) -> None:
     slowed(disk)
     Reply(node, produced(node))
@@ -178,7 +195,7 @@ def test_consumers_read_what_was_there_before_while_a_thread_writes(node: Node, 
 
 def test_a_failed_write_is_told_and_nothing_of_it_stays(node: Node, disk: Disk) -> None:
     partition = slowed(disk)
-    numbered = {"producer_id": 7, "producer_epoch": 0}
+    numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     lost = [Reply(node, produced(node, base_sequence=number, **numbered)) for number in range(2)]
     disk.error = OSError(28, "No space left on device")
     disk.run_thread()
@@ -201,7 +218,7 @@ def test_what_is_refused_is_told_without_a_write(node: Node, disk: Disk) -> None
 
 def test_a_batch_that_comes_again_has_its_offset(node: Node, disk: Disk) -> None:
     slowed(disk)
-    numbered = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     first = Reply(node, produced(node, **numbered))
     disk.run_thread()
     assert row(produced(node, **numbered)) == first.row == (0, 1)
