@@ -13,6 +13,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.clock import Clock
@@ -50,6 +51,14 @@ def voluntary_waits() -> int:
     if _OF_THREAD is None or resource is None:
         return next(_unknown)
     return resource.getrusage(_OF_THREAD).ru_nvcsw
+
+
+class _Taken(NamedTuple):
+    """An append that was staged. A new segment ends a write: not all that are taken together need be of one."""
+
+    append: _Append
+    info: AppendInfo
+    staged: Staged | None  # None if it had come before, and nothing was to be written
 
 
 class Disk:
@@ -115,17 +124,20 @@ class Writer:
             self._write()
 
     def _write(self) -> None:
-        staged, taken = self._stage()
-        if staged is None:
-            for append, info in taken:  # nothing to be written: they had come before
-                append.done(info)
-            self._is_writing = False
-            return
         self._is_writing = True
+        while self._queue:
+            staged, taken = self._stage()
+            if staged is not None:
+                self._write_by_thread(staged, taken)
+                return
+            self._tell(taken)
+        self._is_writing = False
+
+    def _write_by_thread(self, staged: Staged, taken: list[_Taken]) -> None:
         self._disk.scheduler.in_thread(staged.write, lambda result: self._written(staged, taken, result))
 
-    def _stage(self) -> tuple[Staged | None, list[tuple[_Append, AppendInfo]]]:
-        """Stage what belongs into one write."""
+    def _stage(self) -> tuple[Staged | None, list[_Taken]]:
+        """Stage what belongs into one write. None if there is nothing to be written, or it cannot be."""
         log, taken = self._partition.log, []
         while self._queue and (log.staged is None or log.staged.has_bytes(len(self._queue[0].records))):
             append = self._queue.popleft()
@@ -134,25 +146,19 @@ class Writer:
             except KafkaError as error:
                 append.done(error)
             else:
-                taken.append((append, info))
-        try:
+                taken.append(_Taken(append, info, log.staged))
+        with suppress(KafkaError):  # it stands in `Staged.error`
             return log.begin_write(), taken
-        except KafkaError as error:
-            for append, _ in taken:
-                append.done(error)
-            return None, []
+        return None, taken
 
-    def _written(self, staged: Staged, taken: list[tuple[_Append, AppendInfo]], result: object) -> None:
-        refused: KafkaError | None = None
-        try:
+    def _written(self, staged: Staged, taken: list[_Taken], result: object) -> None:
+        with suppress(KafkaError):  # it stands in `Staged.error`
             self._partition.log.end_write(staged, result if isinstance(result, BaseException) else None)
-        except KafkaError as error:
-            refused = error
-        self._partition.advance()
-        for append, info in taken:
-            append.done(refused or info)
+        self._tell(taken)
         self._partition.advanced(self._partition)  # who waits may have been refused
-        if self._queue:
-            self._write()
-        else:
-            self._is_writing = False
+        self._write()
+
+    def _tell(self, taken: list[_Taken]) -> None:
+        self._partition.advance()
+        for append, info, staged in taken:
+            append.done((staged and staged.error) or info)

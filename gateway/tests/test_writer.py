@@ -284,3 +284,24 @@ def test_more_than_fits_into_one_write_waits_for_the_next(node: Node, disk: Disk
         disk.run_thread()
     assert [reply.row for reply in replies] == [(0, 1 + number) for number in range(6)]
     assert disk.by_thread in (3, 4)
+
+
+def test_of_what_is_taken_together_only_what_was_written_is_acknowledged(node: Node, disk: Disk) -> None:
+    """The end of a segment is the end of a write: the loop makes that, and what comes behind is another one."""
+    node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
+    partition = node.services.partitions.get("short", 0)
+    produced(node, topic="short")
+    assert partition.disk is not None
+    partition.disk.is_slow = True
+    replies = [Reply(node, produced(node, topic="short")), Reply(node, produced(node, topic="short"))]
+    node.time.advance(1_001)
+    replies += [Reply(node, produced(node, topic="short")), Reply(node, produced(node, topic="short"))]
+    write, written = disk.threads.pop()
+    write()
+    disk.error = OSError(28, "No space left on device")
+    written(None)
+    disk.error = None
+    disk.run_thread()
+    refused = (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert [reply.row for reply in replies] == [(0, 1), refused, refused, (0, 2)]
+    assert partition.high_watermark == 3
