@@ -175,7 +175,9 @@ class Log:
         first_offset = offset = self.end_offset
         last_offset = first_offset + sum(header.last_offset_delta + 1 for header, _ in batches) - 1
         max_timestamp = max(header.max_timestamp for header, _ in batches)
-        staged = self._make_room(len(view), max_timestamp, last_offset, now_ms, leader_epoch)
+        staged = self.staged
+        if staged is None or not staged.has_room(len(view), max_timestamp, last_offset, leader_epoch):
+            staged = self._make_room(len(view), max_timestamp, last_offset, now_ms, leader_epoch)
         for header, part in batches:
             patch(part, offset, leader_epoch)
             offset += header.last_offset_delta + 1
