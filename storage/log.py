@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from random import Random
 
 from protocol.errors import ErrorCode, KafkaError
@@ -652,8 +653,10 @@ class Log:
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
         if self.being_written is not None:  # nobody was told of it
-            self._take_back(self.being_written, OSError(errno.ECANCELED, "the log was closed"))
-            self._active.close()
+            closed = OSError(errno.ECANCELED, "the log was closed")
+            self._take_back(self.being_written, closed)
+            with suppress(OSError):
+                self._active.finish_append((), self.config.index_interval_bytes, closed)
         try:
             is_changed = self._active.seal()
             self._take_snapshot()

@@ -103,6 +103,7 @@ class Segment:
         "_file",
         "_first_timestamp",
         "_indexed_position",
+        "_is_being_appended_to",
         "_is_retired",
         "_max_offset",
         "_max_timestamp",
@@ -131,6 +132,7 @@ class Segment:
         self.created_ms = created_ms
         self.roll_jitter_ms = 0
         self._file: File | None = None
+        self._is_being_appended_to = False  # by a thread, so that the file may be longer than what is known of it
         self._is_retired = False
         self._first_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
         self._max_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
@@ -161,7 +163,9 @@ class Segment:
             if self._is_retired:
                 raise OSError(errno.ESTALE, "the log was deleted; its path may be another's by now", self.path)
             file = self._pool.files.open(self.path)
-            if file.size() > self.size:  # what a failed write left, when even cutting it off failed
+            if (
+                not self._is_being_appended_to and file.size() > self.size
+            ):  # what a failed write left, when even cutting it off failed
                 file.truncate(self.size)
             self._file = file
             self._pool.opened(self)
@@ -248,12 +252,14 @@ class Segment:
         file = self.hold()
         if self.is_sealed:
             self._unseal()
+        self._is_being_appended_to = True
         return file
 
     def finish_append(
         self, batches: Iterable[Written], index_interval_bytes: int, error: BaseException | None = None
     ) -> None:
         """Take up what was written behind the end, or raise the error with which that failed. Raises OSError."""
+        self._is_being_appended_to = False
         if self._is_retired:
             return
         if error is not None:

@@ -142,6 +142,29 @@ def test_a_failed_write_takes_everything_back(log: Log) -> None:
     assert content(log) == [(0, b"first"), (1, b"kept"), (2, b"again")]
 
 
+def test_what_a_thread_has_written_stays_when_the_file_is_closed_for_others_and_opened_again(tmp_path: Path) -> None:
+    """Other logs need the descriptor, a consumer opens the file again, and only then the loop hears of the write."""
+    pool = Pool(Files(), max_open_segments=1)
+    logs = []
+    for name in ("written", "other"):
+        directory = tmp_path / name
+        directory.mkdir()
+        segments = [Segment.create(pool, str(directory), 0, NOW_MS)]
+        logs.append(Log(pool, str(directory), name, 0, None, LogConfig(), segments, Random(0)))
+    log, other = logs
+    log.append(batch(b"first"), leader_epoch=1, now_ms=NOW_MS)
+    stage(log, batch(b"second"))
+    staged = log.begin_write()
+    assert staged is not None
+    staged.write()
+    other.append(batch(b"x"), leader_epoch=1, now_ms=NOW_MS)
+    piece = log.read(0, 1 << 20, 1, at_least_one=True)
+    assert piece is not None
+    piece.release()
+    log.end_write(staged, None)
+    assert content(log) == [(0, b"first"), (1, b"second")]
+
+
 def test_a_batch_sent_twice_before_the_write_is_staged_once(log: Log) -> None:
     numbered = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     first = stage(log, batch(b"once", **numbered))
