@@ -28,8 +28,13 @@ def guarded(partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCo
 
 
 def refusal(error: KafkaError | OSError) -> tuple[ErrorCode, str]:
-    """What a client hears of an error. An OSError is the disk's: KAFKA_STORAGE_ERROR, and the log has the rest."""
+    """What a client hears of an error. An OSError is the disk's: KAFKA_STORAGE_ERROR, and the log has the rest.
+
+    Clients show the code alone, and many retry without a word: why the store refuses has to stand in the broker's log.
+    """
     if isinstance(error, KafkaError):
+        if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            logger.error("refused to a client: %s", error.message)
         return error.code, error.message
     logger.error("the store failed", exc_info=error)
     return ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}"

@@ -40,7 +40,7 @@ class Behind:
     def written(self, result: AppendInfo | KafkaError) -> None:
         """The write has ended."""
         if isinstance(result, KafkaError):
-            self.row.refuse(result.code, result.message)
+            self.row.refuse(*refusal(result))
             self._end_offset = 0
             return
         self.row.base_offset = result.first_offset

@@ -5,12 +5,14 @@ connections sent, and then writes once for each partition. Everything else that 
 comes after `commit`.
 """
 
-from contextlib import suppress
+import logging
 
 from gateway.replication.partition import Partition
 from protocol.errors import KafkaError
 from protocol.messages.produce import PartitionProduceResponse
 from storage.staged import Staged
+
+logger = logging.getLogger("headgate.replication")
 
 
 class Appends:
@@ -40,8 +42,10 @@ class Appends:
         promises, self._promises = self._promises, []
         for partition, _, _ in promises:
             if partition.log.staged is not None:
-                with suppress(KafkaError):  # it stands in `Staged.error`, as that of an earlier write may
+                try:
                     partition.write_staged()
+                except KafkaError as error:  # it stands in `Staged.error`, as that of an earlier write may
+                    logger.error("refused to producers: %s", error.message)
         for _, staged, row in promises:
             if staged.error is not None:
                 row.refuse(staged.error.code, staged.error.message)

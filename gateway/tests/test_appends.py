@@ -86,7 +86,11 @@ def test_an_answer_that_is_taken_before_the_write_makes_it(
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_a_failed_write_is_told_to_all_who_waited_for_it(
-    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, acks: int
+    node: Node,
+    dispatcher: Dispatcher,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    acks: int,
 ) -> None:
     for index in (0, 1):
         kept(promised(dispatcher, produce(node, index)))
@@ -95,6 +99,9 @@ def test_a_failed_write_is_told_to_all_who_waited_for_it(
         patched.setattr(Segment, "append", fail)
         dispatcher.commit()
     assert [kept(promise) for promise in promises] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 3
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
+        f"refused to producers: the disk of t-{index} refuses: [Errno 28] No space left on device" for index in (0, 1)
+    ]
     partition = node.services.partitions.get("t", 0)
     assert (partition.high_watermark, partition.log.end_offset) == (1, 1)
     assert kept(promised(dispatcher, produce(node, 0, acks))) == (0, 1)

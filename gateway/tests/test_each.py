@@ -26,6 +26,21 @@ def test_every_partition_has_its_row(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_why_the_store_refuses_stands_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = [
+        KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another is"),
+        KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk of t-0 refuses: no space"),
+    ]
+
+    def answer(error: KafkaError) -> None:
+        raise error
+
+    each(refusals, answer, lambda error, code, message: None)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", "refused to a client: the disk of t-0 refuses: no space")
+    ]
+
+
 def test_a_fault_of_ours_is_no_value() -> None:
     with pytest.raises(ZeroDivisionError):
         each([0], lambda number: 1 // number, lambda number, code, message: 0)

@@ -193,13 +193,16 @@ def test_consumers_read_what_was_there_before_while_a_thread_writes(node: Node, 
     found.records.release()
 
 
-def test_a_failed_write_is_told_and_nothing_of_it_stays(node: Node, disk: Disk) -> None:
+def test_a_failed_write_is_told_and_nothing_of_it_stays(
+    node: Node, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
     partition = slowed(disk)
     numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     lost = [Reply(node, produced(node, base_sequence=number, **numbered)) for number in range(2)]
     disk.error = OSError(28, "No space left on device")
     disk.run_thread()
     assert lost[0].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert caplog.messages[-1] == "refused to a client: the disk of t-0 refuses: [Errno 28] No space left on device"
     disk.error = None
     disk.run_thread()
     assert lost[1].row == (0, 1), "the producer is not known any more: it may begin at any sequence"
