@@ -163,10 +163,8 @@ class Segment:
             if self._is_retired:
                 raise OSError(errno.ESTALE, "the log was deleted; its path may be another's by now", self.path)
             file = self._pool.files.open(self.path)
-            if (
-                not self._is_being_appended_to and file.size() > self.size
-            ):  # what a failed write left, when even cutting it off failed
-                file.truncate(self.size)
+            if file.size() > self.size and not self._is_being_appended_to:
+                file.truncate(self.size)  # what a failed write left, when even cutting it off failed
             self._file = file
             self._pool.opened(self)
         return file
@@ -249,9 +247,9 @@ class Segment:
 
     def begin_append(self) -> File:
         """The file, with a reference that the caller releases, to be written to behind the end. Raises OSError."""
-        file = self.hold()
         if self.is_sealed:
             self._unseal()
+        file = self.hold()
         self._is_being_appended_to = True
         return file
 
