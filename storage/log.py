@@ -610,7 +610,7 @@ class Log:
             self.end_flush(flush, now_ms)
 
     def begin_flush(self) -> Flush:
-        """What makes everything appended so far durable; to be run, in any thread, and handed to `end_flush`.
+        """What makes everything written so far durable; to be run, in any thread, and handed to `end_flush`.
 
         Raises OSError, and then nothing is changed.
         """
@@ -623,7 +623,8 @@ class Log:
             directories = [self.directory, parent(self.directory)]
             if self.topic_id is not None:
                 paths.append(f"{self.directory}/{PARTITION_METADATA}")
-        flush = Flush(self.pool.files, self.end_offset, _hold(unsynced), paths, directories)
+        written = self.end_offset if self.being_written is None else self.being_written.first_offset
+        flush = Flush(self.pool.files, written, _hold(unsynced), paths, directories)
         self.epochs.is_synced, self.names_unsynced = True, False
         return flush
 

@@ -165,6 +165,18 @@ def test_what_a_thread_has_written_stays_when_the_file_is_closed_for_others_and_
     assert content(log) == [(0, b"first"), (1, b"second")]
 
 
+def test_a_flush_makes_safe_only_what_was_written_when_it_began(log: Log) -> None:
+    stage(log, batch(b"being written"))
+    staged = log.begin_write()
+    assert staged is not None
+    flush = log.begin_flush()
+    flush.run()
+    staged.write()
+    log.end_write(staged, None)
+    log.end_flush(flush)
+    assert (log.recovery_point, log.end_offset) == (1, 2)
+
+
 def test_a_batch_sent_twice_before_the_write_is_staged_once(log: Log) -> None:
     numbered = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     first = stage(log, batch(b"once", **numbered))
