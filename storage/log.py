@@ -654,10 +654,8 @@ class Log:
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
         if self.being_written is not None:  # nobody was told of it
-            closed = OSError(errno.ECANCELED, "the log was closed")
-            self._take_back(self.being_written, closed)
-            with suppress(OSError):
-                self._active.finish_append((), self.config.index_interval_bytes, closed)
+            with suppress(KafkaError):
+                self.end_write(self.being_written, OSError(errno.ECANCELED, "the log was closed"))
         try:
             is_changed = self._active.seal()
             self._take_snapshot()
