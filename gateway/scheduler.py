@@ -62,6 +62,8 @@ class Scheduler:
         self._sequence = itertools.count()
         self._cancelled = 0
         self._soon: deque[Callable[[], None]] = deque()
+        self.is_attended = False
+        """Somebody promises to call `run_soon` before the present turn ends: the scheduler's task need not be woken."""
         self._wakeup = trio.Event()
         self._sleeping_until_ms = float("-inf")
         self._nursery: trio.Nursery | None = None
@@ -81,7 +83,8 @@ class Scheduler:
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run `callback` after the present turn, in the order of the calls."""
         self._soon.append(callback)
-        self._wakeup.set()
+        if not self.is_attended:
+            self._wakeup.set()
 
     def in_thread(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         """Run `work` in a worker thread, then `done` with its result, or with the exception it raised, on the loop."""
@@ -123,8 +126,18 @@ class Scheduler:
                 _call(callback)
             else:
                 self._cancelled -= 1
+        self.run_soon()
+
+    def run_soon(self) -> None:
+        """Run what was queued by `call_soon`, and what that queues."""
         while self._soon:
             _call(self._soon.popleft())
+
+    def idle_ms(self) -> float:
+        """How long there is nothing to be done, if nothing new comes."""
+        if self._soon:
+            return 0.0
+        return self._timers[0][0] - self._clock.monotonic_ms() if self._timers else float("inf")
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve timers until cancelled."""

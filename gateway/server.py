@@ -86,7 +86,15 @@ class Server:
         if sockets.AVAILABLE and isinstance(listener, trio.SocketListener):
             bound = socket.socket(fileno=listener.socket.detach())
             admit = partial(self._admit, name)
-            engine = SocketEngine(bound, admit, self._forget, self._clock, self._scheduler, self._log)
+            engine = SocketEngine(
+                bound,
+                admit,
+                self._forget,
+                self._clock,
+                self._scheduler,
+                self._log,
+                is_alone=lambda: len(engine) == len(self.drivers),
+            )
             self._engines.append(engine)
             connections.start_soon(engine.run)
             return

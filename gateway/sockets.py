@@ -9,10 +9,9 @@ itself is readable, serves what is ready in a bounded turn, then lets other task
   is received into the buffer that it will have.
 - A round first takes what all sockets have brought, then writes what that left to be written together (see
   `gateway.replication.appends`), then sends the answers: all of one receive in one send, pieces of files by the kernel.
-- In a turn each socket is read for at most 256 KiB, and the turn ends after a millisecond.
-- No turn waits for the disk. A small piece of a file is read, if it is cached, and leaves with the bytes around it;
-  what the kernel sends is probed first. What is not cached a thread brings into the page cache, and only the engine
-  sends it, afterwards.
+- In a turn each socket is read for at most 256 KiB, and the turn ends after a millisecond. Who waited for what a
+  round did is answered in the next. When all is served, a turn waits that millisecond for more, unless somebody else
+  could have something to do: to go to sleep and be woken through trio costs more than a request.
 - A `wake` from elsewhere only marks the connection and wakes this task: sockets are touched by their engine alone.
 - A fault in one connection closes that one.
 - Without free descriptors the listener pauses for 100 ms at a time, and clients wait in its backlog: the first
@@ -42,6 +41,8 @@ AVAILABLE = hasattr(select, "epoll") and hasattr(os, "eventfd") and hasattr(os, 
 RECEIVE_BYTES = 1 << 16
 SOCKET_TURN_BYTES = 1 << 18
 TURN_MS = 1.0
+# For so long a turn waits for the next event, instead of going to sleep through trio, which takes as long as a request.
+PATIENCE_MS = 1.0
 EVENTS_AT_ONCE = 64
 ACCEPT_AT_ONCE = 64
 PAUSE_MS = 100.0
@@ -351,7 +352,9 @@ class SocketEngine:
         log: LimitedLog,
         poller: Poller | None = None,
         sendfile: Sendfile | None = None,
+        is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_alone()`: whether all connections of the process are this engine's: nobody else waits for a turn."""
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.poller: Poller = poller or Epoll()
         self.sendfile: Sendfile = sendfile or os.sendfile
@@ -360,6 +363,7 @@ class SocketEngine:
         self._listener = listener
         self._admit = admit
         self._gone = gone
+        self._is_alone = is_alone
         self._clock = clock
         self._log = log
         self.scheduler = scheduler
@@ -370,6 +374,10 @@ class SocketEngine:
         self._asleep = False
         listener.setblocking(False)
         self._accept_again()
+
+    def __len__(self) -> int:
+        """How many connections it serves."""
+        return len(self._drivers)
 
     def mark(self, driver: SocketDriver) -> None:
         """A connection has something to do. It is looked at in the next turn."""
@@ -415,28 +423,45 @@ class SocketEngine:
         """Serve what is ready, for about a millisecond; whether there may be more."""
         self.now_ms = self._clock.monotonic_ms()
         end_ms = self.now_ms + self.turn_at_most_ms
-        while True:
-            if self._marked:  # before more is read: what is owed to a client goes out first, even if it hangs up
-                self.served += self._marked
-                self._marked.clear()
-                self._answer()
-            events = self.poller.poll(0, EVENTS_AT_ONCE)
-            for descriptor, event in events:
-                driver = self._drivers.get(descriptor)
-                if driver is not None:
-                    try:
-                        driver.serve(event)
-                    except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
-                        self._fail(driver, error)
-                elif self._is_accepting and descriptor == self._listener.fileno():
-                    self._accept()
-            if self.served:
-                self._answer()
-            if not events and not self._marked:
-                return False
-            self.now_ms = self._clock.monotonic_ms()
-            if self.now_ms >= end_ms:
-                return True
+        wait_s = 0.0
+        self.scheduler.is_attended = True
+        try:
+            while True:
+                if not self._round(wait_s):
+                    return False
+                self.now_ms = self._clock.monotonic_ms()
+                if self.now_ms >= end_ms:
+                    return True
+                wait_s = self._patience_s()
+        finally:
+            self.scheduler.is_attended = False
+
+    def _patience_s(self) -> float:
+        """How long to wait here for the next event: not at all, if anybody else could have something to do."""
+        if self._marked or not self._is_alone() or self.scheduler.idle_ms() <= PATIENCE_MS:
+            return 0.0
+        return PATIENCE_MS / 1000.0
+
+    def _round(self, wait_s: float) -> bool:
+        """Serve every socket that is ready once; False if there was nothing to do."""
+        if self._marked:  # before more is read: what is owed to a client goes out first, even if it hangs up
+            self.served += self._marked
+            self._marked.clear()
+            self._answer()
+        events = self.poller.poll(wait_s, EVENTS_AT_ONCE)
+        for descriptor, event in events:
+            driver = self._drivers.get(descriptor)
+            if driver is not None:
+                try:
+                    driver.serve(event)
+                except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
+                    self._fail(driver, error)
+            elif self._is_accepting and descriptor == self._listener.fileno():
+                self._accept()
+        if self.served:
+            self._answer()
+        self.scheduler.run_soon()
+        return bool(events or self._marked)
 
     def _answer(self) -> None:
         """Write what those who were served left to be written together, then send what they are answered."""

@@ -277,7 +277,15 @@ class SimulatedEngine(Simulated):
         self.kernel.sendfile_hook = self._check_cached
         listener: Any = self.listener
         self.engine = SocketEngine(
-            listener, self._admit, self.forget, self.clock, self.scheduler, self.log, self.kernel, self.kernel.sendfile
+            listener,
+            self._admit,
+            self.forget,
+            self.clock,
+            self.scheduler,
+            self.log,
+            self.kernel,
+            self.kernel.sendfile,
+            is_alone=lambda: self.kernel.may_wait,
         )
 
     async def serve(self, nursery: trio.Nursery) -> None:

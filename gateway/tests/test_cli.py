@@ -1,6 +1,7 @@
 """The command line: which command is called, with what, and what is said when it cannot be."""
 
 import errno
+import socket
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,7 @@ import pytest
 import gateway
 from gateway import cli
 from gateway.config import BrokerConfig
+from storage.errors import DirectoryLocked, StorageError
 
 Served = list[BrokerConfig]
 
@@ -140,9 +142,23 @@ def test_what_has_no_effect_is_logged_at_start(served: Served, caplog: pytest.Lo
     [
         (OSError(errno.EADDRINUSE, "in use"), "cannot listen on 127.0.0.1:9092: something does already; stop it,"),
         (
-            ExceptionGroup("", [ExceptionGroup("", [PermissionError(13, "Permission denied", "/data")])]),
-            "the broker stopped: ",
+            OSError(errno.EADDRNOTAVAIL, "not there"),
+            "cannot listen on 127.0.0.1:9092: this machine has no such address;",
         ),
+        (PermissionError(errno.EACCES, "Permission denied"), "cannot listen on 127.0.0.1:9092: this user may not,"),
+        (
+            socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+            "cannot listen on 127.0.0.1:9092: Name or service not known; set other listeners",
+        ),
+        (
+            ExceptionGroup("", [ExceptionGroup("", [PermissionError(13, "Permission denied", "/data")])]),
+            "cannot use /data: Permission denied; log.dirs has to be a directory that this user can write to",
+        ),
+        (OSError(errno.ENOSPC, "No space", "data/x"), "the broker stopped: no space is left in log.dirs=data; free"),
+        (OSError(errno.EIO, "I/O error", "/data/x"), "the broker stopped: [Errno 5] I/O error: '/data/x'"),
+        (OSError(errno.EIO, "I/O error"), "the broker stopped: [Errno 5] I/O error"),
+        (DirectoryLocked("data", 42), "data is in use by process 42;"),
+        (StorageError("it is damaged"), "the broker stopped: it is damaged"),
     ],
 )
 def test_why_a_broker_does_not_start(

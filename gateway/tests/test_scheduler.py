@@ -49,6 +49,34 @@ def test_soon_runs_what_soon_added_too() -> None:
     assert ran == ["second"]
 
 
+def test_idle_until_the_next_timer() -> None:
+    time = ManualTime()
+    assert time.scheduler.idle_ms() == float("inf")
+    time.scheduler.call_at(20, lambda: None)
+    time.advance(5)
+    assert time.scheduler.idle_ms() == 15
+    time.scheduler.call_soon(lambda: None)
+    assert time.scheduler.idle_ms() == 0
+
+
+def test_an_attended_scheduler_leaves_what_is_soon_to_who_attends() -> None:
+    ran: list[str] = []
+
+    async def main() -> None:
+        scheduler = Scheduler(TrioClock())
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            scheduler.is_attended = True
+            scheduler.call_soon(lambda: ran.append("soon"))
+            await trio.testing.wait_all_tasks_blocked()
+            assert ran == []
+            scheduler.run_soon()
+            assert ran == ["soon"]
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
 def test_a_failing_function_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
     time = ManualTime()
     ran: list[str] = []

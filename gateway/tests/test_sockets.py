@@ -3,6 +3,8 @@
 import errno
 import select
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trio
@@ -10,7 +12,7 @@ import trio.testing
 
 from gateway import sockets
 from gateway.connection import MAX_PENDING_BYTES
-from gateway.sockets import RECEIVE_BYTES, SOCKET_TURN_BYTES, Epoll
+from gateway.sockets import PATIENCE_MS, RECEIVE_BYTES, SOCKET_TURN_BYTES, Epoll
 from gateway.tests.conformance import Piece, SimulatedClient, SimulatedEngine, TcpEngine, run
 from gateway.tests.test_connection import framed
 
@@ -206,6 +208,61 @@ def test_a_long_turn_lets_other_tasks_in_between() -> None:
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
         assert ticks >= 2_008_000 // SOCKET_TURN_BYTES
+
+    run(SimulatedEngine, scenario)
+
+
+def waits_after_a_request(alone: bool, prepare: Callable[[SimulatedEngine], None] = lambda _: None) -> list[float]:
+    """For how long each poll of the turn waits that answers one request."""
+    waits: list[float] = []
+
+    async def scenario(served: SimulatedEngine) -> None:
+        client = await served.connect()
+        served.kernel.may_wait = alone
+        prepare(served)
+        served.kernel.waits.clear()
+        await client.send(framed(b"hello"))
+        assert await client.read(5) == b"hello"
+        waits.extend(served.kernel.waits)
+
+    run(SimulatedEngine, scenario)
+    return waits
+
+
+def test_an_engine_alone_waits_a_moment_for_the_next_request() -> None:
+    assert waits_after_a_request(alone=True) == [0.0, PATIENCE_MS / 1000]
+
+
+def test_an_engine_beside_others_leaves_the_turn_to_them() -> None:
+    assert set(waits_after_a_request(alone=False)) == {0.0}
+
+
+def test_an_engine_does_not_wait_where_a_timer_is_due() -> None:
+    def prepare(served: SimulatedEngine) -> None:
+        served.scheduler.call_after(PATIENCE_MS / 2, lambda: None)
+
+    assert set(waits_after_a_request(alone=True, prepare=prepare)) == {0.0}
+
+
+def test_who_waited_for_what_a_round_did_is_answered_in_the_same_turn() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        parked, other = await served.park(), await served.connect()
+        reply = served.dispatcher.parked[0]
+        dispatch = served.dispatcher.dispatch
+
+        def and_wake(*arguments: Any) -> Any:
+            served.scheduler.call_soon(lambda: reply([b"woken"]))
+            return dispatch(*arguments)
+
+        served.dispatcher.dispatch = and_wake  # type: ignore[method-assign, assignment]
+        turns = served.engine._turn
+        took: list[bool] = []
+        served.engine._turn = lambda: took.append(True) or turns()  # type: ignore[method-assign, func-returns-value]
+        assert isinstance(other, SimulatedClient)
+        other.socket.client_sends(framed(b"hello"))
+        assert await other.read(5) == b"hello"
+        assert await parked.read(5) == b"woken"
+        assert len(took) == 1
 
     run(SimulatedEngine, scenario)
 
