@@ -202,19 +202,41 @@ def _run(settings: BrokerConfig, log_level: str) -> int:
 
 def _explain(error: BaseException, settings: BrokerConfig) -> int:
     """One sentence for what a person can mend; a traceback for what is our own mistake."""
-    from errno import EADDRINUSE
-
     from protocol.errors import KafkaError
-    from storage.errors import StorageError
+    from storage.errors import DirectoryLocked, StorageError
 
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
-    if isinstance(error, OSError) and error.errno == EADDRINUSE:
-        places = ", ".join(f"{listener.host}:{listener.port}" for listener in settings.listeners)
-        return _fail(f"cannot listen on {places}: something does already; stop it, or set other listeners", FAILED)
-    if isinstance(error, OSError | KafkaError | StorageError):
+    if isinstance(error, DirectoryLocked):
+        return _fail(str(error), FAILED)
+    if isinstance(error, OSError):
+        return _fail(_reason(error, settings) or f"the broker stopped: {error}", FAILED)
+    if isinstance(error, KafkaError | StorageError):
         return _fail(f"the broker stopped: {error}", FAILED)
     raise error
+
+
+def _reason(error: OSError, settings: BrokerConfig) -> str | None:
+    """What the system refused and what to do about it. An error of a file has its name, one of a listener has not."""
+    import errno
+    from socket import gaierror
+
+    if error.errno == errno.ENOSPC:
+        directories = ",".join(settings.log_directories)
+        return f"the broker stopped: no space is left in log.dirs={directories}; free some, and start it again"
+    if error.filename is not None:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR):
+            return None
+        advice = "log.dirs has to be a directory that this user can write to"
+        return f"cannot use {error.filename}: {error.strerror}; {advice}"
+    refused = {
+        errno.EADDRINUSE: "something does already; stop it, or set other listeners",
+        errno.EADDRNOTAVAIL: "this machine has no such address; set other listeners",
+        errno.EACCES: "this user may not, as is usual for ports below 1024; set other listeners",
+    }
+    reason = f"{error.strerror}; set other listeners" if isinstance(error, gaierror) else refused.get(error.errno or 0)
+    places = ", ".join(f"{listener.host}:{listener.port}" for listener in settings.listeners)
+    return reason and f"cannot listen on {places}: {reason}"
 
 
 def _exit_with_parent() -> None:

@@ -13,7 +13,7 @@ class DirectoryLocked(StorageError):
     def __init__(self, directory: str, process_id: int | None) -> None:
         self.process_id = process_id
         who = "another process" if process_id is None else f"process {process_id}"
-        super().__init__(f"{directory} is in use by {who}; stop it, or choose another log.dirs")
+        super().__init__(f"the data directory {directory} is in use by {who}; stop it, or choose another log.dirs")
 
 
 class CorruptLog(StorageError):

@@ -143,7 +143,7 @@ def test_what_has_no_effect_is_logged_at_start(served: Served, caplog: pytest.Lo
         (OSError(errno.EADDRINUSE, "in use"), "cannot listen on 127.0.0.1:9092: something does already; stop it,"),
         (
             OSError(errno.EADDRNOTAVAIL, "not there"),
-            "cannot listen on 127.0.0.1:9092: this machine has no such address;",
+            "cannot listen on 127.0.0.1:9092: this machine has no such",
         ),
         (PermissionError(errno.EACCES, "Permission denied"), "cannot listen on 127.0.0.1:9092: this user may not,"),
         (
@@ -157,7 +157,7 @@ def test_what_has_no_effect_is_logged_at_start(served: Served, caplog: pytest.Lo
         (OSError(errno.ENOSPC, "No space", "data/x"), "the broker stopped: no space is left in log.dirs=data; free"),
         (OSError(errno.EIO, "I/O error", "/data/x"), "the broker stopped: [Errno 5] I/O error: '/data/x'"),
         (OSError(errno.EIO, "I/O error"), "the broker stopped: [Errno 5] I/O error"),
-        (DirectoryLocked("data", 42), "data is in use by process 42;"),
+        (DirectoryLocked("data", 42), "the data directory data is in use by process 42;"),
         (StorageError("it is damaged"), "the broker stopped: it is damaged"),
     ],
 )

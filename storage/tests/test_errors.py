@@ -8,8 +8,9 @@ from storage.errors import BadFile, CorruptLog, DirectoryLocked, StorageError, U
 
 
 def test_a_lock_names_its_holder() -> None:
-    assert str(DirectoryLocked("/data", 42)) == "/data is in use by process 42; stop it, or choose another log.dirs"
-    assert str(DirectoryLocked("/data", None)).startswith("/data is in use by another process")
+    sentence = "the data directory /data is in use by process 42; stop it, or choose another log.dirs"
+    assert str(DirectoryLocked("/data", 42)) == sentence
+    assert str(DirectoryLocked("/data", None)).startswith("the data directory /data is in use by another process")
 
 
 @pytest.mark.parametrize("kind", [BadFile, CorruptLog, DirectoryLocked, UnsupportedLog])
