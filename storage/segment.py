@@ -160,14 +160,17 @@ class Segment:
         """The open file; opened at first use."""
         file = self._file
         if file is None:
-            if self._is_retired:
-                raise OSError(errno.ESTALE, "the log was deleted; its path may be another's by now", self.path)
+            self._check_alive()
             file = self._pool.files.open(self.path)
             if file.size() > self.size and not self._is_being_appended_to:
                 file.truncate(self.size)  # what a failed write left, when even cutting it off failed
             self._file = file
             self._pool.opened(self)
         return file
+
+    def _check_alive(self) -> None:
+        if self._is_retired:
+            raise OSError(errno.ESTALE, "the log was deleted; its path may be another's by now", self.path)
 
     def retire(self) -> None:
         """Close the file for good."""
@@ -288,8 +291,9 @@ class Segment:
     def seal(self) -> bool:
         """Write the indexes out with the highest timestamp as the last entry, as Kafka does at a roll or close.
 
-        Whether they had to be: then they are not on the disk before the next `sync`.
+        Whether they had to be: then they are not on the disk before the next `sync`. Raises OSError.
         """
+        self._check_alive()
         if self.is_sealed or not self.size:
             return False
         self.times.append(self.max_timestamp, self.max_timestamp_offset)

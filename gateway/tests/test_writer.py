@@ -1,6 +1,7 @@
 """A slow disk: appends by a thread, in order, while everybody else is served."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -267,6 +268,24 @@ def test_a_topic_may_be_deleted_while_a_thread_writes(node: Node, disk: Disk) ->
     disk.run_thread()
     assert first.value is not None
     assert second.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+
+def test_what_waited_for_a_deleted_topic_does_not_go_into_its_successor(node: Node, disk: Disk) -> None:
+    node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
+    old = node.services.partitions.get("short", 0)
+    produced(node, topic="short")
+    assert old.disk is not None
+    old.disk.is_slow = True
+    Reply(node, produced(node, topic="short"))
+    node.time.advance(1_001)
+    waits = Reply(node, produced(node, b"wants a new segment", topic="short"))
+    node.services.metadata.delete_topic("short")
+    node.services.metadata.create_topic("short", 1)
+    new = node.services.partitions.get("short", 0).log
+    before = sorted(Path(new.directory).iterdir())
+    disk.run_thread()
+    assert waits.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert sorted(Path(new.directory).iterdir()) == before
 
 
 def test_a_broker_may_stop_while_a_thread_writes(node: Node, disk: Disk) -> None:
