@@ -188,6 +188,7 @@ class Connection:
     def finish(self) -> None:
         """The socket is gone: let go of everything that is held, now and not when the garbage collector comes by."""
         self.close()
+        self.settle()  # nobody else may come to it
         self.wake = _nobody
         self._frames.forget()
         self._memory.forget(self._granted)  # before the release, which would grant it

@@ -209,6 +209,7 @@ class SocketDriver:
         while connection.outgoing or self._unsent is not None or self._piece is not None:
             connection.active_ms = self._engine.now_ms
             if self._is_warming or not self._send():
+                connection.settle()  # what a reply behind the unsent piece promises is not left until that is sent
                 self._watch(HANGING_UP if self._is_warming else WRITING)
                 return
             connection.proceed()

@@ -14,13 +14,18 @@ from gateway.memory import SMALL_BYTES, MemoryBudget
 
 
 class ScriptedDispatcher:
-    """Echoes frames. `park` parks, `none` answers nothing, `bad` closes, `big` answers with all that is let out."""
+    """Echoes frames. `park` parks, `none` answers nothing, `bad` closes, `big` answers with all that is let out.
+
+    `stage` leaves something to be written; other answers are in `answers`.
+    """
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
         self.parked: list[Callable[[Any], None]] = []
         self.abandoned = 0
         self.complaints: list[str] = []
+        self.answers: dict[bytes, list[Any]] = {}
+        self.unwritten = 0
 
     def complain(self, client: Client, reason: str) -> None:
         self.complaints.append(f"{client}: {reason}")
@@ -37,10 +42,12 @@ class ScriptedDispatcher:
                 raise CloseConnection("it is bad")
             case b"big":
                 return [bytes(MAX_OUTGOING_BYTES)]
-        return [bytes(frame)]
+            case b"stage":
+                self.unwritten += 1
+        return self.answers.get(bytes(frame)) or [bytes(frame)]
 
     def commit(self) -> None:
-        """Nothing is left to be written."""
+        self.unwritten = 0
 
     def _abandon(self) -> None:
         self.abandoned += 1

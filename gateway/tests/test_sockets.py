@@ -91,6 +91,28 @@ def test_a_muted_parked_client_that_hangs_up_is_noticed() -> None:
     assert run(SimulatedEngine, scenario).dispatcher.abandoned == 1
 
 
+@pytest.mark.parametrize("end", ["blocked", "reset"])
+def test_no_round_ends_with_something_unwritten(end: str) -> None:
+    """A piece that cannot be sent stands before the answer that promises it."""
+
+    async def scenario(served: SimulatedEngine) -> None:
+        piece = Piece(served, 500_000)
+        served.dispatcher.answers[b"fetch"] = [piece]
+        client = await served.park(b"fetch", b"stage")
+        if end == "reset":
+
+            def sendfile(*_: int) -> int:
+                raise ConnectionResetError
+
+            served.engine.sendfile = sendfile
+        served.dispatcher.parked[0]([b"ready"])
+        assert await client.receive(5) == b"ready"
+        assert served.dispatcher.seen[-1] == b"stage"
+        assert served.dispatcher.unwritten == 0
+
+    run(SimulatedEngine, scenario)
+
+
 def test_a_muted_half_closed_connection_does_not_spin_while_it_is_sent_to() -> None:
     async def scenario(served: SimulatedEngine) -> None:
         client, piece = await served.park(), Piece(served, 500_000)
