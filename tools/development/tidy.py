@@ -1,8 +1,8 @@
 """The tidy check: budgets and habits that no linter knows. `make tidy`, a part of `make check`.
 
 Functions: median at most 10 lines, 95th percentile 50, none over 70; files: median about 120, 95th percentile 450,
-none over 700. Each module has its own test file. What pyproject.toml names exists, or is in PLANNED. Lock files name no
-place.
+none over 700. Each module has its own test file. What pyproject.toml names exists, or is in PLANNED. The map in
+docs/architecture.md names every module of the broker, and nothing else. Lock files name no place.
 Prints every finding with what to do, then the figures; exit status 1 if there was a finding.
 """
 
@@ -35,6 +35,8 @@ PLANNED: Final = frozenset(
         "gateway.zookeeper.client",
     }
 )
+
+MAPPED: Final = ("protocol", "storage", "gateway")
 
 # Modules that another file tests, as patterns of paths
 TESTED_ELSEWHERE: Final = (
@@ -143,6 +145,30 @@ def misnamed(names: Iterable[str], paths: set[str]) -> Iterator[str]:
             yield f"{name} exists by now: take it out of PLANNED in tidy.py"
 
 
+def mapped(page: str) -> set[str]:
+    """What the first column of the map names: files, and folders with a slash; `b.py` behind `a/x.py` is `a/b.py`."""
+    named: set[str] = set()
+    for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE):
+        first, *others = re.findall(r"`([^`]+)`", row)
+        folder = first.rpartition("/")[0]
+        named |= {first, *(f"{folder}/{name}" for name in others)}
+    return {name for name in named if name.startswith(tuple(f"{package}/" for package in MAPPED))}
+
+
+def unmapped(page: str, paths: Iterable[str]) -> Iterator[str]:
+    """Modules that the map lacks, and names in it that do not exist."""
+    named = mapped(page)
+    folders = tuple(name for name in named if name.endswith("/") and name.count("/") > 1)
+    modules = [path for path in paths if path.endswith(".py") and path.startswith(tuple(f"{one}/" for one in MAPPED))]
+    for name in sorted(named):
+        if not any(module == name or module.startswith(name.rstrip("/") + "/") for module in modules):
+            yield f"docs/architecture.md: the map names {name}, which does not exist; correct it"
+    for module in modules:
+        is_small = module.endswith(("/__init__.py", "/__main__.py"))
+        if not (module in named or is_small or "/tests/" in module or module.startswith(folders)):
+            yield f"{module} is not in the map of docs/architecture.md; add it with what it is for"
+
+
 def places(path: str, text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if found := PLACES.search(line):
@@ -176,6 +202,7 @@ def findings(root: Path, paths: list[str], functions: list[Length], files: list[
     yield from over_budget("file", files, (FILE_MEDIAN, FILE_95TH, FILE_LONGEST))
     yield from untested(paths)
     yield from misnamed(named_modules(tomllib.loads((root / "pyproject.toml").read_text())), set(paths))
+    yield from unmapped((root / "docs/architecture.md").read_text(), paths)
 
 
 def main() -> int:

@@ -7,11 +7,13 @@ from tools.development.tidy import (
     Length,
     exists,
     function_lengths,
+    mapped,
     misnamed,
     named_modules,
     over_budget,
     places,
     silenced_seams,
+    unmapped,
     untested,
 )
 
@@ -97,6 +99,34 @@ def test_a_planned_name_that_exists_is_reported() -> None:
 def test_a_package_exists_by_its_files() -> None:
     assert exists("gateway.metadata", {"gateway/metadata/image.py"})
     assert not exists("gateway.meta", {"gateway/metadata/image.py"})
+
+
+MAP = (
+    "| where | what |\n|---|---|\n| `storage/log.py`, `index.py`, `x/` | a log in `memory.py` |\n| `tools/` | tools |\n"
+)
+
+
+def test_names_behind_the_first_of_a_row_lie_in_its_folder() -> None:
+    assert mapped(MAP) == {"storage/log.py", "storage/index.py", "storage/x/"}
+
+
+def test_the_map_is_the_tree() -> None:
+    there = [
+        "storage/log.py",
+        "storage/index.py",
+        "storage/x/any.py",
+        "storage/__init__.py",
+        "storage/tests/test_log.py",
+    ]
+    assert list(unmapped(MAP, [*there, "tools/topics.py", "storage/notes.md"])) == []
+    (missing,) = unmapped(MAP, [*there, "storage/new.py"])
+    assert missing.startswith("storage/new.py is not in the map")
+    gone = list(unmapped(MAP, ["storage/log.py"]))
+    assert [finding.split()[4] for finding in gone] == ["storage/index.py,", "storage/x/,"]
+
+
+def test_the_row_of_a_whole_package_names_no_module() -> None:
+    assert list(unmapped("| `storage/` | logs |\n", ["storage/log.py"]))
 
 
 def test_lock_files_name_no_place() -> None:
