@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.clock import Clock
 from gateway.scheduler import Scheduler
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from storage.staged import AppendInfo, Staged
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ logger = logging.getLogger("headgate.replication")
 
 SLOW_MS = 5.0
 CALM_MS = 10_000.0
+# What may wait for one directory. Clients that want an answer hold less, by what `Connection` reserves for them; those
+# that do not want one, or gave up and came again, would fill the memory.
+MAX_WAITING_BYTES = 256 << 20
 _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 _unknown = itertools.count()
 
@@ -68,6 +71,7 @@ class Disk:
         self.clock = clock
         self.scheduler = scheduler
         self.is_slow = False
+        self.waiting_bytes = 0  # of appends that no thread has taken yet
         self._waits = waits
         self._is_suspect = False
 
@@ -119,6 +123,11 @@ class Writer:
 
     def append(self, records: memoryview, required_acks: int, now_ms: int, done: Done) -> None:
         """Append `records`, which are copied; `done` is called once, with where they are or why they were refused."""
+        if self._disk.waiting_bytes > MAX_WAITING_BYTES:
+            message = f"the disk is slow: {self._disk.waiting_bytes} bytes wait to be written"
+            done(KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
+            return
+        self._disk.waiting_bytes += len(records)
         self._queue.append(_Append(memoryview(bytearray(records)), required_acks, now_ms, done))
         if not self._is_writing:
             self._write()
@@ -141,6 +150,7 @@ class Writer:
         log, taken = self._partition.log, []
         while self._queue and (log.staged is None or log.staged.has_bytes(len(self._queue[0].records))):
             append = self._queue.popleft()
+            self._disk.waiting_bytes -= len(append.records)
             try:
                 info = self._partition.stage_owned(append.records, append.required_acks, append.now_ms)
             except KafkaError as error:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gateway.context import CloseConnection
 from gateway.handlers import load
+from gateway.replication import writer
 from gateway.replication.partition import Partition
 from gateway.replication.writer import CALM_MS, SLOW_MS
 from gateway.tests.builders import Node
@@ -242,6 +244,20 @@ def test_without_acks_nobody_waits(node: Node, disk: Disk) -> None:
     assert produced(node, acks=0) is None
     disk.run_thread()
     assert partition.high_watermark == 2
+
+
+def test_what_waits_for_a_disk_is_bounded(node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MAX_WAITING_BYTES", 10_000)
+    slowed(disk)
+    replies = [Reply(node, produced(node, bytes(3_000), index=number % 2)) for number in range(6)]
+    assert row(produced(node)) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    with pytest.raises(CloseConnection, match="the disk is slow"):
+        produced(node, acks=0)
+    while disk.threads:
+        disk.run_thread()
+    assert [reply.row for reply in replies] == [(0, 1), (0, 1), (0, 2), (0, 2), (0, 3), (0, 3)]
+    assert Reply(node, produced(node)).value is None
+    disk.run_thread()
 
 
 def test_after_a_while_the_loop_tries_again(node: Node, disk: Disk) -> None:
