@@ -32,11 +32,14 @@ def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Names
     parser.add_argument("--quick", action="store_true", default=environment.get("QUICK", "") not in ("", "0"))
     parser.add_argument("--repeat", type=int, default=environment.get("REPEAT"))
     parser.add_argument("--seconds", type=float, default=environment.get("SECONDS"))
-    parser.add_argument("--only", choices=(HEADGATE, KAFKA), default=environment.get("ONLY"))
+    parser.add_argument("--only", choices=(HEADGATE, KAFKA), default=environment.get("ONLY") or None)
     parser.add_argument("--base", type=Path, default=environment.get("BASE"))
     parser.add_argument("--headgate", type=Path, default=environment.get("HEADGATE"))
     parser.add_argument("--jars", type=Path, default=environment.get("JARS", "build/jars/broker"))
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if options.only not in (None, HEADGATE, KAFKA):  # argparse looks only at what stands on the command line
+        parser.error(f"ONLY={options.only}: there are {HEADGATE} and {KAFKA}")
+    return options
 
 
 def chosen_rows(names: list[str]) -> tuple[str, ...]:

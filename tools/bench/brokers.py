@@ -123,6 +123,8 @@ class HeadgateLauncher(Launcher):
 
     def __init__(self, program: Path | None = None) -> None:
         self.program = str(program.resolve()) if program else self._installed()
+        if not os.access(self.program, os.X_OK):
+            raise BenchError(f"there is no program {self.program} to measure; HEADGATE names one of another tree")
 
     @staticmethod
     def _installed() -> str:

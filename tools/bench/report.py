@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, TextIO
 
 from tools.bench.brokers import HEADGATE, KAFKA
+from tools.bench.client import BenchError
 from tools.bench.figures import Comparison, Figure, Sample, compare, has_fallen
 
 OTHERS_TOLERATED = 0.1
@@ -150,9 +151,12 @@ def busiest(lines: Sequence[Line]) -> str | None:
 
 
 def read_ratios(path: Path) -> dict[tuple[str, str], float]:
-    """(row, figure) to ratio, of an earlier run's file."""
-    entries = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    return {(e["row"], e["figure"]): e["ratio"] for e in entries if e["kind"] == "figure" and e.get("ratio")}
+    """(row, figure) to ratio, of an earlier run's file. Raises BenchError if it is none."""
+    try:
+        entries = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        return {(e["row"], e["figure"]): e["ratio"] for e in entries if e["kind"] == "figure" and e.get("ratio")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BenchError(f"{path} is no file of an earlier run, as they are in build/bench: {error}") from error
 
 
 def verdict(lines: Iterable[Line]) -> str:

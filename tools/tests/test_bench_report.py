@@ -4,6 +4,9 @@ import io
 import json
 from pathlib import Path
 
+import pytest
+
+from tools.bench.client import BenchError
 from tools.bench.figures import Figure, cpu_seconds_per_gigabyte, megabytes_per_second, requests_per_second
 from tools.bench.report import Journal, Line, Progress, busiest, fallen, not_compared, read_ratios, table, verdict
 
@@ -89,6 +92,15 @@ def test_what_only_one_of_two_runs_has_is_named(tmp_path: Path) -> None:
     assert fallen([floor], {("floor", "requests/s"): 0.5}) == [
         "floor: requests/s is 0.300 (0.300-0.300) of echo's, was 0.500"
     ]
+
+
+@pytest.mark.parametrize("content", [None, "no JSON", "[]", '{"row": "start"}'])
+def test_a_base_that_is_none_is_named(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "run.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(BenchError, match=r"run\.json is no file of an earlier run"):
+        read_ratios(path)
 
 
 def test_a_figure_without_a_ratio_is_left_out_of_the_base(tmp_path: Path) -> None:

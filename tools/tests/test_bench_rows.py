@@ -8,6 +8,7 @@ import pytest
 
 from tools.bench import wire
 from tools.bench.__main__ import arguments, chosen_rows, settings_of
+from tools.bench.brokers import HeadgateLauncher
 from tools.bench.client import BenchError
 from tools.bench.generator import Load
 from tools.bench.rows import NEWEST, FetchRow, produce_templates
@@ -85,6 +86,18 @@ def test_options_come_from_make_or_from_arguments() -> None:
     assert (settings.rows, settings.repetitions, settings.seconds) == (("fetch-64k", "metadata"), 7, 0.6)
     assert settings_of(arguments(["--repeat", "2"], {"QUICK": "0", "REPEAT": "7"})).repetitions == 2
     assert settings_of(arguments([], {})).repetitions == 5
+    assert (arguments([], {"ONLY": ""}).only, arguments([], {"ONLY": "kafka"}).only) == (None, "kafka")
+
+
+def test_one_broker_alone_has_to_be_one_of_the_two(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        arguments([], {"ONLY": "headgat"})
+    assert "ONLY=headgat: there are headgate and kafka" in capsys.readouterr().err
+
+
+def test_a_program_that_is_not_there_is_named_before_anything_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"there is no program .*/other/headgate to measure"):
+        HeadgateLauncher(tmp_path / "other" / "headgate")
 
 
 def test_progress_counts_warm_ups() -> None:
