@@ -123,6 +123,8 @@ def config(arguments: Sequence[str]) -> int:
         return MISUSED
     for answer in settings.answers:
         print(answer)
+    if not settings.answers:
+        print("headgate: nothing is set, so that everything has its default", file=sys.stderr)
     return 0
 
 

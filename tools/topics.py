@@ -20,6 +20,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, Me
 from tools.client import DEFAULT_TIMEOUT_S, Client, ClientError
 
 FAILED = 1
+_LONGEST_TIMEOUT_S = 86_400
 _TOPIC_RESOURCE = 2
 _SET_FOR_THE_TOPIC = 1  # the source of a config in DescribeConfigs
 
@@ -50,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument(
         "--bootstrap-server", default="127.0.0.1:9092", metavar="host:port", help="default: 127.0.0.1:9092"
     )
-    common.add_argument("--timeout", type=float, default=DEFAULT_TIMEOUT_S, metavar="seconds", help="default: 30")
+    common.add_argument("--timeout", type=_seconds, default=DEFAULT_TIMEOUT_S, metavar="seconds", help="default: 30")
     shape = common.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="JSON lines, also on a terminal")
     shape.add_argument("--table", action="store_true", help="a table, also into a file or a pipe")
@@ -75,6 +76,16 @@ def _parser() -> argparse.ArgumentParser:
     deleting.add_argument("--if-exists", action="store_true", help="a topic that does not exist is no failure")
     deleting.set_defaults(run=delete_topics)
     return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_TIMEOUT_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from above 0 to {_LONGEST_TIMEOUT_S}")
+    return seconds
 
 
 def _pair(text: str) -> tuple[str, str]:

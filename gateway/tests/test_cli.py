@@ -128,6 +128,11 @@ def test_config_answers_every_line(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "hush" not in third
 
 
+def test_config_says_so_where_nothing_is_set(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["config"]) == 0
+    assert capsys.readouterr() == ("", "headgate: nothing is set, so that everything has its default\n")
+
+
 def test_what_has_no_effect_is_logged_at_start(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     assert cli.main(["serve", "--override", "num.io.threads=3", "--override", "group.max.size=3"]) == 0

@@ -198,5 +198,12 @@ def test_misuse(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Non
     assert "usage: headgate topics" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("seconds", ["0", "-1", "x", "nan", "inf"])
+def test_a_timeout_is_some_time(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        topics.main(["list", f"--timeout={seconds}"])
+    assert f"'{seconds}' is no number of seconds from above 0 to 86400" in capsys.readouterr().err
+
+
 def test_an_empty_table_is_nothing() -> None:
     assert format_table([]) == []
