@@ -157,7 +157,7 @@ class Connection:
 
     def proceed(self) -> None:
         """Answer what is pending, as far as order and the bound on output allow."""
-        if self._pending or self._reserved:
+        if self._pending or self._reserved or self.starved:
             self._answer_pending()
             self._account()
 
@@ -264,6 +264,9 @@ class Connection:
             whole, held = self._frames.incomplete_size, self._frames.held_bytes
             wanted += whole if held > SMALL_BYTES else min(whole, SMALL_BYTES)
         missing = wanted - self._reserved
+        if missing <= 0 and self.starved:  # what it waited for was answered meanwhile
+            self._memory.forget(self._granted)
+            self.starved = False
         if missing < 0:
             self._reserved = wanted
             self._memory.release(-missing)

@@ -290,3 +290,18 @@ def test_a_reply_that_could_not_be_made_closes(
         dispatcher.parked[0](ValueError("no"))
     assert connection.closing
     assert not connection.outgoing
+
+
+def test_who_was_answered_does_not_wait_for_memory_any_more(dispatcher: ScriptedDispatcher) -> None:
+    memory = MemoryBudget(5_000)
+    memory.used_bytes = 10_000
+    connection = connect(dispatcher, memory=memory)
+    feed(connection, framed(b"park", bytes(900)))
+    assert connection.starved
+    dispatcher.parked[0]([b"ready"])
+    while connection.outgoing:
+        connection.take()
+        connection.proceed()
+    assert connection.wants_data
+    memory.release(10_000)
+    assert memory.used_bytes == 0, "nothing is granted to who needs nothing"
