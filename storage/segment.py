@@ -268,9 +268,13 @@ class Segment:
             _ = self.file
             raise error
         position = self.size
-        for size, last_offset, timestamp in batches:
-            self.index(position, last_offset, timestamp, index_interval_bytes)
-            position += size
+        try:
+            for size, last_offset, timestamp in batches:
+                self.index(position, last_offset, timestamp, index_interval_bytes)
+                position += size
+        except OSError:  # there is no room for the indexes
+            self.truncate(self.size)
+            raise
         self.size = position
 
     def index(self, position: int, last_offset: int, timestamp: int, index_interval_bytes: int) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CRC_START, HEADER, BatchHeader, Record, build, iterate, read_header, split
-from storage import validation
+from storage import recovery, validation
 from storage.config import LogConfig
 from storage.files import File, Files
 from storage.log import Log
@@ -163,6 +163,34 @@ def test_what_a_thread_has_written_stays_when_the_file_is_closed_for_others_and_
     piece.release()
     log.end_write(staged, None)
     assert content(log) == [(0, b"first"), (1, b"second")]
+
+
+def test_an_append_whose_index_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    class FullFiles(Files):
+        is_full = False
+
+        def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
+            if self.is_full and path.endswith("index"):
+                raise OSError(28, "No space left on device")
+            super().write(path, data, sync=sync)
+
+    files, directory = FullFiles(), str(tmp_path)
+    pool, config = Pool(files), LogConfig(index_interval_bytes=1)
+    log = Log(pool, directory, "t", 0, None, config, [Segment.create(pool, directory, 0, NOW_MS)], Random(0))
+    files.is_full = True
+    for _ in range(512):  # as many entries as are kept in memory
+        log.append(batch(bytes(100)), leader_epoch=1, now_ms=NOW_MS)
+    with pytest.raises(KafkaError, match="No space left"):
+        log.append(batch(bytes(100)), leader_epoch=1, now_ms=NOW_MS)
+    files.is_full = False
+    assert Path(log.segments[-1].path).stat().st_size == log.size
+    end_offset = log.append(batch(b"shorter"), leader_epoch=1, now_ms=NOW_MS).first_offset + 1
+    log.close()
+    partition = recovery.Partition("t", 0, directory, recovery_point=end_offset, is_clean=True)
+    again = recovery.open_log(Pool(Files()), partition, config, Random(0), NOW_MS)
+    assert again.end_offset == end_offset
+    assert content(again)[-1] == (end_offset - 1, b"shorter")
+    again.close()
 
 
 def test_a_flush_makes_safe_only_what_was_written_when_it_began(log: Log) -> None:
