@@ -189,9 +189,11 @@ class Dispatcher:
         if header.api_key == ApiVersionsRequest.api_key:
             response = unsupported_version(self._registrations)
             return Route(self._registrations[header.api_key], 0).encode(response, header.correlation_id)
+        client.client_id = header.client_id  # for the line in the log: who is it that has to be upgraded?
         registration = self._registrations.get(header.api_key)
         if registration is None:
-            raise CloseConnection(f"API key {header.api_key} version {header.api_version} is not served")
+            name = f"{registry.APIS[header.api_key].name}, " if header.api_key in registry.APIS else ""
+            raise CloseConnection(f"{name}API key {header.api_key} version {header.api_version} is not served")
         name = registration.request.__name__.removesuffix("Request")
         served = f"{registration.served_min} to {registration.served_max}"
         raise CloseConnection(f"{name} version {header.api_version} is not served; versions {served} are")

@@ -85,12 +85,21 @@ def test_an_unknown_version_of_api_versions_is_told_the_list(node: Node, version
         (0, 2, "Produce version 2 is not served; versions 3 to 11 are"),
         (9_999, 0, "API key 9999 version 0 is not served"),
         (-1, 0, "API key -1 version 0 is not served"),
+        (17, 0, "SaslHandshake, API key 17 version 0 is not served"),
     ],
 )
 def test_what_is_not_served_ends_the_connection(node: Node, key: int, version: int, reason: str) -> None:
     request = struct.pack(">hhih", key, version, 77, -1) + b"\0"
     with pytest.raises(CloseConnection, match=reason):
         dispatcher(node).dispatch(memoryview(request), CLIENT, never)
+
+
+@pytest.mark.parametrize("key, version", [(0, 2), (9_999, 0)])
+def test_who_is_refused_at_once_is_known_by_name(node: Node, key: int, version: int) -> None:
+    client = Client("10.0.0.1", 40000, "10.0.0.2", 9092)
+    with pytest.raises(CloseConnection):
+        dispatcher(node).dispatch(memoryview(struct.pack(">hhih", key, version, 77, 4) + b"sink"), client, never)
+    assert str(client) == "10.0.0.1:40000 client.id='sink'"
 
 
 @pytest.mark.parametrize("size", range(12))
