@@ -188,7 +188,10 @@ class Connection:
     def finish(self) -> None:
         """The socket is gone: let go of everything that is held, now and not when the garbage collector comes by."""
         self.close()
-        self.settle()  # nobody else may come to it
+        try:
+            self.settle()  # nobody else may come to it
+        except Exception as error:  # noqa: BLE001  what is held is let go all the same
+            logger.error("writing failed at the end of %s", self.client, exc_info=error)
         self.wake = _nobody
         self._frames.forget()
         self._memory.forget(self._granted)  # before the release, which would grant it

@@ -305,3 +305,17 @@ def test_who_was_answered_does_not_wait_for_memory_any_more(dispatcher: Scripted
     assert connection.wants_data
     memory.release(10_000)
     assert memory.used_bytes == 0, "nothing is granted to who needs nothing"
+
+
+def test_a_connection_ends_even_if_its_last_write_fails(
+    dispatcher: ScriptedDispatcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise ValueError("a fault of ours")
+
+    connection, piece = connect(dispatcher), Piece()
+    connection.outgoing.append(piece)  # type: ignore[arg-type]
+    monkeypatch.setattr(dispatcher, "commit", fail)
+    connection.finish()
+    assert piece.released
+    assert "a fault of ours" in caplog.text
