@@ -190,7 +190,7 @@ class Connection:
         self.close()
         try:
             self.settle()  # nobody else may come to it
-        except Exception as error:  # noqa: BLE001  what is held is let go all the same
+        except Exception as error:  # what is held is let go all the same
             logger.error("writing failed at the end of %s", self.client, exc_info=error)
         self.wake = _nobody
         self._frames.forget()
