@@ -37,7 +37,7 @@ def recognise(size: int) -> Stranger | None:
     beginning = struct.pack(">i", size)
     if beginning[0] == _TLS_HANDSHAKE and beginning[1] == _TLS_MAJOR:
         return Stranger(
-            "it speaks TLS, and this listener does not: set security.protocol=PLAINTEXT (or SASL_PLAINTEXT) there",
+            "it speaks TLS, and this listener does not: set security.protocol=PLAINTEXT in that client",
             _tls_alert(beginning[2]),
         )
     if beginning in _HTTP_METHODS:

@@ -78,7 +78,7 @@ def _check_protocol(name: str, protocols: Mapping[str, str]) -> None:
             f"{name} is to speak {protocol}, which is no security protocol; Kafka's are {', '.join(_PROTOCOLS)}"
         )
     if protocol != "PLAINTEXT":
-        raise ListenerProblem(f"{name} is to speak {protocol}, which is not there yet; only PLAINTEXT is served")
+        raise ListenerProblem(f"listener {name}: {protocol} is not there yet; only PLAINTEXT is served")
 
 
 def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:

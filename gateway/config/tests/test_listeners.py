@@ -58,7 +58,7 @@ def test_protocols() -> None:
     [
         ("", "there is no listener"),
         ("OTHER://:9092", "add OTHER:PLAINTEXT to it"),
-        ("SSL://:9092", "SSL is to speak SSL, which is not there yet"),
+        ("SSL://:9092", "listener SSL: SSL is not there yet; only PLAINTEXT is served"),
         ("ODD://:9092", "TELNET, which is no security protocol"),
         ("PLAINTEXT://:9092,INTERNAL://:9092", "PLAINTEXT and INTERNAL have the same address"),
     ],
