@@ -207,7 +207,7 @@ class Files:
 
     def append(self, path: str, data: bytes | bytearray) -> None:
         """Add to the end of a file; make it if there is none."""
-        with open(path, "ab", buffering=0) as file:
+        with open(path, "ab") as file:  # buffered: what the disk takes only a part of is written on, or raises
             file.write(data)
 
     def sync(self, path: str) -> None:

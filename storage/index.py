@@ -13,6 +13,7 @@ Unlike Kafka's, the files are never longer than their entries.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import sys
 from array import array
@@ -106,12 +107,20 @@ class Index:
         if not self._pending:
             return
         if self._written:
-            self._pool.files.append(self.path, self._pending)
+            self._append_pending()
         else:
             self._pool.files.write(self.path, self._pending)
             self.is_whole = True
         self._written += len(self._pending)
         self._pending = bytearray()
+
+    def _append_pending(self) -> None:
+        try:
+            self._pool.files.append(self.path, self._pending)
+        except OSError:
+            with contextlib.suppress(OSError):  # a full disk may have taken a part of it
+                self._pool.files.truncate(self.path, self._written)
+            raise
 
     def touch(self) -> None:
         """Make sure that there is a file, as Kafka wants one even without entries."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.files import Files
 from storage.index import OffsetIndex, TimeIndex
 from storage.pool import Pool
 from storage.tests.crashing_files import CrashingFiles
@@ -117,3 +119,23 @@ def test_an_index_without_entries() -> None:
     with pytest.raises(IndexError):
         index.last()
     index.truncate_to(0)
+
+
+def test_a_disk_that_takes_a_part_of_a_block_leaves_no_part_of_it(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    index = OffsetIndex(Pool(Files()), str(tmp_path), 0)
+    index.append(10, 100)
+    index.flush()
+    for number in range(2, 400):
+        index.append(10 * number, 100 * number)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_001, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            index.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert Path(index.path).stat().st_size == index.ENTRY.size
+    index.flush()
+    index.give_back()
+    assert index.floor(3_000) == 30_000
