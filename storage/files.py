@@ -108,13 +108,16 @@ class File:
         return data if len(data) == length else None
 
     def is_cached(self, length: int, position: int) -> bool:
-        """Whether sending these bytes would not wait for the disk, as far as a page in every `PROBE_STEP_BYTES` tells.
+        """Whether sending these bytes would not wait for the disk, as far as single pages tell.
 
+        These are one in the middle of a small piece; of a larger one its ends, and one in every `PROBE_STEP_BYTES`.
         Pages leave the memory in the order in which they were used, so that what was written or read together is there
         or gone together; a hole between two probes costs one wait.
         """
         if not self._can_probe:
             return True
+        if length <= PROBE_STEP_BYTES:  # both ends were looked at, by this plan and by the one before
+            return self._read_at_once(_PROBE, position + length // 2) != 0
         last = position + length - 1
         for probed in (*range(position, last, PROBE_STEP_BYTES), last):
             count = self._read_at_once(_PROBE, probed)
