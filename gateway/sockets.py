@@ -26,6 +26,7 @@ import os
 import select
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import trio
@@ -227,7 +228,8 @@ class SocketDriver:
             self.abort()
         elif not self._is_lingering:
             self._is_lingering = True
-            self.socket.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # the client may be gone already
+                self.socket.shutdown(socket.SHUT_WR)
             self._watch(READING)
             self._engine.scheduler.call_after(LINGER_MS, self.abort)
 

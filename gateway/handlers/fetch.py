@@ -35,6 +35,8 @@ NO_DIVERGENCE = EpochEndOffset()
 
 # A client's own limit is 30 s in most libraries: who waits longer for a disk has asked again by then.
 DISK_DEADLINE_MS = 30_000.0
+# As many partitions are brought from the disk together; the others come with the next fetch.
+COLD_AT_ONCE = 64
 
 
 class Row(NamedTuple):
@@ -66,15 +68,13 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Waiting:
     """Plan pieces of files for every partition wanted, or wait until there is enough to plan."""
     turn = context.broker.fetch_sessions.begin(request, context.version, context.broker.clock.monotonic_ms())
     plan = Plan(request, context, turn)
-    try:
-        rows = plan.rows(patient=False)
-    except ColdRead as cold:
-        return plan.warm(cold)
-    if plan.is_due(rows):
-        return plan.response(rows)
-    for row in rows:
-        row.release()
-    return plan.wait()
+    rows = plan.rows(patient=False)
+    if plan.is_blocked(rows) or not plan.is_due(rows):
+        for row in rows:
+            row.release()
+        return plan.warm() if plan.cold else plan.wait()
+    plan.warm_ahead()
+    return plan.response(rows)
 
 
 def _late() -> FetchResponse:
@@ -92,26 +92,33 @@ class Plan:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._watched: dict[WaitList, tuple[TopicKey, FetchPartition]] = {}
         self._available: dict[WaitList, int] = {}
+        self.cold: list[ColdRead] = []  # what the last plan would have had to wait for
 
     def rows(self, patient: bool = True) -> list[Row]:
         """Plan every partition now. The first batch comes whole, whatever its size; the rest keeps to the limits.
 
-        Raises ColdRead, if not `patient`, rather than wait for the disk.
+        If not `patient`, a partition that would have to wait for the disk has nothing for now, and is noted in `cold`.
         """
         rows: list[Row] = []
         left, first = self._max_bytes, True
         for key, wanted in self._turn.partitions:
             try:
                 row = self._row(key, wanted, min(left, wanted.partition_max_bytes), first, patient)
-            except ColdRead:
-                for planned in rows:
-                    planned.release()
-                raise
+            except ColdRead as cold:
+                self._note_cold(cold)
+                row = self._row(key, wanted, 0, False)
             size = row.size
             if size:
                 left, first = max(left - size, 0), False
             rows.append(row)
         return rows
+
+    def _note_cold(self, cold: ColdRead) -> None:
+        if len(self.cold) < COLD_AT_ONCE:
+            cold.__traceback__ = None  # it holds the frames of what was given up
+            self.cold.append(cold)
+        else:
+            cold.release()
 
     def is_due(self, rows: list[Row]) -> bool:
         """Whether the reply need not wait: enough bytes, an error to tell, or a client that does not want to wait."""
@@ -130,39 +137,52 @@ class Plan:
         deadline_ms = self._context.broker.clock.monotonic_ms() + self._request.max_wait_ms
         return Waiting(list(self._watched), deadline_ms, self._attempt, lambda: self.response(self.rows()))
 
-    def warm(self, cold: ColdRead) -> Waiting:
-        """Have a thread read what the plan needs, then plan again, until it has all; then answer with what there is.
+    def is_blocked(self, rows: list[Row]) -> bool:
+        """Whether everything that there may be to answer has to wait for the disk."""
+        return bool(self.cold) and not any(row.size or row.tells for row in rows)
+
+    def warm(self) -> Waiting:
+        """Have a thread read what the plan needs, then plan again, until there is something; then answer with that.
 
         A position is looked up in an index and in the batches behind it: on a cold disk each of these may wait.
         """
-        broker = self._context.broker
         brought = WaitList()
-        place = self._start(cold, brought)
+        places = self._start(brought)
 
         def attempt(_: WaitList) -> FetchResponse | None:
-            nonlocal place
-            try:
-                return self.response(self.rows(patient=False))
-            except ColdRead as error:
-                if error.place != place:
-                    place = self._start(error, brought)
+            nonlocal places
+            rows = self.rows(patient=False)
+            if self.is_blocked(rows):
+                before, places = places, self._start(brought)
+                if places != before:
                     return None
-                error.release()  # it was brought, and is gone again: that would have no end
-            return self.response(self.rows())
+                rows = self.rows()  # it was brought, and is gone again: that would have no end
+            self.warm_ahead()
+            return self.response(rows)
 
-        return Waiting([brought], broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, _late)
+        return Waiting([brought], self._context.broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, _late)
 
-    def _start(self, cold: ColdRead, brought: WaitList) -> tuple[str, int]:
-        """Have a thread read; then `brought` is touched. Gives the place."""
+    def warm_ahead(self) -> None:
+        """Have a thread read what this answer has to do without, as it will be asked for again."""
+        if self.cold:
+            self._start(WaitList())
+
+    def _start(self, brought: WaitList) -> set[tuple[str, int]]:
+        """Have a thread read all that is cold; then `brought` is touched. Gives the places."""
         broker = self._context.broker
-        cold.__traceback__ = None  # it holds the frames of the plan that was given up
+        cold, self.cold = self.cold, []
+
+        def read() -> None:
+            for one in cold:
+                one.warm()
 
         def done(_: object) -> None:  # if it failed, the next plan fails too, and says so
-            cold.release()
+            for one in cold:
+                one.release()
             broker.purgatory.touch(brought)
 
-        broker.scheduler.in_thread(cold.warm, done)
-        return cold.place
+        broker.scheduler.in_thread(read, done)
+        return {one.place for one in cold}
 
     def response(self, rows: list[Row]) -> FetchResponse:
         """The rows that the session wants told, grouped by topic."""

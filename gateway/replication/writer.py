@@ -88,7 +88,7 @@ class Disk:
     def _note_slow(self, waits: int | None) -> None:
         if waits is None:
             self._suspect()
-        elif self._waits() > waits:
+        elif not self.is_slow and self._waits() > waits:
             self.is_slow = True
             logger.warning("a write waited for the disk: for %d s appends are made by threads", CALM_MS / 1000)
             self.scheduler.call_after(CALM_MS, self._try_again)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.fetch import DISK_DEADLINE_MS
+from gateway.handlers.fetch import COLD_AT_ONCE, DISK_DEADLINE_MS
 from gateway.tests.builders import Node
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode
@@ -279,9 +279,51 @@ def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node,
         assert len(cold) == 1, "one thread at a time for one fetch"
         let_one_end(node, cold)
         rounds += 1
-    assert rounds == 6, "for each partition the index, the batches from there, those where it is cut"
+    assert rounds == 3, "the index, the batches from there, those where it is cut: of both partitions together"
     assert [split(row.records.read())[0][0].base_offset for row in rows(answers[0])] == [7, 20]
     sizes(answers[0])
+
+
+def test_what_is_in_memory_does_not_wait_for_what_is_not(
+    node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.services.metadata.create_topic("t", 2)
+    for index in (0, 1):
+        append(node, "t", b"a", index=index)
+        append(node, "t", b"b", index=index)
+    warm = os.fstat(node.services.partitions.get("t", 1).log.segments[0].file.fileno).st_ino
+    read_cached = File.read_cached
+
+    def partly(file: File, length: int, position: int) -> Any:
+        is_warm = os.fstat(file.fileno).st_ino == warm
+        return file.read_at(length, position) if is_warm else read_cached(file, length, position)
+
+    monkeypatch.setattr(File, "read_cached", partly)
+    fetch = request(wanted(node, "t", 12, from_offset(1, 0), from_offset(1, 1)))
+    first = node.handle(fetch, 12)
+    assert [row.partition_index for row in rows(first) if len(row.records)] == [1]
+    sizes(first)
+    let_one_end(node, cold)
+    second = node.handle(fetch, 12)
+    assert [row.partition_index for row in rows(second) if len(row.records)] == [0, 1], "it was brought meanwhile"
+    sizes(second)
+
+
+def test_cold_partitions_are_brought_together(node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    count = COLD_AT_ONCE + 10
+    node.services.metadata.create_topic("t", count)
+    for index in range(count):
+        append(node, "t", b"a", index=index)
+        append(node, "t", b"b", index=index)
+    answers: list[Any] = []
+    outcome = node.handle(request(wanted(node, "t", 12, *(from_offset(1, index) for index in range(count)))), 12)
+    assert isinstance(outcome, Waiting)
+    node.services.purgatory.park(outcome, answers.append)
+    let_one_end(node, cold)
+    assert sum(len(row.records) > 0 for row in rows(answers[0])) == COLD_AT_ONCE
+    sizes(answers[0])
+    assert len(cold) == 1, "the rest is brought for the next fetch"
+    let_one_end(node, cold)
 
 
 def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: list[Any]) -> None:
