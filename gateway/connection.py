@@ -27,6 +27,8 @@ logger = logging.getLogger("headgate.connection")
 MAX_OUTGOING_BYTES = 1 << 20
 # What a frame takes beside its bytes; without it, empty frames behind a parked request would count nothing.
 FRAME_OVERHEAD_BYTES = 200
+# So many requests of one connection are answered before it is looked whether its turn is over.
+REQUESTS_BETWEEN_LOOKS = 16
 # A request of up to this size may be parked for free: that is every fetch.
 FREE_PARKED_BYTES = 1 << 12
 # While a request is parked, this much of what follows it is taken in; then the socket is left alone.
@@ -58,6 +60,7 @@ class Connection:
         "client",
         "closing",
         "incomplete_since_ms",
+        "is_late",
         "lingers",
         "outgoing",
         "starved",
@@ -79,6 +82,9 @@ class Connection:
         self.closing = False  # nothing more is read or answered; what is in `outgoing` is still sent
         self.lingers = False  # let the client read the end before it is hung up on
         self.wake: Callable[[], None] = _nobody
+        self.is_late: Callable[[], bool] = (
+            _never  # whether others wait for their turn: then what is left is for the next
+        )
         self.active_ms = 0.0  # when bytes last came in; kept by the driver's owner for the idle sweep
         self.incomplete_since_ms: float | None = None  # since when part of a frame has been held without coming on
         self.starved = False  # reading has to wait for memory
@@ -97,6 +103,12 @@ class Connection:
     def parked(self) -> bool:
         """A request waits for something else; its reply comes with a `wake`."""
         return self._parked is not None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are requests that `proceed` would answer."""
+        is_free = bool(self._pending) and self._parked is None and not self.closing
+        return is_free and self._outgoing_bytes < MAX_OUTGOING_BYTES
 
     @property
     def wants_data(self) -> bool:
@@ -203,10 +215,11 @@ class Connection:
 
     def _take_frames(self, frames: list[memoryview], now_ms: float) -> None:
         """Answer frames where they lie, in the driver's buffer; copy those that have to wait."""
-        answered = 0
+        answered, is_late = 0, False
         if not self._pending:
             for frame in frames:
-                if self._parked is not None or self.closing or self._outgoing_bytes >= MAX_OUTGOING_BYTES:
+                is_late = answered % REQUESTS_BETWEEN_LOOKS == REQUESTS_BETWEEN_LOOKS - 1 and self.is_late()
+                if self._parked is not None or self.closing or self._outgoing_bytes >= MAX_OUTGOING_BYTES or is_late:
                     break
                 self._answer(frame)
                 answered += 1
@@ -214,7 +227,8 @@ class Connection:
             for frame in frames[answered:]:
                 self._pending.append(memoryview(bytearray(frame)))
                 self._pending_bytes += len(frame) + FRAME_OVERHEAD_BYTES
-            self._answer_pending()
+            if not is_late:
+                self._answer_pending()
         held = self._frames.held_bytes
         if held or self.incomplete_since_ms is not None:
             self._note_progress(now_ms, held, bool(frames))
@@ -280,10 +294,15 @@ class Connection:
                 self.starved = True
 
     def _answer_pending(self) -> None:
-        while self._pending and self._outgoing_bytes < MAX_OUTGOING_BYTES and not (self.parked or self.closing):
-            frame = self._pending.pop(0)
+        answered = 0
+        while answered < len(self._pending) and self._outgoing_bytes < MAX_OUTGOING_BYTES and self._parked is None:
+            frame = self._pending[answered]
+            answered += 1
             self._pending_bytes -= len(frame) + FRAME_OVERHEAD_BYTES
             self._answer(frame)
+            if answered % REQUESTS_BETWEEN_LOOKS == 0 and self.is_late():
+                break
+        del self._pending[:answered]
 
     def _granted(self, size: int) -> None:
         self.starved = False
@@ -295,6 +314,11 @@ class Connection:
         if self._reserved:
             self._memory.release(self._reserved)
             self._reserved = 0
+
+
+def _never() -> bool:
+    """Nobody else waits for a turn."""
+    return False
 
 
 def _nobody() -> None:

@@ -9,9 +9,10 @@ itself is readable, serves what is ready in a bounded turn, then lets other task
   is received into the buffer that it will have.
 - A round first takes what all sockets have brought, then writes what that left to be written together (see
   `gateway.replication.appends`), then sends the answers: all of one receive in one send, pieces of files by the kernel.
-- In a turn each socket is read for at most 256 KiB, and the turn ends after a millisecond. Who waited for what a
-  round did is answered in the next. When all is served, a turn waits that millisecond for more, unless somebody else
-  could have something to do: to go to sleep and be woken through trio costs more than a request.
+- In a turn each socket is read for at most 256 KiB, and the turn ends after a millisecond, also in the middle of what
+  one client asked. Who waited for what a round did is answered in the next. When all is served, a turn waits that
+  millisecond for more, unless somebody else could have something to do: to go to sleep and be woken through trio costs
+  more than a request.
 - A `wake` from elsewhere only marks the connection and wakes this task: sockets are touched by their engine alone.
 - A fault in one connection closes that one.
 - Without free descriptors the listener pauses for 100 ms at a time, and clients wait in its backlog: the first
@@ -143,6 +144,7 @@ class SocketDriver:
         self._draining = False
         self._half_closed = False
         connection.wake = self._wake
+        connection.is_late = engine.is_late
 
     def _wake(self) -> None:
         self._engine.mark(self)
@@ -205,8 +207,10 @@ class SocketDriver:
             left -= count
 
     def advance(self) -> None:
-        """Send what is queued, and answer what that held back."""
+        """Send what is queued, and answer what that held back, or was left when the last turn was over."""
         connection = self.connection
+        if connection.has_more:
+            connection.proceed()
         while connection.outgoing or self._unsent is not None or self._piece is not None:
             connection.active_ms = self._engine.now_ms
             if self._is_warming or not self._send():
@@ -214,10 +218,15 @@ class SocketDriver:
                 self._watch(HANGING_UP if self._is_warming else WRITING)
                 return
             connection.proceed()
-        if connection.closing or (self._draining and not connection.parked):
+            if connection.outgoing and self._engine.is_late():
+                break
+        if connection.outgoing or connection.has_more:  # the turn is over: the rest is for the next one
+            connection.settle()
+            self._engine.mark(self)
+        elif connection.closing or (self._draining and not connection.parked):
             self._hang_up()
-        else:
-            self._watch(READING if connection.wants_data else HANGING_UP)
+            return
+        self._watch(READING if connection.wants_data else HANGING_UP)
 
     def _hang_up(self) -> None:
         """Close; but where the client was told something in farewell, let it read that first.
@@ -363,6 +372,7 @@ class SocketEngine:
         self.sendfile: Sendfile = sendfile or os.sendfile
         self.now_ms = 0.0
         self.turn_at_most_ms = TURN_MS
+        self._end_ms = 0.0
         self._listener = listener
         self._admit = admit
         self._gone = gone
@@ -381,6 +391,10 @@ class SocketEngine:
     def __len__(self) -> int:
         """How many connections it serves."""
         return len(self._drivers)
+
+    def is_late(self) -> bool:
+        """Whether the present turn is over: what is left is for the next one."""
+        return self._clock.monotonic_ms() >= self._end_ms
 
     def mark(self, driver: SocketDriver) -> None:
         """A connection has something to do. It is looked at in the next turn."""
@@ -425,7 +439,7 @@ class SocketEngine:
     def _turn(self) -> bool:
         """Serve what is ready, for about a millisecond; whether there may be more."""
         self.now_ms = self._clock.monotonic_ms()
-        end_ms = self.now_ms + self.turn_at_most_ms
+        self._end_ms = self.now_ms + self.turn_at_most_ms
         wait_s = 0.0
         self.scheduler.is_attended = True
         try:
@@ -433,7 +447,7 @@ class SocketEngine:
                 if not self._round(wait_s):
                     return False
                 self.now_ms = self._clock.monotonic_ms()
-                if self.now_ms >= end_ms:
+                if self.now_ms >= self._end_ms:
                     return True
                 wait_s = self._patience_s()
         finally:

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from gateway import sockets
-from gateway.connection import MAX_PENDING_BYTES
+from gateway.connection import MAX_PENDING_BYTES, REQUESTS_BETWEEN_LOOKS
 from gateway.sockets import PATIENCE_MS, RECEIVE_BYTES, SOCKET_TURN_BYTES, Epoll
 from gateway.tests.conformance import Piece, SimulatedClient, SimulatedEngine, TcpEngine, run
 from gateway.tests.test_connection import framed
@@ -205,6 +205,35 @@ def test_who_floods_gets_a_bounded_part_of_a_turn() -> None:
         seen = served.dispatcher.seen.index(b"hello")
         assert seen * 1_004 <= SOCKET_TURN_BYTES + RECEIVE_BYTES
         assert await flood.read(2_000_000) == bytes(2_000_000)
+
+    run(SimulatedEngine, scenario)
+
+
+def test_who_asks_much_at_once_is_answered_in_turns() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        many, other = await served.connect(), await served.connect()
+        assert isinstance(many, SimulatedClient)
+        assert isinstance(other, SimulatedClient)
+        served.engine.turn_at_most_ms = 0.0  # every turn is over at once
+        many.socket.client_sends(framed(b"x") * 5_000 + framed(b"none") * 100 + framed(b"y"))
+        other.socket.client_sends(framed(b"hello"))
+        await other.read(5)
+        assert served.dispatcher.seen.index(b"hello") <= 4 * REQUESTS_BETWEEN_LOOKS
+        assert await many.read(5_001) == b"x" * 5_000 + b"y"
+        assert served.kernel.interest[many.socket.fileno()] == READING
+
+    run(SimulatedEngine, scenario)
+
+
+def test_who_asks_much_at_once_and_hangs_up_is_still_answered() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        client = await served.connect()
+        assert isinstance(client, SimulatedClient)
+        served.engine.turn_at_most_ms = 0.0
+        client.socket.client_sends(framed(b"x") * 500 + framed(b"bad") + framed(b"never"))
+        assert await client.read(500) == b"x" * 500
+        await served.until(lambda: served.gone == 1)
+        assert served.dispatcher.seen[-1] == b"bad"
 
     run(SimulatedEngine, scenario)
 
