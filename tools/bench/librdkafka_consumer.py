@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-_AT_ONCE = 10_000
+_AT_ONCE = 1_000
+_WAIT_SECONDS = 0.05  # `consume` returns less than it was asked for only after this long: at the end of a round
 _SILENCE_SECONDS = 15.0
 
 
@@ -36,12 +37,15 @@ class Round:
 
 
 def read_round(consumer: Consumer, topic: str, partitions: int, deadline: float) -> Round:
-    """To the end of every partition, or to the deadline."""
+    """To the end of every partition, or to the deadline once something has come: that takes librdkafka half a second."""
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
     this = Round(partitions)
-    while not all(this.ended) and time.monotonic() < deadline:
-        messages = consumer.consume(_AT_ONCE, timeout=_SILENCE_SECONDS)
-        if not messages:
+    heard = time.monotonic()
+    while not all(this.ended) and (time.monotonic() < deadline or not this.messages):
+        messages = consumer.consume(_AT_ONCE, timeout=_WAIT_SECONDS)
+        if messages:
+            heard = time.monotonic()
+        elif time.monotonic() - heard > _SILENCE_SECONDS:
             raise TimeoutError(f"{topic}: nothing came for {_SILENCE_SECONDS:g} s")
         for message in messages:
             take(this, message)
