@@ -37,7 +37,7 @@ class Round:
 
 
 def read_round(consumer: Consumer, topic: str, partitions: int, deadline: float) -> Round:
-    """To the end of every partition, or to the deadline once something has come: that takes librdkafka half a second."""
+    """To the end of every partition, or to the deadline once something has come, which takes half a second."""
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
     this = Round(partitions)
     heard = time.monotonic()
