@@ -55,7 +55,7 @@ class Settings:
         return len(brokers) * each + warm_ups + (MESSAGES in self.rows and HEADGATE in brokers)
 
 
-QUICK = Settings((), repetitions=3, seconds=0.6, warm_up_seconds=0.9, jvm_cpu_seconds=14.0, is_quick=True)
+QUICK = Settings((), repetitions=3, seconds=0.45, warm_up_seconds=0.6, jvm_cpu_seconds=10.0, is_quick=True)
 WARM_UP_ROWS = {"produce-tiny-pipelined": 1.0, "fetch-4k": 0.4}  # and the part of `jvm_cpu_seconds` for each
 
 _START_FIGURE = Figure("seconds to Metadata", lambda sample: sample.seconds, mark=1 / 8)
