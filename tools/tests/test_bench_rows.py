@@ -12,7 +12,7 @@ from tools.bench.brokers import HeadgateLauncher
 from tools.bench.client import BenchError
 from tools.bench.generator import Load
 from tools.bench.rows import NEWEST, FetchRow, produce_templates
-from tools.bench.run import Settings
+from tools.bench.run import QUICK, Settings
 from tools.bench.table import ALL_ROWS, ROWS
 from tools.bench.target import Topic
 from tools.bench.templates import Template, write_templates
@@ -83,7 +83,7 @@ def test_rows_come_in_the_order_of_the_table() -> None:
 
 def test_options_come_from_make_or_from_arguments() -> None:
     settings = settings_of(arguments([], {"QUICK": "1", "REPEAT": "7", "ROWS": "metadata fetch-64k"}))
-    assert (settings.rows, settings.repetitions, settings.seconds) == (("fetch-64k", "metadata"), 7, 0.6)
+    assert (settings.rows, settings.repetitions, settings.seconds) == (("fetch-64k", "metadata"), 7, QUICK.seconds)
     assert settings_of(arguments(["--repeat", "2"], {"QUICK": "0", "REPEAT": "7"})).repetitions == 2
     assert settings_of(arguments([], {})).repetitions == 5
     assert (arguments([], {"ONLY": ""}).only, arguments([], {"ONLY": "kafka"}).only) == (None, "kafka")
