@@ -82,9 +82,7 @@ class Connection:
         self.closing = False  # nothing more is read or answered; what is in `outgoing` is still sent
         self.lingers = False  # let the client read the end before it is hung up on
         self.wake: Callable[[], None] = _nobody
-        self.is_late: Callable[[], bool] = (
-            _never  # whether others wait for their turn: then what is left is for the next
-        )
+        self.is_late: Callable[[], bool] = _never  # whether a turn is over: what is left is for the next one
         self.active_ms = 0.0  # when bytes last came in; kept by the driver's owner for the idle sweep
         self.incomplete_since_ms: float | None = None  # since when part of a frame has been held without coming on
         self.starved = False  # reading has to wait for memory
@@ -107,8 +105,12 @@ class Connection:
     @property
     def has_more(self) -> bool:
         """Whether there are requests that `proceed` would answer."""
-        is_free = bool(self._pending) and self._parked is None and not self.closing
-        return is_free and self._outgoing_bytes < MAX_OUTGOING_BYTES
+        return bool(self._pending) and self._may_answer
+
+    @property
+    def _may_answer(self) -> bool:
+        """Whether order and the bound on output allow the next answer."""
+        return self._parked is None and not self.closing and self._outgoing_bytes < MAX_OUTGOING_BYTES
 
     @property
     def wants_data(self) -> bool:
@@ -219,7 +221,7 @@ class Connection:
         if not self._pending:
             for frame in frames:
                 is_late = answered % REQUESTS_BETWEEN_LOOKS == REQUESTS_BETWEEN_LOOKS - 1 and self.is_late()
-                if self._parked is not None or self.closing or self._outgoing_bytes >= MAX_OUTGOING_BYTES or is_late:
+                if is_late or not self._may_answer:
                     break
                 self._answer(frame)
                 answered += 1
@@ -245,9 +247,7 @@ class Connection:
             self._parked = outcome
             self._parked_bytes = len(frame) if len(frame) > FREE_PARKED_BYTES else 0
         else:
-            for chunk in outcome:
-                self.outgoing.append(chunk)
-                self._outgoing_bytes += len(chunk)
+            self._queue(outcome)
 
     def _complete(self, reply: Reply | Exception) -> None:
         self._parked = None
@@ -295,7 +295,7 @@ class Connection:
 
     def _answer_pending(self) -> None:
         answered = 0
-        while answered < len(self._pending) and self._outgoing_bytes < MAX_OUTGOING_BYTES and self._parked is None:
+        while answered < len(self._pending) and self._may_answer:
             frame = self._pending[answered]
             answered += 1
             self._pending_bytes -= len(frame) + FRAME_OVERHEAD_BYTES

@@ -78,8 +78,7 @@ class Promise:
 
     def keep(self) -> bytes | bytearray | memoryview:
         """The bytes, after the write."""
-        if self._services.appends.is_open:
-            self._services.appends.commit()
+        self._services.appends.commit()
         (reply,) = self._route.encode(self._response, self._correlation_id)
         assert isinstance(reply, bytearray)
         return reply

@@ -79,25 +79,20 @@ class Partition:
 
         Until then nobody may be told of them, and nothing may read the log. Raises KafkaError as `append` does.
         """
-        log = self.log
-        if required_acks == ACKS_ALL and len(self.isr) < log.config.min_insync_replicas:
-            raise self._too_few_replicas()
-        info = log.stage(records, self.leader_epoch, now_ms, self.validate, GATHER_BYTES)
+        info = self.stage_owned(records, required_acks, now_ms, GATHER_BYTES)
         if len(records) > GATHER_BYTES:
             self.write_staged()
-        elif log.end_offset != self.high_watermark:
+        else:
             self.advance()
         return info
 
-    def stage_owned(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
-        """`stage` for a writer, whose batches stay as they are until it has written them."""
-        if required_acks == ACKS_ALL and len(self.isr) < self.log.config.min_insync_replicas:
-            raise self._too_few_replicas()
-        return self.log.stage(records, self.leader_epoch, now_ms, self.validate)
-
-    def _too_few_replicas(self) -> KafkaError:
-        wanted = f"min.insync.replicas={self.log.config.min_insync_replicas}"
-        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas are in sync, {wanted}")
+    def stage_owned(self, records: memoryview, required_acks: int, now_ms: int, gather_bytes: int = 0) -> AppendInfo:
+        """`stage` for who writes by himself: batches above `gather_bytes` have to stay as they are until then."""
+        log = self.log
+        if required_acks == ACKS_ALL and len(self.isr) < log.config.min_insync_replicas:
+            wanted = f"min.insync.replicas={log.config.min_insync_replicas}"
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas are in sync, {wanted}")
+        return log.stage(records, self.leader_epoch, now_ms, self.validate, gather_bytes)
 
     def write_staged(self) -> None:
         """Write what was staged. Raises KafkaError(KAFKA_STORAGE_ERROR), and then none of it was appended."""
