@@ -145,8 +145,9 @@ class Log:
         does; what was staged before is then still staged, or was written.
         """
         config = self.config
-        header = validation.plain_batch(view, config, now_ms)
-        if header is None or not config.keeps_batches or validate == validation.FULL:
+        is_kept = config.keeps_batches and validate != validation.FULL
+        header = validation.plain_batch(view, config, now_ms) if is_kept else None
+        if header is None:
             return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes)
         if header.producer_id >= 0:
             duplicate = self.producers.check(header, self._recall)
