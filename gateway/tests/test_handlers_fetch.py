@@ -158,12 +158,18 @@ def test_it_does_not_wait_at_the_end_of_an_older_segment(node: Node) -> None:
     assert isinstance(node.handle(behind, 12), Waiting)
 
 
+def parked(node: Node, fetch: FetchRequest) -> list[Any]:
+    """Where the answer of a fetch that has to wait comes."""
+    answers: list[Any] = []
+    waiting = node.handle(fetch, 12)
+    assert isinstance(waiting, Waiting)
+    node.services.purgatory.park(waiting, answers.append)
+    return answers
+
+
 def test_a_topic_made_anew_ends_the_wait(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
-    replies: list[Any] = []
-    waiting = node.handle(request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500), 12)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
+    replies = parked(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
     node.services.metadata.delete_topic("t")
     node.services.metadata.create_topic("t", 1)
     node.time.advance()
@@ -179,10 +185,7 @@ def test_an_epoch_newer_than_the_leaders_is_refused(node: Node) -> None:
 
 def test_a_deleted_topic_ends_the_wait(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
-    replies: list[Any] = []
-    waiting = node.handle(request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500), 12)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
+    replies = parked(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
     node.services.metadata.delete_topic("t")
     node.time.advance()
     assert [row.error_code for row in rows(replies[0])] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -269,11 +272,8 @@ def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node,
         log = node.services.partitions.get("t", index).log
         log.segments[0].offsets.flush()
         log.segments[0].offsets.give_back()
-    answers: list[Any] = []
     partitions = (from_offset(7, 0, max_bytes=5_000), from_offset(20, 1, max_bytes=5_000))
-    outcome = node.handle(request(wanted(node, "t", 12, *partitions)), 12)
-    assert isinstance(outcome, Waiting)
-    node.services.purgatory.park(outcome, answers.append)
+    answers = parked(node, request(wanted(node, "t", 12, *partitions)))
     rounds = 0
     while not answers:
         assert len(cold) == 1, "one thread at a time for one fetch"
@@ -315,10 +315,7 @@ def test_cold_partitions_are_brought_together(node: Node, cold: list[Any], monke
     for index in range(count):
         append(node, "t", b"a", index=index)
         append(node, "t", b"b", index=index)
-    answers: list[Any] = []
-    outcome = node.handle(request(wanted(node, "t", 12, *(from_offset(1, index) for index in range(count)))), 12)
-    assert isinstance(outcome, Waiting)
-    node.services.purgatory.park(outcome, answers.append)
+    answers = parked(node, request(wanted(node, "t", 12, *(from_offset(1, index) for index in range(count)))))
     let_one_end(node, cold)
     assert sum(len(row.records) > 0 for row in rows(answers[0])) == COLD_AT_ONCE
     sizes(answers[0])
@@ -346,10 +343,7 @@ def test_what_is_gone_again_at_once_is_waited_for(node: Node, cold: list[Any], m
     append(node, "t", b"a")
     append(node, "t", b"b")
     monkeypatch.setattr(File, "warm", lambda file, length, position: None)
-    answers: list[Any] = []
-    outcome = node.handle(request(wanted(node, "t", 12, from_offset(1))), 12)
-    assert isinstance(outcome, Waiting)
-    node.services.purgatory.park(outcome, answers.append)
+    answers = parked(node, request(wanted(node, "t", 12, from_offset(1))))
     let_one_end(node, cold)
     assert [split(row.records.read())[0][0].base_offset for row in rows(answers[0])] == [1]
     sizes(answers[0])
@@ -359,10 +353,7 @@ def test_a_disk_that_does_not_answer_is_told(node: Node, cold: list[Any]) -> Non
     node.services.metadata.create_topic("t", 1)
     append(node, "t", b"a")
     append(node, "t", b"b")
-    answers: list[Any] = []
-    outcome = node.handle(request(wanted(node, "t", 12, from_offset(1))), 12)
-    assert isinstance(outcome, Waiting)
-    node.services.purgatory.park(outcome, answers.append)
+    answers = parked(node, request(wanted(node, "t", 12, from_offset(1))))
     node.time.advance(DISK_DEADLINE_MS)
     (error,) = answers
     assert error.code == ErrorCode.REQUEST_TIMED_OUT
