@@ -24,7 +24,7 @@ from storage.flush import Flush
 from storage.pool import Pool
 from storage.producers import Producers, WrittenBatch
 from storage.retention import SegmentFacts
-from storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Hop, Segment
+from storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
 from storage.staged import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Staged
 from storage.times import TimestampOffset
 
@@ -464,19 +464,16 @@ class Log:
 
     def _plan(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> FileSlice | None:
         segment, position = self._locate(offset)
-        limit = segment.size
-        if up_to < self.end_offset:
-            limit = self._limit(segment, up_to)
+        limit = segment.size if up_to >= self.end_offset else self._limit(segment, up_to)
         if limit - position > max_bytes:
-            first_cut = segment.cut(position, position + max_bytes)
-            limit = self._cut(segment, position, first_cut, at_least_one)
+            limit = self._cut(segment, position, max_bytes, at_least_one)
         elif segment is self._active:
             self._remember(min(up_to, self.end_offset), segment, limit)
         return FileSlice(segment.file, position, limit - position) if limit > position else None
 
-    def _cut(self, segment: Segment, position: int, hop: Hop, at_least_one: bool) -> int:
+    def _cut(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool) -> int:
         """Where a read ends that may not take all: before the batch that does not fit, unless it is the first."""
-        start, end, base_offset, last_offset = hop
+        start, end, base_offset, last_offset = segment.cut(position, position + max_bytes)
         if start > position:
             self._remember(base_offset, segment, start)
             return start

@@ -28,9 +28,11 @@ _UNKNOWN = -2  # a timestamp that has to be looked up first
 
 # Base offset, batch length and last offset delta: all that is needed to get from batch to batch.
 _HOP = struct.Struct(">qi11xi")
+_unpack_hop = _HOP.unpack_from
+_LOG_OVERHEAD = batch.LOG_OVERHEAD
 _HOP_WINDOW_BYTES = 4096
 _WALK_WINDOW_BYTES = 1024 * 1024
-_SMALLEST_LENGTH = batch.HEADER_SIZE - batch.LOG_OVERHEAD
+_SMALLEST_LENGTH = batch.HEADER_SIZE - _LOG_OVERHEAD
 
 
 class FileSlice:
@@ -361,10 +363,10 @@ class Segment:
     def _is_indexed_to_its_end(self, index_interval_bytes: int) -> bool:
         indexed = self.offsets.last_position
         try:
-            behind = [position for position, _, _, _ in self.hops(indexed) if position - indexed > index_interval_bytes]
+            last = self.seek(indexed, self.size - 1)
         except KafkaError:
             return False
-        return indexed < self.size and not behind
+        return last is not None and last[0] - indexed <= index_interval_bytes
 
     def rebuild(self, index_interval_bytes: int) -> Walk:
         """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early."""
@@ -390,29 +392,31 @@ class Segment:
 
     # Reading
 
-    def hops(self, position: int) -> Iterator[Hop]:
-        """The batches from `position` on, by their bounds alone.
+    def seek(self, position: int, limit: int, offset: int = NO_LIMIT) -> Hop | None:
+        """The first batch, from `position` on, that ends behind the position `limit` or with `offset` or later.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR) where there is no batch.
+        Batches are told by their bounds alone. None at the end of the segment. Raises KafkaError(KAFKA_STORAGE_ERROR)
+        where there is no batch.
         """
-        window: bytes | bytearray = b""
-        start = position
-        while position < self.size:
+        size, start, window = self.size, position, self._read(position) if position < self.size else b""
+        while position < size:
             at = position - start
             if at + _HOP.size > len(window):
                 window, start, at = self._read(position), position, 0
-            if len(window) - at < _HOP.size:
+                if len(window) < _HOP.size:
+                    raise self._damaged(position)
+            base_offset, length, delta = _unpack_hop(window, at)
+            end = position + length + _LOG_OVERHEAD
+            if length < _SMALLEST_LENGTH or end > size:
                 raise self._damaged(position)
-            base_offset, length, delta = _HOP.unpack_from(window, at)
-            end = position + length + batch.LOG_OVERHEAD
-            if length < _SMALLEST_LENGTH or end > self.size:
-                raise self._damaged(position)
-            yield position, end, base_offset, base_offset + delta
+            if end > limit or base_offset + delta >= offset:
+                return position, end, base_offset, base_offset + delta
             position = end
+        return None
 
     def _read(self, position: int) -> bytes | bytearray:
         """As much as hops look at together. Raises ColdRead if the pool is not patient."""
-        file = self.file
+        file = self._file or self.file
         if self._pool.is_patient:
             return file.read_at(_HOP_WINDOW_BYTES, position)
         length = min(_HOP_WINDOW_BYTES, self.size - position)
@@ -423,26 +427,22 @@ class Segment:
 
     def locate(self, offset: int) -> int:
         """Where the first batch begins that does not end before `offset`; the segment's size if all do."""
-        for position, _, _, last_offset in self.hops(self.offsets.floor(offset)):
-            if last_offset >= offset:
-                return position
-        return self.size
+        hop = self.seek(self.offsets.floor(offset), NO_LIMIT, offset)
+        return self.size if hop is None else hop[0]
 
     def end_offset(self) -> int:
         """The offset behind the last batch; the base offset if there is none."""
-        end_offset = self.base_offset
-        for _, _, _, last_offset in self.hops(self.offsets.last_position):
-            end_offset = last_offset + 1
-        return end_offset
+        last = self.seek(self.offsets.last_position, self.size - 1)
+        return self.base_offset if last is None else last[3] + 1
 
     def cut(self, position: int, limit: int) -> Hop:
         """The first batch, from `position` on, that ends behind the position `limit`. There must be one."""
         if limit - position > _HOP_WINDOW_BYTES:  # else the batches up to there are in one window
             position = max(position, self.offsets.floor_position(limit))
-        for hop in self.hops(position):
-            if hop[1] > limit:
-                return hop
-        raise self._damaged(self.size)
+        hop = self.seek(position, limit)
+        if hop is None:
+            raise self._damaged(self.size)
+        return hop
 
     def walk(self, position: int = 0) -> Walk:
         """The headers from `position` on."""

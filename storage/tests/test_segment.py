@@ -117,11 +117,21 @@ def test_batches_that_do_not_follow_are_no_batches() -> None:
     assert "do not follow" in str(walk.problem)
 
 
-def test_hops_refuse_damage() -> None:
+def test_a_batch_is_sought_by_its_end_or_by_its_offset() -> None:
+    segment = new_segment(batches=200)  # more than one look into the file
+    size = segment.size // 200
+    assert segment.seek(0, 150 * size) == (150 * size, 151 * size, 400, 401)
+    assert segment.seek(0, segment.size, 401) == (150 * size, 151 * size, 400, 401)
+    assert segment.seek(0, segment.size - 1) == (199 * size, segment.size, 498, 499)
+    assert segment.seek(0, segment.size) is None
+    assert segment.seek(segment.size, 0) is None
+
+
+def test_seeking_refuses_damage() -> None:
     segment = new_segment(batches=5)
     segment.file.write_at(b"\x00" * 12, segment.locate(104))
     with pytest.raises(KafkaError, match="no batch at byte"):
-        list(segment.hops(0))
+        segment.seek(0, segment.size - 1)
 
 
 def test_rebuild_makes_the_indexes_again() -> None:
