@@ -7,7 +7,7 @@ the turn brought. So one receive that carries a hundred appends wakes a long-pol
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 from gateway.clock import Clock
@@ -36,7 +36,7 @@ class Waiting:
 
     def __init__(
         self,
-        lists: Sequence[WaitList],
+        lists: Collection[WaitList],
         deadline_ms: float,
         attempt: Callable[[WaitList], Any | None],
         expire: Callable[[], Any],

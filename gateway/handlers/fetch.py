@@ -10,9 +10,9 @@ that its own limits, or the end of an older segment, would keep from the reply.
 """
 
 from bisect import bisect_left
-from typing import NamedTuple
+from collections.abc import Sized
 
-from gateway.context import Context
+from gateway.context import Context, Services
 from gateway.handlers import handles
 from gateway.handlers.each import refusal
 from gateway.replication.partition import Partition
@@ -39,42 +39,19 @@ DISK_DEADLINE_MS = 30_000.0
 COLD_AT_ONCE = 64
 
 
-class Row(NamedTuple):
-    """One partition that a fetch wants, and what it is told of it; `partition` is None if there is none."""
-
-    key: TopicKey
-    wanted: FetchPartition
-    partition: Partition | None
-    data: PartitionData
-
-    @property
-    def size(self) -> int:
-        records = self.data.records
-        return records.length if isinstance(records, FileSlice) else 0
-
-    @property
-    def tells(self) -> bool:
-        """Whether it says something that the client must hear without waiting."""
-        return self.data.error_code != ErrorCode.NONE or self.data.diverging_epoch is not NO_DIVERGENCE
-
-    def release(self) -> None:
-        """Give back the file of a row that is not sent."""
-        if isinstance(self.data.records, FileSlice):
-            self.data.records.release()
-
-
 @handles(FetchRequest, versions="4-18")
 def fetch(request: FetchRequest, context: Context) -> FetchResponse | Waiting:
     """Plan pieces of files for every partition wanted, or wait until there is enough to plan."""
-    turn = context.broker.fetch_sessions.begin(request, context.version, context.broker.clock.monotonic_ms())
-    plan = Plan(request, context, turn)
+    broker = context.broker
+    turn = broker.fetch_sessions.begin(request, context.version, broker.clock.monotonic_ms())
+    plan = Plan(request, broker, turn)
     rows = plan.rows(patient=False)
-    if plan.is_blocked(rows) or not plan.is_due(rows):
-        for row in rows:
-            row.release()
-        return plan.warm() if plan.cold else plan.wait()
-    plan.warm_ahead()
-    return plan.response(rows)
+    if plan.is_due(rows):
+        plan.warm_ahead()
+        return plan.response(rows)
+    for row in rows:
+        _release(row)
+    return plan.warm() if plan.cold else plan.wait()
 
 
 def _late() -> FetchResponse:
@@ -82,35 +59,57 @@ def _late() -> FetchResponse:
 
 
 class Plan:
-    """One fetch: which partitions, how much each of them has, and the rows made of that."""
+    """One fetch: which partitions, how much each of them has, and the rows made of that: one for each, in order."""
 
-    def __init__(self, request: FetchRequest, context: Context, turn: FetchTurn) -> None:
+    __slots__ = (
+        "_broker",
+        "_is_told",
+        "_isolation_level",
+        "_max_bytes",
+        "_min_bytes",
+        "_request",
+        "_size",
+        "_turn",
+        "_watched",
+        "cold",
+    )
+
+    def __init__(self, request: FetchRequest, broker: Services, turn: FetchTurn) -> None:
         self._request = request
-        self._context = context
+        self._broker = broker
         self._turn = turn
-        self._max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        self._isolation_level = request.isolation_level
+        self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._watched: dict[WaitList, tuple[TopicKey, FetchPartition]] = {}
-        self._available: dict[WaitList, int] = {}
-        self.cold: list[ColdRead] = []  # what the last plan would have had to wait for
+        self._watched: dict[WaitList, tuple[int, int]] = {}
+        """Which row hears of the list, and how many bytes it adds towards `min_bytes`."""
+        self._size = 0
+        """The bytes of records in the last rows."""
+        self._is_told = False
+        """Whether one of the last rows says something that the client must hear without waiting."""
+        self.cold: list[ColdRead] = []
+        """What the last plan would have had to wait for."""
 
-    def rows(self, patient: bool = True) -> list[Row]:
+    def rows(self, patient: bool = True) -> list[PartitionData]:
         """Plan every partition now. The first batch comes whole, whatever its size; the rest keeps to the limits.
 
         If not `patient`, a partition that would have to wait for the disk has nothing for now, and is noted in `cold`.
         """
-        rows: list[Row] = []
-        left, first = self._max_bytes, True
+        rows: list[PartitionData] = []
+        size, most = 0, self._max_bytes
+        self._is_told = False
         for key, wanted in self._turn.partitions:
+            limit = wanted.partition_max_bytes
+            if limit > most - size:
+                limit = max(0, most - size)
             try:
-                row = self._row(key, wanted, min(left, wanted.partition_max_bytes), first, patient)
+                row = self._row(key, wanted, limit, not size, patient)
             except ColdRead as cold:
                 self._note_cold(cold)
                 row = self._row(key, wanted, 0, False)
-            size = row.size
-            if size:
-                left, first = max(left - size, 0), False
+            size += len(row.records or b"")
             rows.append(row)
+        self._size = size
         return rows
 
     def _note_cold(self, cold: ColdRead) -> None:
@@ -120,26 +119,33 @@ class Plan:
         else:
             cold.release()
 
-    def is_due(self, rows: list[Row]) -> bool:
-        """Whether the reply need not wait: enough bytes, an error to tell, or a client that does not want to wait."""
-        if self._request.max_wait_ms <= 0 or not rows:
+    def is_due(self, rows: list[PartitionData]) -> bool:
+        """Whether the reply need not wait: enough bytes, an error to tell, or a client that does not want to wait.
+
+        If all that there may be is on the disk, it waits for that.
+        """
+        if self._is_told:
             return True
-        if sum([row.size for row in rows]) >= self._min_bytes or any(row.tells for row in rows):
-            return True
-        first = True
-        for row in rows:
-            self._watch(row, first)
-            first = first and not row.size
-        return self._has_enough()
+        if self._size >= self._min_bytes or not rows or self._request.max_wait_ms <= 0:
+            return not self.is_blocked
+        is_first = True
+        for number, row in enumerate(rows):
+            self._watch(number, row, is_first)
+            is_first = is_first and not row.records
+        return self._has_enough() and not self.is_blocked
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether everything that there may be to answer has to wait for the disk."""
+        return bool(self.cold) and not (self._size or self._is_told)
 
     def wait(self) -> Waiting:
         """Park until a partition has moved far enough, or `max_wait_ms` are over."""
-        deadline_ms = self._context.broker.clock.monotonic_ms() + self._request.max_wait_ms
-        return Waiting(list(self._watched), deadline_ms, self._attempt, lambda: self.response(self.rows()))
+        deadline_ms = self._broker.clock.monotonic_ms() + self._request.max_wait_ms
+        return Waiting(self._watched, deadline_ms, self._attempt, self._expire)
 
-    def is_blocked(self, rows: list[Row]) -> bool:
-        """Whether everything that there may be to answer has to wait for the disk."""
-        return bool(self.cold) and not any(row.size or row.tells for row in rows)
+    def _expire(self) -> FetchResponse:
+        return self.response(self.rows())
 
     def warm(self) -> Waiting:
         """Have a thread read what the plan needs, then plan again, until there is something; then answer with that.
@@ -152,7 +158,7 @@ class Plan:
         def attempt(_: WaitList) -> FetchResponse | None:
             nonlocal places
             rows = self.rows(patient=False)
-            if self.is_blocked(rows):
+            if self.is_blocked:
                 before, places = places, self._start(brought)
                 if places != before:
                     return None
@@ -160,7 +166,7 @@ class Plan:
             self.warm_ahead()
             return self.response(rows)
 
-        return Waiting([brought], self._context.broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, _late)
+        return Waiting([brought], self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, _late)
 
     def warm_ahead(self) -> None:
         """Have a thread read what this answer has to do without, as it will be asked for again."""
@@ -169,7 +175,7 @@ class Plan:
 
     def _start(self, brought: WaitList) -> set[tuple[str, int]]:
         """Have a thread read all that is cold; then `brought` is touched. Gives the places."""
-        broker = self._context.broker
+        broker = self._broker
         cold, self.cold = self.cold, []
 
         def read() -> None:
@@ -184,77 +190,95 @@ class Plan:
         broker.scheduler.in_thread(read, done)
         return {one.place for one in cold}
 
-    def response(self, rows: list[Row]) -> FetchResponse:
+    def response(self, rows: list[PartitionData]) -> FetchResponse:
         """The rows that the session wants told, grouped by topic."""
+        turn = self._turn
         topics: dict[TopicKey, FetchableTopicResponse] = {}
-        for row in rows:
-            key = row.key
-            if not self._turn.keep(key, row.data):
-                row.release()
-                continue
-            topic = topics.get(key)
-            if topic is None:
-                topic = topics[key] = (
-                    FetchableTopicResponse(topic=key) if isinstance(key, str) else FetchableTopicResponse(topic_id=key)
-                )
-            topic.partitions.append(row.data)
-        return FetchResponse(session_id=self._turn.session_id, responses=list(topics.values()))
+        for (key, _), row in zip(turn.partitions, rows, strict=True):
+            if not turn.keep(key, row):
+                _release(row)
+            elif key in topics:
+                topics[key].partitions.append(row)
+            elif isinstance(key, str):
+                topics[key] = FetchableTopicResponse(topic=key, partitions=[row])
+            else:
+                topics[key] = FetchableTopicResponse(topic_id=key, partitions=[row])
+        return FetchResponse(session_id=turn.session_id, responses=[*topics.values()])
 
     def _has_enough(self) -> bool:
-        return sum(self._available.values()) >= self._min_bytes
+        return sum([size for _, size in self._watched.values()]) >= self._min_bytes
 
     def _attempt(self, wait_list: WaitList) -> FetchResponse | None:
-        key, wanted = self._watched[wait_list]
+        number, _ = self._watched[wait_list]
+        key, wanted = self._turn.partitions[number]
+        self._is_told = False
         row = self._row(key, wanted, wanted.partition_max_bytes, True)
         lists = len(self._watched)
-        self._watch(row, True)
+        if not self._is_told:
+            self._watch(number, row, True)
         is_another = len(self._watched) > lists  # made anew under its name: nothing here would hear of its appends
-        is_ready = is_another or row.tells or self._has_enough()
+        is_ready = is_another or self._is_told or self._has_enough()
         if is_ready and len(self._turn.partitions) == 1 and wanted.partition_max_bytes <= self._max_bytes:
             return self.response([row])  # all that planning once more would find
-        row.release()
+        _release(row)
         return self.response(self.rows()) if is_ready else None
 
-    def _row(self, key: TopicKey, wanted: FetchPartition, max_bytes: int, first: bool, patient: bool = True) -> Row:
-        partition = None
+    def _find(self, key: TopicKey, index: int) -> Partition:
+        partitions = self._broker.partitions
+        return partitions.get(key if isinstance(key, str) else partitions.topic_name(key), index)
+
+    def _row(
+        self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, patient: bool = True
+    ) -> PartitionData:
+        """What a partition has; notes in `_is_told` an error or a diverging epoch. Raises ColdRead if not `patient`."""
+        diverging, records = NO_DIVERGENCE, None
         try:
-            partitions = self._context.broker.partitions
-            partition = partitions.get(key if isinstance(key, str) else partitions.topic_name(key), wanted.partition)
-            partition.check_leader_epoch(wanted.current_leader_epoch)
-            diverging = NO_DIVERGENCE if wanted.last_fetched_epoch < 0 else _diverging(partition, wanted)
-            piece = None
-            if diverging is NO_DIVERGENCE and (max_bytes > 0 or first):
-                isolation = self._request.isolation_level
-                piece = partition.read(wanted.fetch_offset, max_bytes, isolation, first, patient)
+            partition = self._find(key, wanted.partition)
+            if wanted.current_leader_epoch != -1:
+                partition.check_leader_epoch(wanted.current_leader_epoch)
+            if wanted.last_fetched_epoch >= 0:
+                diverging = _diverging(partition, wanted)
+            if diverging is not NO_DIVERGENCE:
+                self._is_told = True
+            elif max_bytes > 0 or is_first:
+                records = partition.read(wanted.fetch_offset, max_bytes, self._isolation_level, is_first, patient)
         except (KafkaError, OSError) as error:
+            self._is_told = True
             code, _ = refusal(error)
-            return Row(key, wanted, None, PartitionData(wanted.partition, code, -1, records=b""))
-        data = PartitionData(
+            return PartitionData(wanted.partition, code, -1, records=b"")
+        return PartitionData(
             wanted.partition,
             ErrorCode.NONE,
             partition.high_watermark,
             partition.last_stable_offset,
             partition.log.start_offset,
             diverging,
-            records=b"" if piece is None else piece,
+            records=b"" if records is None else records,
         )
-        return Row(key, wanted, partition, data)
 
-    def _watch(self, row: Row, first: bool) -> None:
+    def _watch(self, number: int, row: PartitionData, is_first: bool) -> None:
         """Note what a partition adds towards `min_bytes`, and that its moves matter."""
-        if row.partition is not None:
-            self._watched[row.partition.waiters] = row.key, row.wanted
-            self._available[row.partition.waiters] = self._count(row.partition, row, first)
+        key, wanted = self._turn.partitions[number]
+        partition = self._find(key, wanted.partition)
+        self._watched[partition.waiters] = number, self._count(partition, wanted.fetch_offset, row.records, is_first)
 
-    def _count(self, partition: Partition, row: Row, first: bool) -> int:
+    def _count(self, partition: Partition, offset: int, records: Sized | None, is_first: bool) -> int:
         """The bytes that a partition adds towards `min_bytes`: all of these where waiting would not bring more."""
-        size, piece = row.size, row.data.records
-        if size >= self._min_bytes:
-            return size
-        end = partition.readable_end(self._request.isolation_level)
-        if isinstance(piece, FileSlice):
-            return size if _reaches(piece, partition, end) else self._min_bytes
-        return 0 if first or row.wanted.fetch_offset >= end else self._min_bytes
+        if isinstance(records, FileSlice):
+            size = records.length
+            if size >= self._min_bytes or _reaches(records, partition, self._end(partition)):
+                return size
+            return self._min_bytes
+        return 0 if is_first or offset >= self._end(partition) else self._min_bytes
+
+    def _end(self, partition: Partition) -> int:
+        return partition.readable_end(self._isolation_level)
+
+
+def _release(row: PartitionData) -> None:
+    """Give back the file of a row that is not sent."""
+    if isinstance(row.records, FileSlice):
+        row.records.release()
 
 
 def _reaches(piece: FileSlice, partition: Partition, end: int) -> bool:
