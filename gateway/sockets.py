@@ -62,6 +62,7 @@ WRITING = select.EPOLLOUT | select.EPOLLRDHUP
 HANGING_UP = select.EPOLLRDHUP
 _DATA = select.EPOLLIN
 BYTES = (bytes, bytearray, memoryview)
+MSG_MORE = int(socket.MSG_MORE)  # of an enumeration, it would be made a number for each send
 
 Admit = Callable[["SocketEngine", socket.socket], "SocketDriver | None"]
 Sendfile = Callable[[int, int, int, int], int]
@@ -258,69 +259,61 @@ class SocketDriver:
 
     def _send(self) -> bool:
         """Send runs of bytes, each as one, and pieces of files in turn. False if the socket takes no more."""
+        outgoing = self.connection.outgoing
         while True:
             if self._unsent is None and self._piece is None:
                 self._take()
-            unsent = self._unsent
+            unsent, piece = self._unsent, self._piece
             if unsent is not None:
-                # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
-                flags = 0 if self._piece is None else socket.MSG_MORE
                 try:
-                    sent = self.socket.send(unsent, flags)
+                    # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
+                    sent = self.socket.send(unsent) if piece is None else self.socket.send(unsent, MSG_MORE)
                 except BlockingIOError:
                     return False
                 if sent != len(unsent):
                     self._unsent = memoryview(unsent)[sent:]
                     return False
                 self._unsent = None
-            if self._piece is not None and not self._send_piece(self._piece):
+            if piece is not None and not self._send_piece(piece):
                 return False
-            if not self.connection.outgoing:
+            if not outgoing:
                 return True
 
     def _take(self) -> None:
         """Join the bytes up to the next piece of a file, and take that too."""
         connection = self.connection
-        chunk = connection.take()
-        if not connection.outgoing and isinstance(chunk, BYTES):
-            self._unsent = chunk
-            return
         gathered: list[bytes | bytearray | memoryview] = []
-        while True:
+        while connection.outgoing:
+            chunk = connection.take()
             data = chunk if isinstance(chunk, BYTES) else _small(chunk)
             if data is None:
-                self._piece, self._piece_sent, self._piece_warm = chunk, 0, 0  # type: ignore[assignment]
+                self._piece = chunk  # type: ignore[assignment]
+                self._piece_sent = self._piece_warm = 0
                 break
             gathered.append(data)
-            if not connection.outgoing:
-                break
-            chunk = connection.take()
         if gathered:
-            self._unsent = b"".join(gathered)
+            self._unsent = gathered[0] if len(gathered) == 1 else b"".join(gathered)
 
     def _send_piece(self, piece: Splice) -> bool:
-        out = self.socket.fileno()
-        size = len(piece)
-        while self._piece_sent < size:
-            if self._piece_sent == self._piece_warm and not self._find_warm(piece):
+        out, sent, size = self.socket.fileno(), self._piece_sent, len(piece)
+        while sent < size:
+            if sent == self._piece_warm and not self._find_warm(piece, min(PROBED_BYTES, size - sent)):
                 return False
-            left = self._piece_warm - self._piece_sent
             try:
-                sent = self._engine.sendfile(out, piece.fileno, piece.position + self._piece_sent, left)
+                count = self._engine.sendfile(out, piece.fileno, piece.position + sent, self._piece_warm - sent)
             except BlockingIOError:
                 return False
-            if not sent:
-                missing = size - self._piece_sent
-                raise EOFError(f"a segment file ends {missing} bytes before the end of the piece that was to be sent")
-            self._piece_sent += sent
+            if not count:
+                raise EOFError(f"a segment file ends {size - sent} bytes before the end of the piece to be sent")
+            sent += count
+            self._piece_sent = sent
         self._piece = None
         piece.release()
         return True
 
-    def _find_warm(self, piece: Splice) -> bool:
+    def _find_warm(self, piece: Splice, length: int) -> bool:
         """Whether what comes next of a piece can be sent without waiting for the disk; if not, a thread reads it."""
         start = self._piece_sent
-        length = min(PROBED_BYTES, len(piece) - start)
         if piece.is_cached(start, length):
             self._piece_warm = start + length
             return True
