@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 
 from gateway.context import Client, CloseConnection
-from gateway.dispatch import Chunk, Dispatcher, Parked, Piece, Promise, Reply
+from gateway.dispatch import Dispatcher, Parked, Piece, Reply
 from gateway.memory import SMALL_BYTES, MemoryBudget
 from gateway.strangers import recognise
 from protocol.errors import MalformedRequest
@@ -45,6 +45,7 @@ class Connection:
     """
 
     __slots__ = (
+        "_appends",
         "_complain",
         "_dispatcher",
         "_frames",
@@ -78,7 +79,7 @@ class Connection:
         """`complain(client, reason)` is told why a client's fault ends the connection."""
         self.client = client
         self._complain = complain
-        self.outgoing: list[Chunk] = []
+        self.outgoing: list[Piece] = []
         self.closing = False  # nothing more is read or answered; what is in `outgoing` is still sent
         self.lingers = False  # let the client read the end before it is hung up on
         self.wake: Callable[[], None] = _nobody
@@ -86,6 +87,7 @@ class Connection:
         self.active_ms = 0.0  # when bytes last came in; kept by the driver's owner for the idle sweep
         self.incomplete_since_ms: float | None = None  # since when part of a frame has been held without coming on
         self.starved = False  # reading has to wait for memory
+        self._appends = dispatcher.appends
         self._dispatcher = dispatcher
         self._frames = FrameReader(max_frame_bytes)
         self._memory = memory
@@ -177,13 +179,16 @@ class Connection:
 
     def take(self) -> Piece:
         """The next piece to send. A piece of a file is released by whoever took it."""
-        chunk = self.outgoing.pop(0)
-        self._outgoing_bytes -= len(chunk)
-        return chunk.keep() if isinstance(chunk, Promise) else chunk
+        if self._appends.is_open:
+            self._appends.commit()
+        piece = self.outgoing.pop(0)
+        # A write that failed may have changed the length of what is queued.
+        self._outgoing_bytes = self._outgoing_bytes - len(piece) if self.outgoing else 0
+        return piece
 
     def settle(self) -> None:
         """Write what was left to be written together, before anything that was answered is sent."""
-        self._dispatcher.commit()
+        self._appends.commit()
 
     def close(self, reason: str | None = None) -> None:
         """Answer nothing more; the driver sends what is queued and hangs up. `reason`: the client's fault, logged."""
@@ -211,9 +216,9 @@ class Connection:
         self._memory.forget(self._granted)  # before the release, which would grant it
         self._release_memory()
         while self.outgoing:
-            chunk = self.outgoing.pop(0)
-            if not isinstance(chunk, bytes | bytearray | memoryview | Promise):
-                chunk.release()
+            piece = self.outgoing.pop(0)
+            if not isinstance(piece, bytes | bytearray | memoryview):
+                piece.release()
 
     def _take_frames(self, frames: list[memoryview], now_ms: float) -> None:
         """Answer frames where they lie, in the driver's buffer; copy those that have to wait."""
@@ -243,11 +248,11 @@ class Connection:
         except (MalformedRequest, CloseConnection) as error:
             self.close(str(error))
             return
-        if isinstance(outcome, Parked):
+        if isinstance(outcome, list):
+            self._queue(outcome)
+        else:
             self._parked = outcome
             self._parked_bytes = len(frame) if len(frame) > FREE_PARKED_BYTES else 0
-        else:
-            self._queue(outcome)
 
     def _complete(self, reply: Reply | Exception) -> None:
         self._parked = None
@@ -260,9 +265,9 @@ class Connection:
         self.wake()
 
     def _queue(self, reply: Reply) -> None:
-        for chunk in reply:
-            self.outgoing.append(chunk)
-            self._outgoing_bytes += len(chunk)
+        self.outgoing += reply
+        for piece in reply:
+            self._outgoing_bytes += len(piece)
 
     def _note_progress(self, now_ms: float, held: int, has_frames: bool) -> None:
         """Keep the moment since which an incomplete frame has not come on, by `SMALL_BYTES` at least."""

@@ -21,7 +21,7 @@ from gateway.waiting import Waiting
 from protocol import compiler, registry
 from protocol.compiler import Splice
 from protocol.errors import ErrorCode, KafkaError
-from protocol.header import RequestHeader, read_request_header, write_response_header
+from protocol.header import read_request_header, write_response_header
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.schema import Message
@@ -61,32 +61,8 @@ class Route:
         return _cut(out, splices)
 
 
-class Promise:
-    """A response that is made into bytes when it is sent: what it says depends on a write that is still to come."""
-
-    __slots__ = ("_correlation_id", "_response", "_route", "_services")
-
-    def __init__(self, route: Route, response: Message, correlation_id: int, services: Services) -> None:
-        self._route = route
-        self._response = response
-        self._correlation_id = correlation_id
-        self._services = services
-
-    def __len__(self) -> int:
-        """About as many bytes as it will have."""
-        return 128
-
-    def keep(self) -> bytes | bytearray | memoryview:
-        """The bytes, after the write."""
-        self._services.appends.commit()
-        (reply,) = self._route.encode(self._response, self._correlation_id)
-        assert isinstance(reply, bytearray)
-        return reply
-
-
 Piece = bytes | bytearray | memoryview | Splice
-Chunk = Piece | Promise
-Reply = list[Chunk]
+Reply = list[Piece]
 """What goes out for one request: bytes and pieces of files, in order. Empty: no reply is due."""
 
 Done = Callable[[Reply | Exception], None]
@@ -109,46 +85,41 @@ class Dispatcher:
         self._registrations = registrations
         self._routes: dict[tuple[int, int], Route] = {}
         self._answers = Answers()
+        self.appends = services.appends
+        """What the requests of a turn leave to be written together, before any answer is sent."""
 
     def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
         """Answer one frame (without its size prefix), or park it; then `done` is called once, later.
 
-        What the reply promises may still have to be written: `commit` comes before it is sent, or `Promise.keep`.
-        Raises MalformedRequest, CloseConnection.
+        What the reply promises may still have to be written: `appends.commit` comes before it is sent, and may change
+        its bytes. Raises MalformedRequest, CloseConnection.
         """
-        header, position = read_request_header(frame)
-        route = self._routes.get(header[:2]) or self._open_route(header)
+        api_key, version, correlation_id, client_id, position = read_request_header(frame)
+        route = self._routes.get((api_key, version)) or self._open_route(api_key, version)
+        client.client_id = client_id
         if route is None:
-            return self._refuse(header, client)
-        client_id = header.client_id
-        if client_id != client.client_id:
-            client.client_id = client_id
-        services = self._services
-        if services.appends.is_open and not route.stages:
-            services.appends.commit()
-        key = None
-        if route.is_lasting is not None:
-            key = answers.key(frame[:4], frame[position:], client)
+            return self._refuse(api_key, version, correlation_id)
+        services, appends = self._services, self.appends
+        if appends.is_open and not route.stages:
+            appends.commit()
+        key = None if route.is_lasting is None else answers.key(frame[:4], frame[position:], client)
+        if key is not None:
             kept = self._answers.find(services.metadata.image, key)
             if kept is not None:
-                return [_HEAD.pack(len(kept) + 4, header.correlation_id) + kept]
+                return [_HEAD.pack(len(kept) + 4, correlation_id) + kept]
         request, _ = route.read(frame, position)
         try:
-            outcome = route.handler(request, Context(services, client, route.version, client_id))
+            outcome = route.handler(request, Context(services, client, version, client_id))
         except Exception as error:  # noqa: BLE001  a fault of one request is answered, not passed on
             outcome = _error_response(request, route, client, error)
         if not isinstance(outcome, Message):
-            return self._park(outcome, _finisher(request, route, header.correlation_id, client, done))
-        if services.appends.is_open:
-            return [Promise(route, outcome, header.correlation_id, services)]
-        reply = route.encode(outcome, header.correlation_id)
-        if key is not None:
+            return self._park(outcome, _finisher(request, route, correlation_id, client, done))
+        reply = route.encode(outcome, correlation_id)
+        if appends.is_open:
+            appends.draft(reply[0], route, outcome, correlation_id)
+        elif key is not None:
             self._keep(route, key, outcome, reply)
         return reply
-
-    def commit(self) -> None:
-        """Write what the requests of this turn left to be written together."""
-        self._services.appends.commit()
 
     def _keep(self, route: Route, key: Key, response: Message, reply: Reply) -> None:
         """Keep an answer that will be the same as long as the image is."""
@@ -176,26 +147,25 @@ class Dispatcher:
         self._services.scheduler.spawn(run, lambda result: None if gone else finish(result))
         return Parked(abandon)
 
-    def _open_route(self, header: RequestHeader) -> Route | None:
+    def _open_route(self, api_key: int, version: int) -> Route | None:
         """The route of a request that came for the first time; None if it is not served."""
-        registration = self._registrations.get(header.api_key)
-        if registration is None or not registration.served_min <= header.api_version <= registration.served_max:
+        registration = self._registrations.get(api_key)
+        if registration is None or not registration.served_min <= version <= registration.served_max:
             return None
-        route = self._routes[header[:2]] = Route(registration, header.api_version)
+        route = self._routes[api_key, version] = Route(registration, version)
         return route
 
-    def _refuse(self, header: RequestHeader, client: Client) -> Reply:
-        if header.api_key == ApiVersionsRequest.api_key:
+    def _refuse(self, api_key: int, version: int, correlation_id: int) -> Reply:
+        if api_key == ApiVersionsRequest.api_key:
             response = unsupported_version(self._registrations)
-            return Route(self._registrations[header.api_key], 0).encode(response, header.correlation_id)
-        client.client_id = header.client_id  # for the line in the log: who is it that has to be upgraded?
-        registration = self._registrations.get(header.api_key)
+            return Route(self._registrations[api_key], 0).encode(response, correlation_id)
+        registration = self._registrations.get(api_key)
         if registration is None:
-            name = f"{registry.APIS[header.api_key].name}, " if header.api_key in registry.APIS else ""
-            raise CloseConnection(f"{name}API key {header.api_key} version {header.api_version} is not served")
+            name = f"{registry.APIS[api_key].name}, " if api_key in registry.APIS else ""
+            raise CloseConnection(f"{name}API key {api_key} version {version} is not served")
         name = registration.request.__name__.removesuffix("Request")
         served = f"{registration.served_min} to {registration.served_max}"
-        raise CloseConnection(f"{name} version {header.api_version} is not served; versions {served} are")
+        raise CloseConnection(f"{name} version {version} is not served; versions {served} are")
 
 
 def _cut(out: bytearray, splices: list[tuple[int, Splice]]) -> Reply:

@@ -74,10 +74,11 @@ class FrameReader:
 
     def whole(self, view: memoryview) -> memoryview | None:
         """The frame, if what was received is exactly one, as it mostly is; if it is not, `feed` takes it."""
-        if self._wanted >= 0 or self._head or len(view) < _SIZE_BYTES:
+        received = len(view)
+        if self._wanted >= 0 or self._head or received < _SIZE_BYTES:
             return None
         (size,) = _unpack_size(view)
-        if size != len(view) - _SIZE_BYTES or size > self._max_size:
+        if size + _SIZE_BYTES != received or size > self._max_size:
             return None
         self._wanted = _BETWEEN
         return view[_SIZE_BYTES:]

@@ -14,7 +14,7 @@ from contextlib import suppress
 from random import Random
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, split
+from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch_head, split
 from storage import retention, snapshots, times, validation
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.directories import PARTITION_METADATA
@@ -158,8 +158,8 @@ class Log:
         staged = self.staged
         if staged is None or not staged.has_room(size, timestamp, last_offset, leader_epoch):
             staged = self._make_room(size, timestamp, last_offset, now_ms, leader_epoch)
-        patch(view, first_offset, leader_epoch)
-        staged.add(bytes(view) if size <= gather_bytes else view, last_offset, timestamp)
+        patch_head(view, 0, first_offset, header.batch_length, leader_epoch)
+        staged.add(bytes(view) if size <= gather_bytes else view, size, last_offset, timestamp)
         if header.producer_id >= 0:
             staged.remember(self.producers, header.producer_id)
             self.producers.record(header, first_offset)
@@ -181,9 +181,10 @@ class Log:
         if staged is None or not staged.has_room(len(view), max_timestamp, last_offset, leader_epoch):
             staged = self._make_room(len(view), max_timestamp, last_offset, now_ms, leader_epoch)
         for header, part in batches:
-            patch(part, offset, leader_epoch)
+            patch_head(part, 0, offset, header.batch_length, leader_epoch)
             offset += header.last_offset_delta + 1
-            staged.add(bytes(part) if len(view) <= gather_bytes else part, offset - 1, header.max_timestamp)
+            kept = bytes(part) if len(view) <= gather_bytes else part
+            staged.add(kept, header.size, offset - 1, header.max_timestamp)
         header = batches[0][0]
         if header.producer_id >= 0:
             staged.remember(self.producers, header.producer_id)

@@ -68,7 +68,7 @@ class Staged:
         return self.size + size <= self.max_bytes
 
     def has_room(self, size: int, timestamp: int, last_offset: int, leader_epoch: int) -> bool:
-        """Whether a batch may be added."""
+        """Whether so many bytes of batches, up to a timestamp and an offset, may be added."""
         return (
             self.size + size <= self.max_bytes
             and timestamp <= self.max_timestamp
@@ -76,9 +76,8 @@ class Staged:
             and leader_epoch <= self._leader_epoch
         )
 
-    def add(self, part: memoryview | bytes, last_offset: int, timestamp: int) -> None:
-        """Take one batch."""
-        size = len(part)
+    def add(self, part: memoryview | bytes, size: int, last_offset: int, timestamp: int) -> None:
+        """Take one batch of `size` bytes."""
         self.parts.append(part)
         self.written.append((size, last_offset, timestamp))
         self.size += size

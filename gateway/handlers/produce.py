@@ -98,7 +98,9 @@ def _append(
     row = PartitionProduceResponse(
         data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
     )
-    broker.appends.promise(partition, row)
+    staged = partition.log.staged
+    if staged is not None:
+        broker.appends.promise(partition, staged, row)
     if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
         behind.append(Behind(row, partition, acks, info.last_offset + 1))
     return row

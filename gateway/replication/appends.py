@@ -5,47 +5,79 @@ connections sent, and then writes once for each partition. Everything else that 
 comes after `commit`.
 """
 
+from __future__ import annotations
+
 import logging
+from typing import Any, Protocol
 
 from gateway.replication.partition import Partition
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.produce import PartitionProduceResponse
+from protocol.schema import Message
 from storage.staged import Staged
 
 logger = logging.getLogger("headgate.replication")
 
 
+class Encoder(Protocol):
+    """Makes a response into bytes; one of appends has no pieces of files in it, so that they are one bytearray."""
+
+    def encode(self, response: Message, correlation_id: int) -> list[Any]: ...
+
+
 class Appends:
-    """The appends that still have to be written, and the rows of responses that promise them.
+    """The appends that still have to be written, and the answers that promise them.
 
     `is_open`: there are some, and no answer may leave.
     """
 
-    __slots__ = ("_promises", "is_open")
+    __slots__ = ("_drafts", "_promises", "is_open")
 
     def __init__(self) -> None:
         self.is_open = False
-        self._promises: list[tuple[Partition, Staged, PartitionProduceResponse]] = []
+        self._promises: dict[Staged, tuple[Partition, list[PartitionProduceResponse]]] = {}
+        self._drafts: list[tuple[Any, Encoder, Message, int]] = []
 
-    def promise(self, partition: Partition, row: PartitionProduceResponse) -> None:
-        """`row` says of what was staged just now that it is appended; a failure of the write turns it into that."""
-        staged = partition.log.staged
-        if staged is not None:
+    def promise(self, partition: Partition, staged: Staged, row: PartitionProduceResponse) -> None:
+        """`row` says of what was staged that it is appended; a failure of the write turns it into that."""
+        promised = self._promises.get(staged)
+        if promised is None:
             self.is_open = True
-            self._promises.append((partition, staged, row))
+            self._promises[staged] = partition, [row]
+        else:
+            promised[1].append(row)
+
+    def draft(self, reply: Any, encoder: Encoder, response: Message, correlation_id: int) -> None:
+        """`reply` is a response with such rows, or behind one: a failure of a write makes its bytes anew, in place."""
+        self._drafts.append((reply, encoder, response, correlation_id))
 
     def commit(self) -> None:
-        """Write everything. Rows whose write failed then say so."""
+        """Write everything. Rows whose write failed then say so, and so do the replies."""
         if not self.is_open:
             return
         self.is_open = False
-        promises, self._promises = self._promises, []
-        for partition, _, _ in promises:
-            if partition.log.staged is not None:
-                try:
-                    partition.write_staged()
-                except KafkaError as error:  # it stands in `Staged.error`, as that of an earlier write may
-                    logger.error("refused to producers: %s", error.message)
-        for _, staged, row in promises:
-            if staged.error is not None:
-                row.refuse(staged.error.code, staged.error.message)
+        promises, self._promises = self._promises, {}
+        drafts, self._drafts = self._drafts, []
+        is_broken = False
+        for staged, (partition, rows) in promises.items():
+            error = _write(partition, staged)
+            if error is not None:
+                is_broken = True
+                for row in rows:
+                    row.refuse(error.code, error.message)
+        if is_broken:
+            for reply, encoder, response, correlation_id in drafts:
+                (reply[:],) = encoder.encode(response, correlation_id)
+
+
+def _write(partition: Partition, staged: Staged) -> KafkaError | None:
+    """Write what is staged, unless that was done already; returns what kept it from being written."""
+    if partition.log.staged is staged:
+        try:
+            partition.write_staged()
+        except KafkaError as error:  # it stands in `Staged.error`, as that of an earlier write may
+            logger.error("refused to producers: %s", error.message)
+        except Exception:  # a fault of ours: nobody may be told that it is there
+            logger.exception("what was staged for %s-%d could not be written", partition.topic, partition.index)
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the write failed")
+    return staged.error

@@ -79,20 +79,26 @@ class Partition:
 
         Until then nobody may be told of them, and nothing may read the log. Raises KafkaError as `append` does.
         """
-        info = self.stage_owned(records, required_acks, now_ms, GATHER_BYTES)
+        if required_acks == ACKS_ALL:
+            self._check_in_sync()
+        info = self.log.stage(records, self.leader_epoch, now_ms, self.validate, GATHER_BYTES)
         if len(records) > GATHER_BYTES:
             self.write_staged()
         else:
             self.advance()
         return info
 
-    def stage_owned(self, records: memoryview, required_acks: int, now_ms: int, gather_bytes: int = 0) -> AppendInfo:
-        """`stage` for who writes by himself: batches above `gather_bytes` have to stay as they are until then."""
-        log = self.log
-        if required_acks == ACKS_ALL and len(self.isr) < log.config.min_insync_replicas:
-            wanted = f"min.insync.replicas={log.config.min_insync_replicas}"
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas are in sync, {wanted}")
-        return log.stage(records, self.leader_epoch, now_ms, self.validate, gather_bytes)
+    def stage_owned(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
+        """`stage` for who writes by himself: `records` have to stay as they are until then."""
+        if required_acks == ACKS_ALL:
+            self._check_in_sync()
+        return self.log.stage(records, self.leader_epoch, now_ms, self.validate)
+
+    def _check_in_sync(self) -> None:
+        least = self.log.config.min_insync_replicas
+        if len(self.isr) < least:
+            in_sync = f"{len(self.isr)} replicas are in sync, min.insync.replicas={least}"
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, in_sync)
 
     def write_staged(self) -> None:
         """Write what was staged. Raises KafkaError(KAFKA_STORAGE_ERROR), and then none of it was appended."""

@@ -1,10 +1,16 @@
 """Small appends of one turn: written together, and no answer before that."""
 
+import struct
+from collections.abc import Callable
+
 import pytest
 
+from gateway.connection import Connection
 from gateway.context import Client
-from gateway.dispatch import Dispatcher, Promise
+from gateway.dispatch import Dispatcher
 from gateway.handlers import load
+from gateway.memory import MemoryBudget
+from gateway.replication.partition import Partition
 from gateway.tests.builders import Node
 from gateway.tests.test_dispatch import answer, frame, never
 from protocol.errors import ErrorCode
@@ -35,16 +41,35 @@ def produce(node: Node, index: int = 0, acks: int = 1, size: int = 10) -> memory
     return frame(ProduceRequest(None, acks, 1_000, [topic]), 9)
 
 
-def promised(dispatcher: Dispatcher, request: memoryview) -> Promise:
-    (promise,) = dispatcher.dispatch(request, CLIENT, never)  # type: ignore[misc]
-    assert isinstance(promise, Promise)
-    return promise
+def promised(dispatcher: Dispatcher, request: memoryview) -> bytearray:
+    """The reply as it stands before the write that it promises."""
+    (reply,) = dispatcher.dispatch(request, CLIENT, never)  # type: ignore[misc]
+    assert isinstance(reply, bytearray)
+    return reply
 
 
-def kept(promise: Promise) -> tuple[int, int]:
-    (topic,) = answer([promise.keep()], ProduceResponse, 9).responses
+def told(reply: bytearray) -> tuple[int, int]:
+    (topic,) = answer([reply], ProduceResponse, 9).responses
     (row,) = topic.partition_responses
     return row.error_code, row.base_offset
+
+
+def append(node: Node, dispatcher: Dispatcher, index: int = 0, acks: int = 1) -> tuple[int, int]:
+    reply = promised(dispatcher, produce(node, index, acks))
+    dispatcher.appends.commit()
+    return told(reply)
+
+
+def connection_of(dispatcher: Dispatcher) -> Connection:
+    return Connection(CLIENT, dispatcher, 1 << 20, MemoryBudget(1 << 20), never_complain)
+
+
+def never_complain(client: Client, reason: str) -> None:
+    raise AssertionError(reason)
+
+
+def framed(request: memoryview) -> memoryview:
+    return memoryview(bytearray(struct.pack(">i", len(request)) + request))
 
 
 def count_writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -67,21 +92,56 @@ def test_small_appends_of_one_turn_are_one_write_a_partition(
     node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for index in (0, 1):
-        kept(promised(dispatcher, produce(node, index)))  # a first batch opens its segment
+        append(node, dispatcher, index)  # a first batch opens its segment
     writes = count_writes(monkeypatch)
     promises = [promised(dispatcher, produce(node, number % 2)) for number in range(10)]
     assert not writes
-    dispatcher.commit()
+    dispatcher.appends.commit()
     assert len(writes) == 2
-    assert [kept(promise) for promise in promises] == [(0, 1 + number // 2) for number in range(10)]
+    assert [told(promise) for promise in promises] == [(0, 1 + number // 2) for number in range(10)]
 
 
 def test_an_answer_that_is_taken_before_the_write_makes_it(
     node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes = count_writes(monkeypatch)
-    assert kept(promised(dispatcher, produce(node))) == (0, 0)
+    connection = connection_of(dispatcher)
+    connection.receive(framed(produce(node)), 0.0)
+    assert connection.outgoing
+    assert not writes
+    assert told(connection.take()) == (0, 0)  # type: ignore[arg-type]
     assert len(writes) == 1
+
+
+def test_an_answer_that_is_queued_says_that_the_write_failed(
+    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(node, dispatcher)  # a first batch opens its segment
+    connection = connection_of(dispatcher)
+    for _ in range(3):
+        connection.receive(framed(produce(node)), 0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(Segment, "append", fail)
+        connection.settle()
+    assert [told(connection.take())[0] for _ in range(3)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 3  # type: ignore[arg-type]
+    connection.receive(framed(produce(node)), 0.0)
+    assert told(connection.take()) == (0, 1)  # type: ignore[arg-type]
+
+
+def test_a_fault_of_ours_in_a_write_lets_nobody_believe_it(
+    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = [promised(dispatcher, produce(node, index)) for index in (0, 1)]
+    broken = node.services.partitions.get("t", 0)
+
+    def write_staged(partition: Partition, write: Callable[[Partition], None] = Partition.write_staged) -> None:
+        if partition is broken:
+            raise ZeroDivisionError
+        write(partition)
+
+    monkeypatch.setattr(Partition, "write_staged", write_staged)
+    dispatcher.appends.commit()
+    assert [told(reply) for reply in replies] == [(ErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 0)]
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -93,18 +153,18 @@ def test_a_failed_write_is_told_to_all_who_waited_for_it(
     acks: int,
 ) -> None:
     for index in (0, 1):
-        kept(promised(dispatcher, produce(node, index)))
+        append(node, dispatcher, index)
     promises = [promised(dispatcher, produce(node, index, acks)) for index in (0, 1, 0)]
     with monkeypatch.context() as patched:
         patched.setattr(Segment, "append", fail)
-        dispatcher.commit()
-    assert [kept(promise) for promise in promises] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 3
+        dispatcher.appends.commit()
+    assert [told(promise) for promise in promises] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 3
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
         f"refused to producers: the disk of t-{index} refuses: [Errno 28] No space left on device" for index in (0, 1)
     ]
     partition = node.services.partitions.get("t", 0)
     assert (partition.high_watermark, partition.log.end_offset) == (1, 1)
-    assert kept(promised(dispatcher, produce(node, 0, acks))) == (0, 1)
+    assert append(node, dispatcher, 0, acks) == (0, 1)
 
 
 def test_only_the_partition_whose_write_failed_is_refused(
@@ -117,8 +177,8 @@ def test_only_the_partition_whose_write_failed_is_refused(
         patched.setattr(
             Segment, "append", lambda segment, *rest: (fail if segment is broken else append)(segment, *rest)
         )
-        dispatcher.commit()
-    assert [kept(promise)[0] for promise in promises] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+        dispatcher.appends.commit()
+    assert [told(promise)[0] for promise in promises] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
 
 
 def test_every_other_request_sees_what_was_staged_before_it(
@@ -144,8 +204,7 @@ def test_a_large_batch_is_written_from_the_frame(
     node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes = count_writes(monkeypatch)
-    request = produce(node, size=10_000)
-    reply = dispatcher.dispatch(request, CLIENT, never)
-    assert isinstance(reply, list)
-    assert not isinstance(reply[0], Promise)
+    reply = promised(dispatcher, produce(node, size=10_000))
     assert len(writes) == 1
+    assert told(reply) == (0, 0)
+    assert not dispatcher.appends.is_open

@@ -13,6 +13,15 @@ from gateway.dispatch import Parked
 from gateway.memory import SMALL_BYTES, MemoryBudget
 
 
+class ScriptedAppends:
+    """Something may be left to be written."""
+
+    is_open = False
+
+    def commit(self) -> None:
+        self.is_open = False
+
+
 class ScriptedDispatcher:
     """Echoes frames. `park` parks, `none` answers nothing, `bad` closes, `big` answers with all that is let out.
 
@@ -25,7 +34,7 @@ class ScriptedDispatcher:
         self.abandoned = 0
         self.complaints: list[str] = []
         self.answers: dict[bytes, list[Any]] = {}
-        self.unwritten = 0
+        self.appends = ScriptedAppends()
 
     def complain(self, client: Client, reason: str) -> None:
         self.complaints.append(f"{client}: {reason}")
@@ -43,11 +52,8 @@ class ScriptedDispatcher:
             case b"big":
                 return [bytes(MAX_OUTGOING_BYTES)]
             case b"stage":
-                self.unwritten += 1
+                self.appends.is_open = True
         return self.answers.get(bytes(frame)) or [bytes(frame)]
-
-    def commit(self) -> None:
-        self.unwritten = 0
 
     def _abandon(self) -> None:
         self.abandoned += 1
@@ -315,7 +321,7 @@ def test_a_connection_ends_even_if_its_last_write_fails(
 
     connection, piece = connect(dispatcher), Piece()
     connection.outgoing.append(piece)  # type: ignore[arg-type]
-    monkeypatch.setattr(dispatcher, "commit", fail)
+    monkeypatch.setattr(dispatcher.appends, "commit", fail)
     connection.finish()
     assert piece.released
     assert "a fault of ours" in caplog.text

@@ -44,7 +44,8 @@ MAX_SEQUENCE = 0x7FFF_FFFF
 HEADER = struct.Struct(">qiibIhiqqqhii")
 _new_tuple = tuple.__new__  # BatchHeader._make without its call in Python
 _CRC = struct.Struct(">I")
-_OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
+patch_head = struct.Struct(">qii").pack_into
+"""(view, 0, base offset, batch length, leader epoch): what `patch` does, for who knows the length."""
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
 _CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
@@ -167,7 +168,7 @@ def check_crc(view: Buffer) -> bool:
 
 def patch(view: memoryview | bytearray, base_offset: int, leader_epoch: int) -> None:
     """Set what the broker sets in exactly one batch, in place; both fields are outside of the CRC."""
-    _OFFSET_LENGTH_EPOCH.pack_into(view, 0, base_offset, len(view) - LOG_OVERHEAD, leader_epoch)
+    patch_head(view, 0, base_offset, len(view) - LOG_OVERHEAD, leader_epoch)
 
 
 def patch_timestamps(view: memoryview | bytearray, log_append_time_ms: int) -> None:
