@@ -23,6 +23,7 @@ from protocol.messages.produce import (
 )
 from storage.staged import AppendInfo
 
+_ACKS = (ACKS_ALL, 0, 1)
 _NOTHING = memoryview(b"")  # null: no batch at all
 
 
@@ -60,17 +61,20 @@ class Behind:
 @handles(ProduceRequest, versions="3-11", advertised_from=0)
 def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
     """Append every partition's batches; with acks=all the reply waits for the high watermark."""
-    if request.acks not in (ACKS_ALL, 0, 1):
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it can be -1, 0 or 1")
+    acks = request.acks
+    if acks not in _ACKS:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1")
     now_ms = context.broker.clock.now_ms()
     responses: list[TopicProduceResponse] = []
     behind: list[Behind] = []
     for topic in request.topic_data:
         name = topic.name
-        rows = [_append(request.acks, name, data, context, now_ms, behind) for data in topic.partition_data]
+        rows = []
+        for data in topic.partition_data:  # a comprehension would be a function, made and called for each topic
+            rows.append(_append(acks, name, data, context, now_ms, behind))  # noqa: PERF401
         responses.append(TopicProduceResponse(name, partition_responses=rows))
     response = ProduceResponse(responses)
-    if request.acks == 0:
+    if acks == 0:
         context.broker.appends.commit()
         _close_on_error(response)
         return None
