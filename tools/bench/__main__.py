@@ -17,7 +17,18 @@ from types import FrameType
 
 from tools.bench.brokers import HEADGATE, KAFKA, HeadgateLauncher, KafkaLauncher, Launcher, java_command
 from tools.bench.client import BenchError
-from tools.bench.report import Journal, Progress, busiest, fallen, not_compared, read_ratios, table, verdict
+from tools.bench.report import (
+    Journal,
+    Progress,
+    busiest,
+    fallen,
+    gears,
+    not_compared,
+    read_ratios,
+    table,
+    unlike,
+    verdict,
+)
 from tools.bench.run import QUICK, Bench, Settings
 from tools.bench.table import ALL_ROWS
 
@@ -82,9 +93,8 @@ def run(options: argparse.Namespace) -> int:
         progress.end()
         print(table(journal.lines))
         print(f"\n{verdict(journal.lines)}\nsamples and figures: {journal.path}")
-        if busy := busiest(journal.lines):
-            print(busy)
-        for sentence in journal.failures:
+        remarks = [busiest(journal.lines), gears(journal.gauges_us), unlike(journal.lines), *journal.failures]
+        for sentence in filter(None, remarks):
             print(sentence)
     has_fallen = options.base is not None and print_comparison(journal, base)
     return 2 if journal.failures else int(has_fallen)

@@ -32,6 +32,7 @@ class ProducerPerformanceRow(Row):
     """
 
     warm_up_share: float = 0.3
+    is_cut: bool = False
     batch_bytes: int = 16 * KIBIBYTE
     records_per_second: int = 100_000
 
@@ -59,6 +60,7 @@ class EndToEndLatencyRow(Row):
     """org.apache.kafka.tools.EndToEndLatency: one record of 100 bytes after the other, acks=all, read by assignment."""
 
     warm_up_share: float = 0.3
+    is_cut: bool = False
     messages_per_second: int = 1500
 
     api = wire.FETCH
@@ -80,6 +82,7 @@ class LibrdkafkaRow(Row):
     """A consumer with its defaults that is assigned four partitions of resident data, and goes round them."""
 
     warm_up_share: float = 0.3
+    is_cut: bool = False
     batch: BatchShape = BATCH_16K
     resident_bytes: int = 256 * MEBIBYTE
 

@@ -21,6 +21,8 @@ class Sample:
     p50_us: float
     p99_us: float
     mean_us: float = 0.0
+    gauge_us: float | None = None
+    """How long the gauge took for its work meanwhile: the gear of the machine (gauge.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ def echo_beside(target: Target, answer: bytes) -> Iterator[Target]:
         try:
             if process.stdout is None or process.stdout.readline() != b"ready\n":
                 raise BenchError("the echo server did not start")
-            yield Target(Broker(ECHO, process, port, target.broker.data), target.generators, target.scratch, {})
+            broker = Broker(ECHO, process, port, target.broker.data)
+            yield Target(broker, target.generators, target.scratch, {}, gauge=target.gauge)
         finally:
             process.kill()

@@ -11,8 +11,8 @@ from tools.bench.client import BenchError
 
 _HERE = Path(__file__).parent
 _SHARED = ["common.c", "answers.c", "histogram.c"]
-PROGRAMS = {"load": ["load.c", *_SHARED], "latency": ["latency.c", *_SHARED], "echo": ["echo.c"]}
-_FLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra"]
+PROGRAMS = {"load": ["load.c", *_SHARED], "latency": ["latency.c", *_SHARED], "echo": ["echo.c"], "gauge": ["gauge.c"]}
+_FLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra", "-pthread"]
 
 
 @dataclass(frozen=True, slots=True)

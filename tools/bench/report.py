@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from tools.bench.brokers import HEADGATE, KAFKA
 from tools.bench.client import BenchError
@@ -15,6 +15,14 @@ from tools.bench.figures import Comparison, Figure, Sample, compare, has_fallen
 
 OTHERS_TOLERATED = 0.1
 _MORE, _LESS = "more", "less"
+
+
+class Turns(NamedTuple):
+    """How many were made, how many of them had both legs in like gears, the numbers of those that are counted."""
+
+    made: int
+    alike: int
+    counted: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +34,20 @@ class Line:
     medians: Mapping[str, float]
     comparison: Comparison | None
     others_share: float
+    turns: Turns | None = None
+    """Of a row that is loaded."""
 
     @classmethod
-    def of(cls, row: str, figure: Figure, values: Mapping[str, list[float]], others_share: float) -> "Line":
+    def of(
+        cls,
+        row: str,
+        figure: Figure,
+        values: Mapping[str, list[float]],
+        others_share: float,
+        turns: Turns | None = None,
+    ) -> "Line":
         both = compare(*values.values()) if len(values) == 2 else None
-        return cls(row, figure, {name: median(series) for name, series in values.items()}, both, others_share)
+        return cls(row, figure, {name: median(series) for name, series in values.items()}, both, others_share, turns)
 
     @property
     def beside(self) -> str | None:
@@ -49,6 +66,8 @@ class Line:
         known: dict[str, Any] = {"kind": "figure", "row": self.row, "figure": self.figure.name, "better": better}
         known |= {"mark": self.figure.mark, "limit": self.figure.limit, "reached": self.is_reached}
         known |= {"beside": self.beside, **self.medians, "others_share": round(self.others_share, 4)}
+        if self.turns:
+            known |= {"turns": self.turns.made, "alike": self.turns.alike, "counted": list(self.turns.counted)}
         if self.comparison:
             known |= {
                 "ratio": self.comparison.ratio,
@@ -73,6 +92,7 @@ class Line:
             self.figure.mark_text(),
             _VERDICTS[self.is_reached],
             f"{self.others_share:.0%}",
+            f"{len(self.turns.counted)} of {self.turns.made}" if self.turns else "",
         ]
 
     def _figures(self) -> list[str]:
@@ -85,7 +105,7 @@ class Line:
 
 
 _VERDICTS = {True: "at the mark", False: "short of it", None: ""}
-_HEADINGS = ["row", "figure", "Headgate", "Kafka", "ratio", "spread", "mark", "verdict", "others"]
+_HEADINGS = ["row", "figure", "Headgate", "Kafka", "ratio", "spread", "mark", "verdict", "others", "turns"]
 
 
 def _number(value: float) -> str:
@@ -117,6 +137,7 @@ class Journal:
     path: Path
     lines: list[Line] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    gauges_us: list[float] = field(default_factory=list)
 
     def open_with(self, **facts: object) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +148,12 @@ class Journal:
         self._write({"kind": "row", "row": name, "version": version, "connections": connections})
 
     def repetition(self, row: str, broker: str, number: int, sample: Sample) -> None:
-        self._write({"kind": "repetition", "row": row, "broker": broker, "number": number, **asdict(sample)})
+        gear = None
+        if sample.gauge_us is not None:
+            self.gauges_us.append(sample.gauge_us)
+            gear = round(sample.gauge_us / min(self.gauges_us), 3)
+        known = {"kind": "repetition", "row": row, "broker": broker, "number": number, "gear": gear}
+        self._write(known | asdict(sample))
 
     def figure(self, line: Line) -> None:
         self.lines.append(line)
@@ -148,6 +174,23 @@ def busiest(lines: Sequence[Line]) -> str | None:
     if share <= OTHERS_TOLERATED:
         return None
     return f"other processes used up to {share:.0%} of the CPU: rates, latencies and start times mean nothing here"
+
+
+def gears(gauges_us: Sequence[float]) -> str | None:
+    """How far the legs of a run were from its fastest: half of them, and the worst."""
+    if not gauges_us:
+        return None
+    slowest, middle = max(gauges_us) / min(gauges_us), median(gauges_us) / min(gauges_us)
+    return f"gears: the gauge took {middle:.2f} times as long as in the fastest leg, {slowest:.2f} in the slowest"
+
+
+def unlike(lines: Iterable[Line]) -> str | None:
+    """Names the rows that have too few turns in like gears, so that others had to be counted."""
+    short = {line.row: line.turns for line in lines if line.turns and line.turns.alike < len(line.turns.counted)}
+    if not short:
+        return None
+    named = (f"{row} ({turns.alike} of {len(turns.counted)})" for row, turns in short.items())
+    return f"too few turns with both brokers in like gears, the likest were counted: {', '.join(named)}"
 
 
 def read_ratios(path: Path) -> dict[tuple[str, str], float]:

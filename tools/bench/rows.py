@@ -49,6 +49,8 @@ class Row(ABC):
     partitions: int = 1
     warm_up_share: float = 1.0
     """Of the time that rows are warmed up for."""
+    is_cut: bool = True
+    """Whether a repetition can be cut into short turns: not where clients have to start, or waits to end."""
 
     api = wire.METADATA
 
@@ -68,7 +70,7 @@ class Row(ABC):
 
 
 def write_disk_budget() -> int:
-    """Bytes that one repetition may write before the kernel begins to slow its writer down.
+    """Bytes that one turn may write before the kernel begins to slow its writer down.
 
     It does so when 15 percent of the available memory are dirty (by default, balance_dirty_pages).
     """
@@ -77,7 +79,10 @@ def write_disk_budget() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ProduceRow(Row):
-    """Connection n produces to partition n modulo their number; each repetition has a topic of its own."""
+    """Connection n produces to partition n modulo their number. A topic serves some turns, until it is large.
+
+    To delete one takes Kafka a second, in which nothing can be measured.
+    """
 
     batch: BatchShape = BATCH_16K
     in_flight: int = 1
@@ -86,11 +91,22 @@ class ProduceRow(Row):
 
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
-        def run(seconds: float) -> Sample:
-            with target.topic(self.partitions) as topic:
-                return target.sample(self.load(target, topic, seconds))
+        with ExitStack() as kept:
+            topic: Topic | None = None
+            written = 0
 
-        yield run
+            def run(seconds: float) -> Sample:
+                nonlocal topic, written
+                if topic is None:
+                    topic, written = kept.enter_context(target.topic(self.partitions)), 0
+                sample = target.sample(self.load(target, topic, seconds))
+                written += sample.record_bytes
+                if written >= write_disk_budget() // 4:
+                    kept.close()
+                    topic = None
+                return sample
+
+            yield run
 
     def load(self, target: Target, topic: Topic, seconds: float) -> Load:
         path = target.scratch_file(f"{self.name}.templates")
@@ -174,6 +190,7 @@ def verify(target: Target, load: Load, batch: bytes) -> None:
 class LongPollRow(Row):
     """Consumers at the end of an empty topic; a request is one expiry."""
 
+    is_cut: bool = False
     max_wait_ms: int = 500
 
     api = wire.FETCH
@@ -212,6 +229,7 @@ class LatencyRow(Row):
     A JVM that is too cold for the rate is warmed up longer: it would never get rid of what it could not keep up with.
     """
 
+    is_cut: bool = False
     batch: BatchShape = BATCH_TINY
     rate: int = 1000
     produce_version: int = 7

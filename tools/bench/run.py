@@ -6,7 +6,7 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,16 +15,21 @@ from tools.bench.brokers import HEADGATE, KAFKA, Broker, Launcher
 from tools.bench.client import BenchError
 from tools.bench.compiled import lines_of, measured
 from tools.bench.figures import Figure, Sample
+from tools.bench.gauge import count_alike, most_alike, running_gauge
 from tools.bench.generator import PROGRAMS, compile_program
 from tools.bench.idle import idle_connection_bytes
 from tools.bench.machine import MachineTime, machine_time, others_share, own_cpu_seconds, process_cpu_seconds
-from tools.bench.report import Journal, Line, Progress
+from tools.bench.report import Journal, Line, Progress, Turns
 from tools.bench.rows import Row, Run
 from tools.bench.table import IDLE_CONNECTIONS, MEMORY, MESSAGES, ROWS, START
 from tools.bench.target import Target, resident_megabytes
 
 _SETTLE_SECONDS = 3.0  # after start, before idle memory is read
 _JVM_SLICE_SECONDS = 2.0
+_MOST_TURNS = 1.5  # times those that are wanted, until so many have legs in like gears
+
+Turn = Mapping[str, Sample]
+"""A leg of each broker, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +44,32 @@ class Settings:
 
     rows: Sequence[str]
     repetitions: int = 5
-    seconds: float = 2.5
+    seconds: float = 2.0
+    turn_seconds: float = 0.4
+    """Of one leg in the rows that can be cut: the gears of a machine last for seconds, and should hit both brokers."""
     warm_up_seconds: float = 5.0
     jvm_cpu_seconds: float = 30.0
     is_quick: bool = False
     """Where less is measured, not only less often."""
 
+    def turns_of(self, row: Row) -> tuple[int, float]:
+        """How many at least, and the seconds of one leg: as much is measured in long and in short ones."""
+        if not row.is_cut or self.seconds <= self.turn_seconds:
+            return self.repetitions, self.seconds
+        return round(self.repetitions * self.seconds / self.turn_seconds), self.turn_seconds
+
     def steps(self, brokers: Sequence[str]) -> int:
-        """Measurements and warm-ups, for the progress bar."""
-        loads = sum(name in ROWS for name in self.rows)
-        each = (
-            loads * (self.repetitions + 1) + (START in self.rows) * self.repetitions + (IDLE_CONNECTIONS in self.rows)
-        )
-        warm_ups = len(WARM_UP_ROWS) * (loads > 0 and KAFKA in brokers)
+        """Measurements and warm-ups, for the progress bar; without turns that are repeated."""
+        loads = [ROWS[name] for name in self.rows if name in ROWS]
+        each = sum(self.turns_of(row)[0] + 1 for row in loads)
+        each += (START in self.rows) * self.repetitions + (IDLE_CONNECTIONS in self.rows)
+        warm_ups = len(WARM_UP_ROWS) * (bool(loads) and KAFKA in brokers)
         return len(brokers) * each + warm_ups + (MESSAGES in self.rows and HEADGATE in brokers)
 
 
-QUICK = Settings((), repetitions=3, seconds=0.45, warm_up_seconds=0.6, jvm_cpu_seconds=10.0, is_quick=True)
+QUICK = Settings(
+    (), repetitions=3, seconds=0.45, turn_seconds=0.2, warm_up_seconds=0.6, jvm_cpu_seconds=10.0, is_quick=True
+)
 WARM_UP_ROWS = {"produce-tiny-pipelined": 1.0, "fetch-4k": 0.4}  # and the part of `jvm_cpu_seconds` for each
 
 _START_FIGURE = Figure("seconds to Metadata", lambda sample: sample.seconds, mark=1 / 8)
@@ -134,7 +148,10 @@ class Bench:
             compile_program(program, self.build)
         scratch = directory / "scratch"
         scratch.mkdir()
-        targets = [Target(broker, self.build, scratch, broker.client.versions(), self.java) for broker in brokers]
+        gauge = self._stack.enter_context(running_gauge(self.build))
+        targets = [
+            Target(broker, self.build, scratch, broker.client.versions(), self.java, gauge) for broker in brokers
+        ]
         if MEMORY in self.settings.rows:
             time.sleep(_SETTLE_SECONDS)
             self._measure_memory(_IDLE, brokers)
@@ -169,21 +186,35 @@ class Bench:
         self.journal.row(row.name, row.version, row.connections)
         with ExitStack() as opened:
             runs = row.runs(targets, opened)
-            samples: dict[str, list[Sample]] = {name: [] for name in runs}
             for name, run in runs.items():
                 seconds = self.settings.warm_up_seconds * row.warm_up_share / (1 if name == KAFKA else 3)
                 self._step(row, name, "warm-up", run, seconds)
-            for number in range(self.settings.repetitions):
-                for name, run in runs.items():
-                    sample = self._step(row, name, str(number + 1), run, self.settings.seconds)
-                    samples[name].append(sample)
-                    self.journal.repetition(row.name, name, number, sample)
-        if not samples:
-            return
-        share = max(sample.others_share for series in samples.values() for sample in series)
+            turns = self._turns(row, runs) if runs else []
+        if turns:
+            self._report(row, turns, self.settings.turns_of(row)[0])
+
+    def _turns(self, row: Row, runs: Mapping[str, Run]) -> list[Turn]:
+        """As many as are wanted with both legs in like gears, within a bound."""
+        wanted, seconds = self.settings.turns_of(row)
+        turns: list[Turn] = []
+        while len(turns) < wanted or (
+            count_alike(_gauges_us(turns)) < wanted and len(turns) < int(_MOST_TURNS * wanted)
+        ):
+            number, turn = len(turns), {}
+            for name, run in runs.items():
+                turn[name] = self._step(row, name, str(number + 1), run, seconds)
+                self.journal.repetition(row.name, name, number, turn[name])
+            turns.append(turn)
+        return turns
+
+    def _report(self, row: Row, turns: Sequence[Turn], wanted: int) -> None:
+        gauges_us = _gauges_us(turns)
+        counted = most_alike(gauges_us, wanted)
+        made = Turns(len(turns), count_alike(gauges_us), counted)
+        share = max(sample.others_share for turn in turns for sample in turn.values())
         for figure in row.figures:
-            values = {name: [figure.of(sample) for sample in series] for name, series in samples.items()}
-            self.journal.figure(Line.of(row.name, figure, values, share))
+            values = {name: [figure.of(turns[number][name]) for number in counted] for name in turns[0]}
+            self.journal.figure(Line.of(row.name, figure, values, share, made))
 
     def _step(self, row: Row, broker: str, number: str, run: Run, seconds: float) -> Sample:
         sample = run(seconds)
@@ -202,6 +233,10 @@ def _use_cpu(row: Row, target: Target, seconds: float) -> float:
     return used
 
 
+def _gauges_us(turns: Sequence[Turn]) -> list[list[float | None]]:
+    return [[sample.gauge_us for sample in turn.values()] for turn in turns]
+
+
 def _share_since(before: MachineTime, own_before: float) -> float:
     return others_share(machine_time().since(before), own_cpu_seconds() - own_before)
 
@@ -215,6 +250,7 @@ def _facts(settings: Settings) -> dict[str, object]:
         "rows": list(settings.rows),
         "repetitions": settings.repetitions,
         "seconds": settings.seconds,
+        "turn_seconds": settings.turn_seconds,
         "warm_up_seconds": settings.warm_up_seconds,
         "jvm_cpu_seconds": settings.jvm_cpu_seconds,
     }

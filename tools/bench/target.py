@@ -13,6 +13,7 @@ from tools.bench import machine
 from tools.bench.brokers import Broker
 from tools.bench.client import BenchError
 from tools.bench.figures import Sample
+from tools.bench.gauge import Gauge, mean_microseconds
 from tools.bench.generator import Latency, Load, LoadResult, run_load
 
 _GONE_WITHIN_SECONDS = 20.0
@@ -45,6 +46,7 @@ class Target:
     versions: dict[int, tuple[int, int]]
     java: Sequence[str] = ()
     """What runs a class of Kafka's jars; nothing where there is no Java."""
+    gauge: Gauge | None = None
     kept: dict[object, Filled] = field(default_factory=dict)
     """Topics that stay to the end of the run, by what is in them."""
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -103,15 +105,17 @@ class Target:
 
     def _clocks(self, client_seconds: float) -> "_Clocks":
         server_seconds = machine.process_cpu_seconds(self.broker.process.pid)
-        return _Clocks(server_seconds, client_seconds, machine.machine_time())
+        gauge = self.gauge.read() if self.gauge else []
+        return _Clocks(server_seconds, client_seconds, machine.machine_time(), gauge)
 
 
 class _Clocks(NamedTuple):
-    """CPU seconds until now."""
+    """CPU seconds until now, and what the gauge has taken since the last time."""
 
     server: float
     client: float
     machine: machine.MachineTime
+    gauge_ns: list[list[int]]
 
 
 def _sample(result: LoadResult, before: _Clocks, after: _Clocks) -> Sample:
@@ -126,6 +130,7 @@ def _sample(result: LoadResult, before: _Clocks, after: _Clocks) -> Sample:
         p50_us=result.p50_us,
         p99_us=result.p99_us,
         mean_us=result.mean_us,
+        gauge_us=mean_microseconds(after.gauge_ns),
     )
 
 

@@ -7,26 +7,41 @@ from pathlib import Path
 import pytest
 
 from tools.bench.client import BenchError
-from tools.bench.figures import Figure, cpu_seconds_per_gigabyte, megabytes_per_second, requests_per_second
-from tools.bench.report import Journal, Line, Progress, busiest, fallen, not_compared, read_ratios, table, verdict
+from tools.bench.figures import Figure, Sample, cpu_seconds_per_gigabyte, megabytes_per_second, requests_per_second
+from tools.bench.report import (
+    Journal,
+    Line,
+    Progress,
+    Turns,
+    busiest,
+    fallen,
+    gears,
+    not_compared,
+    read_ratios,
+    table,
+    unlike,
+    verdict,
+)
 
 CPU = Figure("CPU s/GB", cpu_seconds_per_gigabyte, mark=0.5)
 REQUESTS = Figure("requests/s", requests_per_second, more_is_better=True, mark=0.55)
 AT = ["at", "the", "mark"]
+TURNS = Turns(4, 3, [0, 1, 3])
+REST = ["2%", "3", "of", "4"]
 RATE = Figure("MB/s", megabytes_per_second, more_is_better=True, mark=2)
 
 
 def lines(cpu: float = 1.2, rate: float = 800.0) -> list[Line]:
     return [
-        Line.of("produce-16k", CPU, {"headgate": [cpu] * 3, "kafka": [4.0] * 3}, 0.02),
-        Line.of("produce-16k", RATE, {"headgate": [rate] * 3, "kafka": [200.0, 100.0, 400.0]}, 0.02),
+        Line.of("produce-16k", CPU, {"headgate": [cpu] * 3, "kafka": [4.0] * 3}, 0.02, TURNS),
+        Line.of("produce-16k", RATE, {"headgate": [rate] * 3, "kafka": [200.0, 100.0, 400.0]}, 0.02, TURNS),
     ]
 
 
 def test_columns_are_aligned_and_a_row_is_named_once() -> None:
     heading, first, second = table(lines()).splitlines()
-    assert first.split() == ["produce-16k", "CPU", "s/GB", "1.2", "4", "0.300", "0.300-0.300", "<=", "0.5", *AT, "2%"]
-    assert second.split() == ["MB/s", "800", "200", "4.000", "2.000-8.000", ">=", "2", *AT, "2%"]
+    assert first.split() == ["produce-16k", "CPU", "s/GB", "1.2", "4", "0.300", "0.300-0.300", "<=", "0.5", *AT, *REST]
+    assert second.split() == ["MB/s", "800", "200", "4.000", "2.000-8.000", ">=", "2", *AT, *REST]
     assert len(heading) == len(first) == len(second)
 
 
@@ -125,3 +140,33 @@ def test_progress_is_json_where_nobody_looks() -> None:
     progress.end()
     entry = json.loads(stream.getvalue())
     assert (entry["done"], entry["of"], entry["what"]) == (1, 2, "produce-16k 1 kafka")
+
+
+def test_turns_that_do_not_count_are_shown() -> None:
+    line, _ = lines()
+    assert {name: line.as_json()[name] for name in ("turns", "alike", "counted")} == {
+        "turns": 4,
+        "alike": 3,
+        "counted": [0, 1, 3],
+    }
+    assert unlike([line]) is None
+
+
+def test_rows_with_too_few_turns_in_like_gears_are_named_once() -> None:
+    turns = Turns(7, 2, [0, 1, 3, 4, 5])
+    both = [Line.of("produce-16k", figure, {"headgate": [1.2], "kafka": [4.0]}, 0.0, turns) for figure in (CPU, RATE)]
+    sentence = unlike([*both, *lines()])
+    assert sentence == "too few turns with both brokers in like gears, the likest were counted: produce-16k (2 of 5)"
+
+
+def test_every_leg_has_its_gear_beside_the_fastest_so_far(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.json")
+    for number, gauge_us in enumerate([60.0, 90.0, None, 50.0, 100.0]):
+        journal.repetition("metadata", "kafka", number, Sample(1, 1, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, gauge_us=gauge_us))
+    entries = [json.loads(text) for text in journal.path.read_text().splitlines()]
+    assert [entry["gear"] for entry in entries] == [1.0, 1.5, None, 1.0, 2.0]
+    assert (
+        gears(journal.gauges_us)
+        == "gears: the gauge took 1.50 times as long as in the fastest leg, 2.00 in the slowest"
+    )
+    assert gears([]) is None

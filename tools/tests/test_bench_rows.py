@@ -1,7 +1,9 @@
 """What rows hand to the load generator, and how rows are chosen."""
 
 import struct
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ from tools.bench import wire
 from tools.bench.__main__ import arguments, chosen_rows, settings_of
 from tools.bench.brokers import HeadgateLauncher
 from tools.bench.client import BenchError
+from tools.bench.figures import Sample
 from tools.bench.generator import Load
-from tools.bench.rows import NEWEST, FetchRow, produce_templates
+from tools.bench.rows import NEWEST, FetchRow, ProduceRow, produce_templates
 from tools.bench.run import QUICK, Settings
 from tools.bench.table import ALL_ROWS, ROWS
 from tools.bench.target import Topic
@@ -102,7 +105,53 @@ def test_a_program_that_is_not_there_is_named_before_anything_is_measured(tmp_pa
 
 def test_progress_counts_warm_ups() -> None:
     settings = Settings(("start", "produce-16k", "fetch-1m", "memory"), repetitions=3)
-    assert settings.steps(["headgate"]) == 3 + 2 * 4
-    assert settings.steps(["headgate", "kafka"]) == 2 * (3 + 2 * 4) + 2
+    assert settings.steps(["headgate"]) == 3 + 2 * (15 + 1)
+    assert settings.steps(["headgate", "kafka"]) == 2 * (3 + 2 * (15 + 1)) + 2
     assert Settings(("idle-connections",)).steps(["headgate", "kafka"]) == 2
     assert Settings(("memory",)).steps(["kafka"]) == 0
+
+
+@pytest.mark.parametrize("settings", [Settings(()), QUICK])
+def test_short_turns_measure_as_much_as_long_ones(settings: Settings) -> None:
+    """The gears of a machine last for seconds: where nothing has to start or to end first, legs are shorter."""
+    number, seconds = settings.turns_of(ROWS["produce-tiny"])
+    assert number * seconds == pytest.approx(settings.repetitions * settings.seconds, rel=0.05)
+    assert number >= 5
+    for name in ("long-poll", "end-to-end-1k", "java-end-to-end", "java-produce-16k", "librdkafka-fetch"):
+        assert settings.turns_of(ROWS[name]) == (settings.repetitions, settings.seconds)
+
+
+def test_a_repetition_below_a_turn_is_not_made_longer() -> None:
+    settings = Settings((), repetitions=2, seconds=0.1)
+    assert settings.turns_of(ROWS["metadata"]) == (2, 0.1)
+
+
+@dataclass
+class Topics:
+    """A target that counts topics, and answers each load with 40 bytes."""
+
+    open: int = 0
+    made: int = 0
+
+    @contextmanager
+    def topic(self, partitions: int) -> Iterator[Topic]:
+        self.open, self.made = self.open + 1, self.made + 1
+        yield replace(TOPIC, partitions=partitions)
+        self.open -= 1
+
+    def sample(self, load: Load) -> Sample:
+        return Sample(4, 40, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0)
+
+
+def test_a_topic_serves_turns_until_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it is gone before the next turn, also after the last one."""
+    monkeypatch.setattr("tools.bench.rows.write_disk_budget", lambda: 320)
+    monkeypatch.setattr(ProduceRow, "load", lambda *_: None)
+    row, topics = ROWS["produce-tiny"], Topics()
+    with row.opened(topics) as run:  # type: ignore[arg-type]
+        counts = []
+        for _ in range(5):
+            run(1.0)
+            counts.append((topics.made, topics.open))
+    assert counts == [(1, 1), (1, 0), (2, 1), (2, 0), (3, 1)]
+    assert topics.open == 0
