@@ -49,8 +49,12 @@ EVENTS_AT_ONCE = 64
 ACCEPT_AT_ONCE = 64
 PAUSE_MS = 100.0
 LINGER_MS = 1_000.0
-# Up to this size a read and one send cost less than a send, a probe and a sendfile.
+# Up to this size a read and one send cost less than a send, a probe and a sendfile; where more bytes follow, which
+# would be sent by themselves, up to that size in all.
 SMALL_PIECE_BYTES = 1 << 14
+SMALL_PIECES_BYTES = 1 << 16
+# As many buffers go into one send without being joined.
+BUFFERS_AT_ONCE = 64
 # This much of a piece is probed, and brought into the page cache, at a time.
 PROBED_BYTES = 1 << 20
 CANNOT_ACCEPT = "cannot accept connections: %s; they wait, and it is tried again every %d ms"
@@ -135,7 +139,7 @@ class SocketDriver:
         self.socket = sock
         self._engine = engine
         self._interest = READING
-        self._unsent: bytes | bytearray | memoryview | None = None
+        self._unsent: memoryview | None = None
         self._piece: Splice | None = None
         self._piece_sent = 0
         self._piece_warm = 0  # up to where it was found, or brought, into the page cache
@@ -259,40 +263,62 @@ class SocketDriver:
 
     def _send(self) -> bool:
         """Send runs of bytes, each as one, and pieces of files in turn. False if the socket takes no more."""
-        outgoing = self.connection.outgoing
         while True:
-            if self._unsent is None and self._piece is None:
-                self._take()
-            unsent, piece = self._unsent, self._piece
-            if unsent is not None:
-                try:
-                    # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
-                    sent = self.socket.send(unsent) if piece is None else self.socket.send(unsent, MSG_MORE)
-                except BlockingIOError:
+            if self._unsent is not None:
+                if not self._send_rest(self._unsent):
                     return False
-                if sent != len(unsent):
-                    self._unsent = memoryview(unsent)[sent:]
-                    return False
-                self._unsent = None
-            if piece is not None and not self._send_piece(piece):
+            elif self._piece is None and not self._send_run():
                 return False
-            if not outgoing:
+            if self._piece is not None and not self._send_piece(self._piece):
+                return False
+            if not self.connection.outgoing:
                 return True
 
-    def _take(self) -> None:
-        """Join the bytes up to the next piece of a file, and take that too."""
+    def _send_rest(self, unsent: memoryview) -> bool:
+        flags = 0 if self._piece is None else MSG_MORE
+        try:
+            sent = self.socket.send(unsent, flags)
+        except BlockingIOError:
+            return False
+        self._unsent = unsent[sent:] if sent != len(unsent) else None
+        return self._unsent is None
+
+    def _send_run(self) -> bool:
+        """Send together what there is up to the next piece of a file that is not small, and take that piece too."""
         connection = self.connection
-        gathered: list[bytes | bytearray | memoryview] = []
+        run: list[bytes | bytearray | memoryview] = []
+        size = read = 0
         while connection.outgoing:
             chunk = connection.take()
-            data = chunk if isinstance(chunk, BYTES) else _small(chunk)
-            if data is None:
-                self._piece = chunk  # type: ignore[assignment]
-                self._piece_sent = self._piece_warm = 0
-                break
-            gathered.append(data)
-        if gathered:
-            self._unsent = gathered[0] if len(gathered) == 1 else b"".join(gathered)
+            length = len(chunk)
+            if not isinstance(chunk, BYTES):
+                read += length
+                is_small = read <= (SMALL_PIECES_BYTES if connection.outgoing else SMALL_PIECE_BYTES)
+                data = chunk.read_cached(0, length) if is_small else None
+                if data is None:
+                    self._piece = chunk
+                    self._piece_sent = self._piece_warm = 0
+                    break
+                chunk.release()
+                chunk = data
+            run.append(chunk)
+            size += length
+        return not run or self._send_together(run, size)
+
+    def _send_together(self, run: list[bytes | bytearray | memoryview], size: int) -> bool:
+        # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
+        flags = 0 if self._piece is None else MSG_MORE
+        try:
+            if 1 < len(run) <= BUFFERS_AT_ONCE:
+                sent = self.socket.sendmsg(run, (), flags)
+            else:
+                sent = self.socket.send(run[0] if len(run) == 1 else b"".join(run), flags)
+        except BlockingIOError:
+            sent = 0
+        if sent == size:
+            return True
+        self._unsent = memoryview(b"".join(run))[sent:]
+        return False
 
     def _send_piece(self, piece: Splice) -> bool:
         out, sent, size = self.socket.fileno(), self._piece_sent, len(piece)
@@ -329,16 +355,6 @@ class SocketDriver:
 
         self._engine.scheduler.in_thread(lambda: piece.warm(start, length), done)
         return False
-
-
-def _small(piece: Splice) -> bytes | bytearray | None:
-    """The bytes of a small piece, if they are cached; it is given back then."""
-    if len(piece) > SMALL_PIECE_BYTES:
-        return None
-    data = piece.read_cached(0, len(piece))
-    if data is not None:
-        piece.release()
-    return data
 
 
 class SocketEngine:

@@ -20,6 +20,7 @@ import trio.testing
 
 ROOM_BYTES = 1 << 16
 SPINNING = 200  # polls in a row that found something, after which nobody did anything
+IOV_MAX = 1024  # buffers that Linux takes in one call
 
 
 class Kernel:
@@ -171,6 +172,10 @@ class FakeSocket:
         self._outgoing += memoryview(data)[:count]
         self.kernel.changed()
         return count
+
+    def sendmsg(self, buffers: list[bytes | bytearray | memoryview], ancillary: tuple[()], flags: int) -> int:
+        assert len(buffers) <= IOV_MAX, "the system takes no more of them at once"
+        return self.send(b"".join(buffers), flags)
 
     def shutdown(self, how: int) -> None:
         assert how == socket.SHUT_WR

@@ -328,6 +328,51 @@ def test_all_replies_of_one_receive_leave_in_one_send() -> None:
     run(SimulatedEngine, scenario)
 
 
+@pytest.mark.parametrize(
+    "sizes, calls",
+    [
+        ([62_000, 0], (1, 0)),  # the tail would be a segment of its own, and wake the client once more
+        ([62_000], (2, 1)),  # one for the head, one by sendfile
+        ([16_000], (1, 0)),
+        ([70_000, 0], (3, 1)),
+        ([30_000, 30_000, 30_000, 0], (3, 1)),  # so much is read in all
+        ([10] * 100, (1, 0)),
+    ],
+)
+def test_pieces_are_read_where_that_saves_a_send(sizes: list[int], calls: tuple[int, int]) -> None:
+    """A reply has a head before each of these pieces; where there is 0, a tail that nothing follows."""
+
+    async def scenario(served: SimulatedEngine) -> None:
+        client = await served.park()
+        pieces = [Piece(served, size) for size in sizes if size]
+        reply = [chunk for piece in pieces for chunk in (b"head", piece)] + [b"tail"] * sizes.count(0)
+        expected = b"".join(chunk.data if isinstance(chunk, Piece) else chunk for chunk in reply)
+        assert isinstance(client, SimulatedClient)
+        client.socket.room = len(expected)
+        before = served.kernel.calls.copy()
+        served.dispatcher.parked[0](reply)
+        assert await client.read(len(expected)) == expected
+        assert (served.kernel.calls["send"] - before["send"], served.kernel.calls["sendfile"]) == calls
+        assert all(piece.released for piece in pieces)
+
+    run(SimulatedEngine, scenario)
+
+
+@pytest.mark.parametrize("room", [3, 4, 5, 8_000, 20_003, 20_004, 20_007])
+def test_a_run_that_the_socket_takes_in_part_goes_on_where_it_stopped(room: int) -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        client, other, piece = await served.park(b"next"), await served.park(), Piece(served, 20_000)
+        assert isinstance(client, SimulatedClient)
+        client.socket.room = room
+        served.dispatcher.parked[0]([b"head", piece, b"tail"])
+        await trio.testing.wait_all_tasks_blocked()
+        served.dispatcher.parked[1]([b"head", Piece(served, 15_000), b"tail"])
+        await other.read(15_008)
+        assert await client.read(20_012) == b"head" + piece.data + b"tailnext"
+
+    run(SimulatedEngine, scenario)
+
+
 def test_a_turn_with_a_thousand_wakes_wakes_the_poller_once() -> None:
     async def scenario(served: SimulatedEngine) -> None:
         clients = [await served.park() for _ in range(100)]
