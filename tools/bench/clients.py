@@ -1,6 +1,7 @@
 """Rows with clients as they are installed: Kafka's own Java tools, librdkafka. The broker's CPU is what is measured."""
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -32,7 +33,7 @@ class ProducerPerformanceRow(Row):
     """
 
     warm_up_share: float = 0.3
-    is_cut: bool = False
+    least_seconds: float = math.inf
     batch_bytes: int = 16 * KIBIBYTE
     records_per_second: int = 100_000
 
@@ -60,7 +61,7 @@ class EndToEndLatencyRow(Row):
     """org.apache.kafka.tools.EndToEndLatency: one record of 100 bytes after the other, acks=all, read by assignment."""
 
     warm_up_share: float = 0.3
-    is_cut: bool = False
+    least_seconds: float = math.inf
     messages_per_second: int = 1500
 
     api = wire.FETCH
@@ -82,7 +83,7 @@ class LibrdkafkaRow(Row):
     """A consumer with its defaults that is assigned four partitions of resident data, and goes round them."""
 
     warm_up_share: float = 0.3
-    is_cut: bool = False
+    least_seconds: float = math.inf
     batch: BatchShape = BATCH_16K
     resident_bytes: int = 256 * MEBIBYTE
 

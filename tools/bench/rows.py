@@ -1,5 +1,6 @@
 """What a row is, and the rows of the C generators: each arranges what it needs on a broker (docs/performance.md)."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -49,8 +50,8 @@ class Row(ABC):
     partitions: int = 1
     warm_up_share: float = 1.0
     """Of the time that rows are warmed up for."""
-    is_cut: bool = True
-    """Whether a repetition can be cut into short turns: not where clients have to start, or waits to end."""
+    least_seconds: float = 0.0
+    """Of one leg: below, it would be about clients that start, or waits that do not end."""
 
     api = wire.METADATA
 
@@ -190,7 +191,7 @@ def verify(target: Target, load: Load, batch: bytes) -> None:
 class LongPollRow(Row):
     """Consumers at the end of an empty topic; a request is one expiry."""
 
-    is_cut: bool = False
+    least_seconds: float = 1.0
     max_wait_ms: int = 500
 
     api = wire.FETCH
@@ -229,7 +230,7 @@ class LatencyRow(Row):
     A JVM that is too cold for the rate is warmed up longer: it would never get rid of what it could not keep up with.
     """
 
-    is_cut: bool = False
+    least_seconds: float = math.inf
     batch: BatchShape = BATCH_TINY
     rate: int = 1000
     produce_version: int = 7

@@ -26,7 +26,7 @@ from tools.bench.target import Target, resident_megabytes
 
 _SETTLE_SECONDS = 3.0  # after start, before idle memory is read
 _JVM_SLICE_SECONDS = 2.0
-_MOST_TURNS = 1.5  # times those that are wanted, until so many have legs in like gears
+_MOST_TURNS = 1.5  # times those that are wanted
 
 Turn = Mapping[str, Sample]
 """A leg of each broker, one after the other."""
@@ -46,17 +46,23 @@ class Settings:
     repetitions: int = 5
     seconds: float = 2.0
     turn_seconds: float = 0.4
-    """Of one leg in the rows that can be cut: the gears of a machine last for seconds, and should hit both brokers."""
+    """Of one leg, if its row can be so short: the gears of a machine last for seconds, and should hit both brokers."""
     warm_up_seconds: float = 5.0
     jvm_cpu_seconds: float = 30.0
     is_quick: bool = False
     """Where less is measured, not only less often."""
 
     def turns_of(self, row: Row) -> tuple[int, float]:
-        """How many at least, and the seconds of one leg: as much is measured in long and in short ones."""
-        if not row.is_cut or self.seconds <= self.turn_seconds:
+        """How many, and the seconds of one leg: as much is measured in long and in short ones."""
+        leg_seconds = max(self.turn_seconds, row.least_seconds)
+        if leg_seconds >= self.seconds:
             return self.repetitions, self.seconds
-        return round(self.repetitions * self.seconds / self.turn_seconds), self.turn_seconds
+        return round(self.repetitions * self.seconds / leg_seconds), leg_seconds
+
+    def most_turns_of(self, row: Row) -> int:
+        """With those that are repeated. A long leg is not: gears change within it."""
+        turns, seconds = self.turns_of(row)
+        return int(_MOST_TURNS * turns) if seconds < self.seconds else turns
 
     def steps(self, brokers: Sequence[str]) -> int:
         """Measurements and warm-ups, for the progress bar; without turns that are repeated."""
@@ -197,9 +203,7 @@ class Bench:
         """As many as are wanted with both legs in like gears, within a bound."""
         wanted, seconds = self.settings.turns_of(row)
         turns: list[Turn] = []
-        while len(turns) < wanted or (
-            count_alike(_gauges_us(turns)) < wanted and len(turns) < int(_MOST_TURNS * wanted)
-        ):
+        while count_alike(_gauges_us(turns)) < wanted and len(turns) < self.settings.most_turns_of(row):
             number, turn = len(turns), {}
             for name, run in runs.items():
                 turn[name] = self._step(row, name, str(number + 1), run, seconds)

@@ -73,7 +73,9 @@ def test_turns_in_unlike_gears_are_repeated_within_a_bound(
     tmp_path: Path, ours: Run, theirs: Run, made: int, alike: int, counted: list[int]
 ) -> None:
     journal = Journal(tmp_path / "run.json")
-    bench = Bench(Settings((), repetitions=4, seconds=0.1), [], tmp_path, journal, Progress(1, io.StringIO()))
+    bench = Bench(
+        Settings((), repetitions=2, seconds=0.2, turn_seconds=0.1), [], tmp_path, journal, Progress(1, io.StringIO())
+    )
     row = ROWS["metadata"]
     bench._report(row, bench._turns(row, {"headgate": ours, "kafka": theirs}), 4)
     assert len(journal.path.read_text().splitlines()) == 2 * made + len(row.figures)

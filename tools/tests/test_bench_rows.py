@@ -117,8 +117,13 @@ def test_short_turns_measure_as_much_as_long_ones(settings: Settings) -> None:
     number, seconds = settings.turns_of(ROWS["produce-tiny"])
     assert number * seconds == pytest.approx(settings.repetitions * settings.seconds, rel=0.05)
     assert number >= 5
-    for name in ("long-poll", "end-to-end-1k", "java-end-to-end", "java-produce-16k", "librdkafka-fetch"):
+    for name in ("end-to-end-1k", "java-end-to-end", "java-produce-16k", "librdkafka-fetch"):
         assert settings.turns_of(ROWS[name]) == (settings.repetitions, settings.seconds)
+        assert settings.most_turns_of(ROWS[name]) == settings.repetitions
+
+
+def test_a_long_poll_has_time_to_expire() -> None:
+    assert Settings(()).turns_of(ROWS["long-poll"]) == (10, 1.0)
 
 
 def test_a_repetition_below_a_turn_is_not_made_longer() -> None:
