@@ -27,11 +27,14 @@ from protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from protocol.wire import ZERO_UUID
 from storage.files import ColdRead
 from storage.segment import FileSlice
 
 TopicKey = str | bytes
-NO_DIVERGENCE = EpochEndOffset()
+_BLANK = PartitionData()
+# The defaults themselves, which the writer need not look into.
+NO_DIVERGENCE, NO_LEADER, NO_SNAPSHOT = _BLANK.diverging_epoch, _BLANK.current_leader, _BLANK.snapshot_id
 
 # A client's own limit is 30 s in most libraries: who waits longer for a disk has asked again by then.
 DISK_DEADLINE_MS = 30_000.0
@@ -200,10 +203,10 @@ class Plan:
             elif key in topics:
                 topics[key].partitions.append(row)
             elif isinstance(key, str):
-                topics[key] = FetchableTopicResponse(topic=key, partitions=[row])
+                topics[key] = FetchableTopicResponse(key, ZERO_UUID, [row])
             else:
-                topics[key] = FetchableTopicResponse(topic_id=key, partitions=[row])
-        return FetchResponse(session_id=turn.session_id, responses=[*topics.values()])
+                topics[key] = FetchableTopicResponse("", key, [row])
+        return FetchResponse(0, ErrorCode.NONE, turn.session_id, [*topics.values()])
 
     def _has_enough(self) -> bool:
         return sum([size for _, size in self._watched.values()]) >= self._min_bytes
@@ -253,7 +256,11 @@ class Plan:
             partition.last_stable_offset,
             partition.log.start_offset,
             diverging,
-            records=b"" if records is None else records,
+            NO_LEADER,
+            NO_SNAPSHOT,
+            [],
+            -1,
+            b"" if records is None else records,
         )
 
     def _watch(self, number: int, row: PartitionData, is_first: bool) -> None:
