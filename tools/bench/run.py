@@ -74,7 +74,7 @@ class Settings:
 
 
 QUICK = Settings(
-    (), repetitions=3, seconds=0.45, turn_seconds=0.2, warm_up_seconds=0.6, jvm_cpu_seconds=10.0, is_quick=True
+    (), repetitions=3, seconds=0.4, turn_seconds=0.2, warm_up_seconds=0.6, jvm_cpu_seconds=10.0, is_quick=True
 )
 WARM_UP_ROWS = {"produce-tiny-pipelined": 1.0, "fetch-4k": 0.4}  # and the part of `jvm_cpu_seconds` for each
 
