@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import comb
 from statistics import median
 from typing import NamedTuple
 
@@ -51,7 +52,7 @@ class Figure:
 
 
 class Comparison(NamedTuple):
-    """Median of the ratios within each repetition, with the smallest and the largest of them."""
+    """Median of the ratios within each turn, and the interval that holds the true one with 94 percent."""
 
     ratio: float
     lowest: float
@@ -75,12 +76,24 @@ def requests_per_second(sample: Sample) -> float:
 
 
 def compare(headgate: Sequence[float], other: Sequence[float]) -> Comparison | None:
-    """Repetition n of one beside repetition n of the other: one ran after the other, under the same load of others.
+    """Turn n of one beside turn n of the other: one ran after the other, under the same load of others.
 
     None where the other is always 0, as may be what a tool prints in whole milliseconds.
     """
     ratios = [ours / theirs for ours, theirs in zip(headgate, other, strict=True) if theirs]
-    return Comparison(median(ratios), min(ratios), max(ratios)) if ratios else None
+    return Comparison(median(ratios), *interval(ratios)) if ratios else None
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """In which the median lies of what these were drawn from, with 15/16: the smallest and the largest of five.
+
+    Of whatever distribution: each value lies below it with a half, so that binomial coefficients tell how many at each
+    end can be left out. Fewer than five values know less: then none is.
+    """
+    ordered, count, left_out = sorted(values), len(values), 0
+    while sum(comb(count, below) for below in range(left_out + 2)) <= 2**count / 32:
+        left_out += 1
+    return ordered[left_out], ordered[-1 - left_out]
 
 
 def has_fallen(now: float, base: float, *, more_is_better: bool) -> bool:

@@ -1,5 +1,6 @@
 """Ratios and medians."""
 
+from math import comb
 from typing import Any
 
 import pytest
@@ -30,6 +31,15 @@ def test_the_ratio_is_the_median_of_ratios_not_the_ratio_of_medians() -> None:
     """In the second repetition the machine was three times as slow for both: the pair still says a half."""
     ours, theirs = [1.0, 3.0, 1.1], [2.0, 6.0, 2.0]
     assert figures.compare(ours, theirs) == Comparison(0.5, 0.5, 1.1 / 2.0)
+
+
+@pytest.mark.parametrize("count, left_out", [(1, 0), (3, 0), (5, 0), (8, 0), (9, 1), (10, 1), (25, 7)])
+def test_the_interval_leaves_out_what_chance_would(count: int, left_out: int) -> None:
+    values = [float(value) for value in range(count)]
+    assert figures.interval(values[::-1]) == (left_out, count - 1 - left_out)
+    shares = [comb(count, below) / 2**count for below in range(left_out + 2)]
+    assert 2 * sum(shares[:-1]) <= 1 / 16 or left_out == 0
+    assert 2 * sum(shares) > 1 / 16
 
 
 def test_nothing_is_compared_with_zero() -> None:
