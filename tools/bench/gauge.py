@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 from tools.bench.client import BenchError
 from tools.bench.generator import compile_program
 
-LIKE = 1.1
-"""The legs of a turn are alike if the gauge took at most so many times as long in the slower one."""
+LIKE = 0.1
+"""Legs are alike if the gauge took a tenth longer in one at most, and the others used a tenth of the machine more."""
 _AWAY = 3.0
 
 
@@ -32,22 +33,34 @@ def mean_microseconds(durations_ns: Sequence[Sequence[int]]) -> float | None:
     return fmean(fmean(min(each, _AWAY * min(cpu)) for each in cpu) for cpu in durations_ns) / 1e3
 
 
-def unlikeness(legs_us: Sequence[float | None]) -> float:
-    """How many times as long the gauge took in the slowest leg of a turn as in the fastest; 1 without a gauge."""
-    known = [gauge_us for gauge_us in legs_us if gauge_us is not None]
-    if not known:
-        return 1.0
-    return max(known) / min(known) if len(known) == len(legs_us) else math.inf
+class Conditions(NamedTuple):
+    """What a leg met: how long the gauge took, and the part of the machine's CPU that the others used."""
+
+    gauge_us: float | None
+    others_share: float
 
 
-def count_alike(turns: Sequence[Sequence[float | None]]) -> int:
+Turn = Sequence[Conditions]
+"""What its legs met."""
+
+
+def unlikeness(turn: Turn) -> float:
+    """0 where all legs met the same; otherwise how far they differ in the gauge or, if that is more, in others."""
+    others = [leg.others_share for leg in turn]
+    known = [leg.gauge_us for leg in turn if leg.gauge_us is not None]
+    if known and len(known) < len(turn):
+        return math.inf
+    return max(max(known) / min(known) - 1 if known else 0.0, max(others) - min(others))
+
+
+def count_alike(turns: Sequence[Turn]) -> int:
     return sum(unlikeness(turn) <= LIKE for turn in turns)
 
 
-def most_alike(turns: Sequence[Sequence[float | None]], wanted: int) -> list[int]:
+def most_alike(turns: Sequence[Turn], wanted: int) -> list[int]:
     """Numbers of the turns that count: all whose legs are alike, and where these are too few the `wanted` likest.
 
-    It looks at the gauge and at nothing else: no turn is chosen for its ratio.
+    It looks at what the legs met and at nothing else: no turn is chosen for its ratio.
     """
     by_likeness = sorted(range(len(turns)), key=lambda number: unlikeness(turns[number]))
     return sorted(by_likeness[: max(wanted, count_alike(turns))])

@@ -18,7 +18,7 @@ _MORE, _LESS = "more", "less"
 
 
 class Turns(NamedTuple):
-    """How many were made, how many of them had both legs in like gears, the numbers of those that are counted."""
+    """How many were made, in how many of them both legs met the same, the numbers of those that are counted."""
 
     made: int
     alike: int
@@ -185,12 +185,12 @@ def gears(gauges_us: Sequence[float]) -> str | None:
 
 
 def unlike(lines: Iterable[Line]) -> str | None:
-    """Names the rows that have too few turns in like gears, so that others had to be counted."""
+    """Names the rows in too few of whose turns both legs met the same, so that others had to be counted."""
     short = {line.row: line.turns for line in lines if line.turns and line.turns.alike < len(line.turns.counted)}
     if not short:
         return None
     named = (f"{row} ({turns.alike} of {len(turns.counted)})" for row, turns in short.items())
-    return f"too few turns with both brokers in like gears, the likest were counted: {', '.join(named)}"
+    return f"too few turns in which both brokers met the same machine, the likest were counted: {', '.join(named)}"
 
 
 def read_ratios(path: Path) -> dict[tuple[str, str], float]:

@@ -15,7 +15,7 @@ from tools.bench.brokers import HEADGATE, KAFKA, Broker, Launcher
 from tools.bench.client import BenchError
 from tools.bench.compiled import lines_of, measured
 from tools.bench.figures import Figure, Sample
-from tools.bench.gauge import count_alike, most_alike, running_gauge
+from tools.bench.gauge import Conditions, count_alike, most_alike, running_gauge
 from tools.bench.generator import PROGRAMS, compile_program
 from tools.bench.idle import idle_connection_bytes
 from tools.bench.machine import MachineTime, machine_time, others_share, own_cpu_seconds, process_cpu_seconds
@@ -200,10 +200,10 @@ class Bench:
             self._report(row, turns, self.settings.turns_of(row)[0])
 
     def _turns(self, row: Row, runs: Mapping[str, Run]) -> list[Turn]:
-        """As many as are wanted with both legs in like gears, within a bound."""
+        """As many as are wanted whose legs met the same, within a bound."""
         wanted, seconds = self.settings.turns_of(row)
         turns: list[Turn] = []
-        while count_alike(_gauges_us(turns)) < wanted and len(turns) < self.settings.most_turns_of(row):
+        while count_alike(_met(turns)) < wanted and len(turns) < self.settings.most_turns_of(row):
             number, turn = len(turns), {}
             for name, run in runs.items():
                 turn[name] = self._step(row, name, str(number + 1), run, seconds)
@@ -212,9 +212,9 @@ class Bench:
         return turns
 
     def _report(self, row: Row, turns: Sequence[Turn], wanted: int) -> None:
-        gauges_us = _gauges_us(turns)
-        counted = most_alike(gauges_us, wanted)
-        made = Turns(len(turns), count_alike(gauges_us), counted)
+        met = _met(turns)
+        counted = most_alike(met, wanted)
+        made = Turns(len(turns), count_alike(met), counted)
         share = max(sample.others_share for turn in turns for sample in turn.values())
         for figure in row.figures:
             values = {name: [figure.of(turns[number][name]) for number in counted] for name in turns[0]}
@@ -237,8 +237,8 @@ def _use_cpu(row: Row, target: Target, seconds: float) -> float:
     return used
 
 
-def _gauges_us(turns: Sequence[Turn]) -> list[list[float | None]]:
-    return [[sample.gauge_us for sample in turn.values()] for turn in turns]
+def _met(turns: Sequence[Turn]) -> list[list[Conditions]]:
+    return [[Conditions(sample.gauge_us, sample.others_share) for sample in turn.values()] for turn in turns]
 
 
 def _share_since(before: MachineTime, own_before: float) -> float:

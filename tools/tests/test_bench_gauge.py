@@ -4,6 +4,7 @@ import io
 import math
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from tools.bench import gauge
 from tools.bench.client import BenchError
 from tools.bench.figures import Sample
-from tools.bench.gauge import running_gauge
+from tools.bench.gauge import Conditions, Turn, running_gauge
 from tools.bench.report import Journal, Progress
 from tools.bench.rows import Run
 from tools.bench.run import Bench, Settings
@@ -36,22 +37,37 @@ def test_without_samples_of_every_cpu_there_is_no_gear(durations_ns: list[list[i
     assert gauge.mean_microseconds(durations_ns) is None
 
 
+def met(*gauges_us: float | None, others: Sequence[float] = (0.0, 0.0)) -> Turn:
+    return [Conditions(gauge_us, share) for gauge_us, share in zip(gauges_us, others, strict=False)]
+
+
 @pytest.mark.parametrize(
-    "legs_us, expected",
-    [([FAST, SLOW], 1.75), ([SLOW, FAST], 1.75), ([SLOW], 1.0), ([None, None], 1.0), ([None, FAST], math.inf)],
+    "turn, expected",
+    [
+        (met(FAST, SLOW), 0.75),
+        (met(SLOW, FAST), 0.75),
+        (met(SLOW), 0.0),
+        (met(None, None), 0.0),
+        (met(None, FAST), math.inf),
+        (met(FAST, FAST, others=(0.1, 0.6)), 0.5),
+        (met(FAST, FAST, others=(0.6, 0.1)), 0.5),
+        (met(FAST, SLOW, others=(0.6, 0.1)), 0.75),
+        (met(None, None, others=(0.1, 0.6)), 0.5),
+    ],
 )
-def test_unlikeness_has_no_side(legs_us: list[float | None], expected: float) -> None:
-    assert gauge.unlikeness(legs_us) == expected
+def test_unlikeness_has_no_side(turn: Turn, expected: float) -> None:
+    assert gauge.unlikeness(turn) == pytest.approx(expected)
 
 
-def test_all_turns_in_like_gears_count_whatever_the_gear() -> None:
-    turns = [[FAST, FAST], [FAST, SLOW], [SLOW, SLOW], [SLOW, FAST], [FAST, 1.09 * FAST]]
-    assert gauge.count_alike(turns) == 3
-    assert gauge.most_alike(turns, wanted=2) == [0, 2, 4]
+def test_all_turns_whose_legs_met_the_same_count_whatever_that_was() -> None:
+    same = [met(FAST, FAST), met(SLOW, SLOW, others=(0.9, 0.85)), met(FAST, 1.09 * FAST)]
+    other = [met(FAST, SLOW), met(SLOW, FAST), met(FAST, FAST, others=(0.0, 0.2))]
+    assert gauge.count_alike([*same, *other]) == 3
+    assert gauge.most_alike([*other[:2], *same, *other[2:]], wanted=2) == [2, 3, 4]
 
 
 def test_where_too_few_are_alike_the_likest_fill_up() -> None:
-    turns = [[FAST, 1.6 * FAST], [FAST, 1.2 * FAST], [FAST, FAST], [1.3 * FAST, FAST]]
+    turns = [met(FAST, 1.6 * FAST), met(FAST, FAST, others=(0.0, 0.2)), met(FAST, FAST), met(1.3 * FAST, FAST)]
     assert gauge.most_alike(turns, wanted=3) == [1, 2, 3]
 
 
@@ -69,7 +85,7 @@ def in_gears(*gauges_us: float) -> Run:
         (in_gears(SLOW), in_gears(FAST, SLOW, FAST), 6, 1, [0, 1, 2, 3]),
     ],
 )
-def test_turns_in_unlike_gears_are_repeated_within_a_bound(
+def test_unlike_turns_are_repeated_within_a_bound(
     tmp_path: Path, ours: Run, theirs: Run, made: int, alike: int, counted: list[int]
 ) -> None:
     journal = Journal(tmp_path / "run.json")

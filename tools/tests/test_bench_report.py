@@ -152,11 +152,14 @@ def test_turns_that_do_not_count_are_shown() -> None:
     assert unlike([line]) is None
 
 
-def test_rows_with_too_few_turns_in_like_gears_are_named_once() -> None:
+def test_rows_with_too_few_like_turns_are_named_once() -> None:
     turns = Turns(7, 2, [0, 1, 3, 4, 5])
     both = [Line.of("produce-16k", figure, {"headgate": [1.2], "kafka": [4.0]}, 0.0, turns) for figure in (CPU, RATE)]
     sentence = unlike([*both, *lines()])
-    assert sentence == "too few turns with both brokers in like gears, the likest were counted: produce-16k (2 of 5)"
+    assert (
+        sentence
+        == "too few turns in which both brokers met the same machine, the likest were counted: produce-16k (2 of 5)"
+    )
 
 
 def test_every_leg_has_its_gear_beside_the_fastest_so_far(tmp_path: Path) -> None:
