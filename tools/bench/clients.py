@@ -45,6 +45,7 @@ class ProducerPerformanceRow(Row):
             records = max(1, int(seconds * self.records_per_second))
             with target.topic(self.partitions) as topic:
                 command = self.command(target, topic.name, records)
+                target.touch_pages(records * RECORD_BYTES)
                 return target.measure(lambda: read_producer_performance(output_of(command), records))
 
         yield run

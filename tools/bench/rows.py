@@ -18,6 +18,8 @@ _NEWEST_BUILT = {wire.PRODUCE: 13, wire.FETCH: 18, wire.METADATA: 13}
 
 KIBIBYTE, MEBIBYTE = 1024, 1024 * 1024
 
+_TOUCHED_AHEAD = 1.25  # of what the leg before would have written in as long
+
 Run = Callable[[float], Sample]
 """Measure for about so many seconds."""
 
@@ -94,14 +96,16 @@ class ProduceRow(Row):
     def opened(self, target: Target) -> Iterator[Run]:
         with ExitStack() as kept:
             topic: Topic | None = None
-            written = 0
+            written, bytes_per_second = 0, 0.0
 
             def run(seconds: float) -> Sample:
-                nonlocal topic, written
+                nonlocal topic, written, bytes_per_second
                 if topic is None:
                     topic, written = kept.enter_context(target.topic(self.partitions)), 0
+                target.touch_pages(int(min(write_disk_budget(), _TOUCHED_AHEAD * seconds * bytes_per_second)))
                 sample = target.sample(self.load(target, topic, seconds))
                 written += sample.record_bytes
+                bytes_per_second = sample.record_bytes / sample.seconds
                 if written >= write_disk_budget() // 4:
                     kept.close()
                     topic = None

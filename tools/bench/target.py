@@ -84,6 +84,10 @@ class Target:
                 )
             time.sleep(0.02)
 
+    def touch_pages(self, size: int) -> None:
+        """Before a load that writes so many bytes: no page of them costs the broker a fault of the machine's host."""
+        machine.touch_pages(self.scratch_file("touched"), size)
+
     def run(self, load: Load | Latency) -> LoadResult:
         return run_load(self.generators, load, self.broker.port)
 

@@ -53,13 +53,13 @@ def _serve(listener: socket.socket, answer: Answer) -> None:
 
 
 def _reply(frame: memoryview, answer: Answer) -> bytes | None:
-    header, position = read_request_header(frame)
-    request, _ = compiler.read(request_class(header.api_key), header.api_version, frame, position)
-    response = answer(request, header.api_version)
+    key, version, correlation_id, _, position = read_request_header(frame)
+    request, _ = compiler.read(request_class(key), version, frame, position)
+    response = answer(request, version)
     if response is None or isinstance(response, bytes):
         return response
     out = bytearray(4)
-    write_response_header(out, header.correlation_id, header.api_key, header.api_version)
-    compiler.write(response, header.api_version, out, [])
+    write_response_header(out, correlation_id, key, version)
+    compiler.write(response, version, out, [])
     struct.pack_into(">i", out, 0, len(out) - 4)
     return bytes(out)

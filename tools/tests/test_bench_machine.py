@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +64,18 @@ def test_this_machine_has_all_of_it() -> None:
     assert machine.resident_bytes(pid) > 1_000_000
     assert machine.available_bytes() > machine.resident_bytes(pid)
     assert machine.machine_time().total > machine.machine_time().busy > 0
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) + 1])
+def test_touched_pages_leave_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    sizes = []
+    unlink = Path.unlink
+
+    def remove(path: Path, missing_ok: bool = False) -> None:
+        sizes.append(path.stat().st_size)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", remove)
+    machine.touch_pages(tmp_path / "touched", size)
+    assert size <= sizes[0] < size + (1 << 20)
+    assert not list(tmp_path.iterdir())

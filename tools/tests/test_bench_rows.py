@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -137,12 +137,16 @@ class Topics:
 
     open: int = 0
     made: int = 0
+    touched: list[int] = field(default_factory=list)
 
     @contextmanager
     def topic(self, partitions: int) -> Iterator[Topic]:
         self.open, self.made = self.open + 1, self.made + 1
         yield replace(TOPIC, partitions=partitions)
         self.open -= 1
+
+    def touch_pages(self, size: int) -> None:
+        self.touched.append(size)
 
     def sample(self, load: Load) -> Sample:
         return Sample(4, 40, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0)
@@ -160,3 +164,14 @@ def test_a_topic_serves_turns_until_it_is_large(monkeypatch: pytest.MonkeyPatch)
             counts.append((topics.made, topics.open))
     assert counts == [(1, 1), (1, 0), (2, 1), (2, 0), (3, 1)]
     assert topics.open == 0
+
+
+def test_as_many_pages_are_touched_as_the_next_leg_may_fill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the leg before wrote in its second, and no more than any leg may write."""
+    monkeypatch.setattr("tools.bench.rows.write_disk_budget", lambda: 120)
+    monkeypatch.setattr(ProduceRow, "load", lambda *_: None)
+    topics = Topics()
+    with ROWS["produce-tiny"].opened(topics) as run:  # type: ignore[arg-type]
+        for seconds in (1.0, 1.0, 2.0, 4.0):
+            run(seconds)
+    assert topics.touched == [0, 50, 100, 120]
