@@ -10,7 +10,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -39,17 +39,20 @@ class TrioClock:
 class Timer:
     """A function that runs once at `when_ms`, unless it is cancelled first."""
 
-    __slots__ = ("_scheduler", "callback", "when_ms")
+    __slots__ = ("_scheduler", "arguments", "callback", "when_ms")
 
-    def __init__(self, scheduler: "Scheduler", when_ms: float, callback: Callable[[], None]) -> None:
+    def __init__(
+        self, scheduler: "Scheduler", when_ms: float, callback: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> None:
         self._scheduler = scheduler
         self.when_ms = when_ms
-        self.callback: Callable[[], None] | None = callback
+        self.callback: Callable[..., None] | None = callback
+        self.arguments = arguments
 
     def cancel(self) -> None:
         """Forget the function. Cancelling twice, or after it ran, does nothing."""
         if self.callback is not None:
-            self.callback = None
+            self.callback, self.arguments = None, ()
             self._scheduler.note_cancelled()
 
 
@@ -68,9 +71,9 @@ class Scheduler:
         self._sleeping_until_ms = float("-inf")
         self._nursery: trio.Nursery | None = None
 
-    def call_at(self, when_ms: float, callback: Callable[[], None]) -> Timer:
-        """Run `callback` once the clock's `monotonic_ms` reaches `when_ms`."""
-        timer = Timer(self, when_ms, callback)
+    def call_at(self, when_ms: float, callback: Callable[..., None], *arguments: Any) -> Timer:
+        """Run `callback(*arguments)` once the clock's `monotonic_ms` reaches `when_ms`."""
+        timer = Timer(self, when_ms, callback, arguments)
         heapq.heappush(self._timers, (when_ms, next(self._sequence), timer))
         if when_ms < self._sleeping_until_ms:
             self._wakeup.set()
@@ -106,24 +109,25 @@ class Scheduler:
             result = await work()
         except Exception as error:  # noqa: BLE001  whoever asked for the work decides what its failure means
             result = error
-        _call(lambda: done(result))
+        _call(done, result)
 
     def note_cancelled(self) -> None:
         """Count a cancelled timer; drop them all once they are most of the heap."""
         self._cancelled += 1
         if self._cancelled > _COMPACT_ABOVE and self._cancelled * 2 > len(self._timers):
-            self._timers = [entry for entry in self._timers if entry[2].callback is not None]
+            self._timers[:] = [entry for entry in self._timers if entry[2].callback is not None]
             heapq.heapify(self._timers)
             self._cancelled = 0
 
     def run_due(self) -> None:
         """Run what was queued and every timer that is due; what these add with `call_soon` runs as well."""
-        now_ms = self._clock.monotonic_ms()
-        while self._timers and self._timers[0][0] <= now_ms:
-            timer = heapq.heappop(self._timers)[2]
-            callback, timer.callback = timer.callback, None
+        now_ms, timers = self._clock.monotonic_ms(), self._timers
+        while timers and timers[0][0] <= now_ms:
+            timer = heapq.heappop(timers)[2]
+            callback, arguments = timer.callback, timer.arguments
+            timer.callback, timer.arguments = None, ()
             if callback is not None:
-                _call(callback)
+                _call(callback, *arguments)
             else:
                 self._cancelled -= 1
         self.run_soon()
@@ -165,8 +169,8 @@ class Scheduler:
         self._sleeping_until_ms = float("-inf")
 
 
-def _call(callback: Callable[[], None]) -> None:
+def _call(callback: Callable[..., None], *arguments: Any) -> None:
     try:
-        callback()
+        callback(*arguments)
     except Exception:
         logger.exception("a scheduled function failed; the broker goes on without it")

@@ -67,7 +67,7 @@ class Purgatory:
         self._parked[waiting] = None
         for wait_list in waiting.lists:
             wait_list.waiters[waiting] = None
-        waiting.timer = self._scheduler.call_at(waiting.deadline_ms, lambda: self._expire(waiting))
+        waiting.timer = self._scheduler.call_at(waiting.deadline_ms, self._expire, waiting)
 
     def touch(self, wait_list: WaitList) -> None:
         """Something that `wait_list` stands for has changed: try its waiters after the present turn."""
@@ -90,7 +90,7 @@ class Purgatory:
         for wait_list in touched:
             for waiting in list(wait_list.waiters):
                 if waiting.done is not None:
-                    self._finish(waiting, _made(lambda: waiting.attempt(wait_list)))  # noqa: B023 - called at once
+                    self._finish(waiting, _made(waiting.attempt, wait_list))
 
     def _expire(self, waiting: Waiting) -> None:
         if waiting.done is not None:
@@ -111,9 +111,9 @@ class Purgatory:
             waiting.timer.cancel()
 
 
-def _made(make: Callable[[], Any]) -> Any:
+def _made(make: Callable[..., Any], *arguments: Any) -> Any:
     """The reply, or the exception that making it raised: the connection it belongs to deals with either."""
     try:
-        return make()
+        return make(*arguments)
     except Exception as error:  # noqa: BLE001
         return error

@@ -1,6 +1,7 @@
 """Timers and queued functions, without a loop and on trio's mock clock."""
 
 import logging
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,6 +11,10 @@ import trio.testing
 
 from gateway.scheduler import Scheduler, TrioClock
 from gateway.tests.manual import ManualTime
+
+
+class Given:
+    pass
 
 
 def test_timers_run_in_the_order_of_their_moments() -> None:
@@ -32,6 +37,23 @@ def test_a_cancelled_timer_does_not_run() -> None:
     timer.cancel()
     time.advance(20)
     assert ran == []
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_timer_lets_go_of_what_it_was_given(is_cancelled: bool) -> None:
+    """Who waits holds his timer: kept beyond its end, the two would be garbage that only the collector finds."""
+    time = ManualTime()
+    given = Given()
+    ran: list[type] = []
+    timer = time.scheduler.call_at(10, lambda one: ran.append(type(one)), given)
+    weak = weakref.ref(given)
+    del given
+    if is_cancelled:
+        timer.cancel()
+    else:
+        time.advance(10)
+    assert ran == ([] if is_cancelled else [Given])
+    assert weak() is None
 
 
 def test_many_cancelled_timers_do_not_pile_up() -> None:
