@@ -67,7 +67,7 @@ def available_bytes() -> int:
 def touch_pages(path: Path, size: int) -> None:
     """Write a file of `size` bytes and remove it: the pages that the kernel gives to the next files are then there.
 
-    A virtual machine may have given free pages back to its host. The first use of each is then a fault of the host, 6 us
+    A virtual machine may have given free pages to its host. The first use of each is then a fault of the host, 6 us
     charged to whoever writes: 1.6 CPU s/GB, where to copy into a page that is there takes 0.15.
     """
     block = bytes(_TOUCHED_AT_ONCE)
