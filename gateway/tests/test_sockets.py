@@ -368,6 +368,7 @@ def test_a_run_that_the_socket_takes_in_part_goes_on_where_it_stopped(room: int)
         await trio.testing.wait_all_tasks_blocked()
         served.dispatcher.parked[1]([b"head", Piece(served, 15_000), b"tail"])
         await other.read(15_008)
+        client.socket.room = 1 << 16
         assert await client.read(20_012) == b"head" + piece.data + b"tailnext"
 
     run(SimulatedEngine, scenario)
