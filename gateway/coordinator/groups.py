@@ -127,7 +127,8 @@ Replay = Callable[["Shard", Any, Any, int], None]
 class Shard:
     """The state of one partition of `__consumer_offsets`.
 
-    `random` is the one source of chance. `configs_of` gives a group's own configs, by Kafka's names.
+    `random` is the one source of chance. `configs_of` gives a group's own configs, by Kafka's names. `timestamp_ms` is
+    the clock on the wall, for records that say when something was: deadlines are never made of it.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Shard:
         settings: GroupSettings,
         topics: TopicsView,
         random: Random,
+        timestamp_ms: Callable[[], int],
         configs_of: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:
         from gateway.coordinator.offsets import Offsets
@@ -142,6 +144,7 @@ class Shard:
         self.settings = settings
         self.topics = topics
         self.random = random
+        self.timestamp_ms = timestamp_ms
         self.groups: dict[str, Group] = {}
         self.offsets: Offsets = Offsets()
         self._configs_of = configs_of

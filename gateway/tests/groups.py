@@ -103,7 +103,13 @@ class Desk:
 
     def new_shard(self) -> Shard:
         """An empty one over the same topics and settings."""
-        return Shard(self.settings, self.topics, Random(self._seed), lambda group: self.configs.get(group, {}))
+        return Shard(
+            self.settings,
+            self.topics,
+            Random(self._seed),
+            lambda: self.timestamp_ms,
+            lambda group: self.configs.get(group, {}),
+        )
 
     @property
     def records(self) -> list[tuple[Message, Message | None]]:
