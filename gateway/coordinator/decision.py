@@ -13,13 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.schema import Message
+from protocol.schema import Message, Struct
 
 Records = list[tuple[Message, Message | None]]
 """Keys and values of `protocol.internal.offsets`; a value of None is a tombstone."""
+
+Reply: TypeAlias = Struct | KafkaError
+"""A whole response; or the row of one group, where the handler makes a response of many (`Coordinators.gather`)."""
 
 
 class Caller(NamedTuple):
@@ -57,12 +60,12 @@ class Decision:
     """
 
     records: Records = field(default_factory=list)
-    replies: list[tuple[Ticket, Message | KafkaError]] = field(default_factory=list)
+    replies: list[tuple[Ticket, Reply]] = field(default_factory=list)
     is_atomic: bool = True
     failed: Callable[[], None] | None = None
 
     @classmethod
-    def reply(cls, ticket: Ticket, response: Message) -> Self:
+    def reply(cls, ticket: Ticket, response: Struct) -> Self:
         """Answer, and write nothing."""
         return cls([], [(ticket, response)])
 

@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from random import Random
 
-from gateway.coordinator.decision import Caller, Decision, Ticket
+from gateway.coordinator.decision import Caller, Decision, Reply, Ticket
 from gateway.coordinator.groups import Shard
 from gateway.coordinator.settings import GroupSettings
-from protocol.errors import KafkaError
 from protocol.internal.offsets import UnknownType, decode, encode_key, encode_value
 from protocol.schema import Message
 
@@ -98,7 +97,7 @@ class Desk:
         self.shard = self.new_shard()
         self.now_ms = START_MS
         self.batches: list[list[tuple[Message, Message | None]]] = []
-        self.replies: list[tuple[Ticket, Message | KafkaError]] = []
+        self.replies: list[tuple[Ticket, Reply]] = []
         self._tickets = 0
 
     def new_shard(self) -> Shard:
@@ -126,7 +125,7 @@ class Desk:
         self._tickets += 1
         return FakeTicket(name or str(self._tickets))
 
-    def run(self, decision: Decision, group_id: str | None = None) -> list[tuple[Ticket, Message | KafkaError]]:
+    def run(self, decision: Decision, group_id: str | None = None) -> list[tuple[Ticket, Reply]]:
         """Write and replay what was decided, and return the replies that go out."""
         if decision.records:
             self.batches.append(list(decision.records))
@@ -142,9 +141,9 @@ class Desk:
         if decision.failed is not None:
             decision.failed()
 
-    def advance(self, milliseconds: float) -> list[tuple[Ticket, Message | KafkaError]]:
+    def advance(self, milliseconds: float) -> list[tuple[Ticket, Reply]]:
         """Let time pass, with every tick at its moment; returns the replies that went out meanwhile."""
-        replies: list[tuple[Ticket, Message | KafkaError]] = []
+        replies: list[tuple[Ticket, Reply]] = []
         end_ms = self.now_ms + milliseconds
         while self.shard.due_ms <= end_ms:
             self.now_ms = max(self.now_ms, self.shard.due_ms)
@@ -154,10 +153,10 @@ class Desk:
         self.now_ms = end_ms
         return replies
 
-    def change_topic(self, name: str, partitions: int) -> list[tuple[Ticket, Message | KafkaError]]:
+    def change_topic(self, name: str, partitions: int) -> list[tuple[Ticket, Reply]]:
         """Make a topic, let it grow, or with 0 delete it; and tell all groups."""
         self.topics.set(name, partitions)
-        replies: list[tuple[Ticket, Message | KafkaError]] = []
+        replies: list[tuple[Ticket, Reply]] = []
         for group in list(self.shard.groups.values()):
             replies += self.run(group.topics_changed(self.shard, [name], self.now_ms))
         return replies
@@ -178,4 +177,4 @@ class Desk:
 
 def hard(shard: Shard) -> object:
     """The hard state of a shard, to be compared."""
-    return {name: group.hard() for name, group in shard.groups.items()}, shard.offsets.hard()
+    return {name: group.hard() for name, group in shard.groups.items()}, shard.offsets and shard.offsets.hard()
