@@ -1,0 +1,116 @@
+"""The committed offsets of the groups of a shard.
+
+An offset is kept as the value of its record, as bytes: `group -> topic -> partition -> bytes`. That is the smallest
+form (24 bytes and the object around them), the garbage collector does not look into it, and a load puts records in
+their places without reading them. Whoever wants to know reads it with `unpack`. What requests do with offsets stands in
+`offset_requests.py`, how they expire in `expiry.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+
+from gateway.coordinator.decision import Records
+from protocol import compiler
+from protocol.errors import MalformedRequest
+from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, encode_value
+from protocol.wire import ZERO_UUID
+
+Partitions = dict[int, bytes]
+Vector = dict[str, Partitions]
+"""The offsets of a group, by topic and partition; each is a value of a record, for `unpack`."""
+
+_PLAIN = struct.Struct(">hqiBqB")
+"""A value in version 4 with neither metadata nor tags: version, offset, epoch, compact length, timestamp, tags."""
+_PLAIN_VERSION, _NO_TEXT, _NO_TAGS = 4, 1, 0
+
+
+def pack(value: OffsetCommitValue) -> bytes:
+    """The value of a record as it stands in the log."""
+    if value.metadata or value.expire_timestamp != -1 or value.topic_id != ZERO_UUID:
+        return encode_value(value)
+    return _PLAIN.pack(_PLAIN_VERSION, value.offset, value.leader_epoch, _NO_TEXT, value.commit_timestamp, _NO_TAGS)
+
+
+def unpack(packed: bytes) -> OffsetCommitValue:
+    """What `pack` has made smaller, or what stood in the log in any version. Raises MalformedRequest."""
+    if len(packed) == _PLAIN.size and packed[1] == _PLAIN_VERSION:
+        _, offset, leader_epoch, text, timestamp, tags = _PLAIN.unpack(packed)
+        if text == _NO_TEXT and tags == _NO_TAGS:
+            return OffsetCommitValue(offset, leader_epoch, "", timestamp)
+    version = int.from_bytes(packed[:2], "big")
+    if version not in OffsetCommitValue.versions:
+        raise MalformedRequest(f"an offset has version {version}; {OffsetCommitValue.versions} are known here")
+    value, end = compiler.read(OffsetCommitValue, version, packed, 2)
+    if end != len(packed):
+        raise MalformedRequest(f"{len(packed) - end} bytes follow a committed offset")
+    return value
+
+
+class Offsets:
+    """The offsets of all groups in a shard.
+
+    `pending` is for transactions, which come with a later issue: group -> producer id -> offsets that TxnOffsetCommit
+    has written and no marker has ended. Nothing fills it yet; all that reads it is here.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Vector] = {}
+        self.pending: dict[str, dict[int, Vector]] = {}
+
+    def of(self, group_id: str) -> dict[tuple[str, int], OffsetCommitValue]:
+        """The offsets of a group by topic and partition, as they are now."""
+        return {
+            (topic, partition): unpack(packed)
+            for topic, partitions in self.groups.get(group_id, {}).items()
+            for partition, packed in partitions.items()
+        }
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, _: int = 0) -> None:
+        """Take a record: an offset, or the end of one."""
+        self.put(key.group, key.topic, key.partition, None if value is None else pack(value))
+
+    def put(self, group_id: str, topic: str, partition: int, packed: bytes | None) -> None:
+        """Take what a record says; None removes the offset, if there is one."""
+        vector = self.groups.get(group_id)
+        if packed is None:
+            if vector is not None and topic in vector:
+                self._remove(group_id, vector, topic, partition)
+            return
+        if vector is None:
+            vector = self.groups[group_id] = {}
+        partitions = vector.get(topic)
+        if partitions is None:
+            # Many groups read the same topics: the name is kept once
+            partitions = vector[sys.intern(topic)] = {}
+        partitions[partition] = packed
+
+    def _remove(self, group_id: str, vector: Vector, topic: str, partition: int) -> None:
+        partitions = vector[topic]
+        partitions.pop(partition, None)
+        if not partitions:
+            del vector[topic]
+            if not vector:
+                del self.groups[group_id]
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction is about to commit an offset of that partition."""
+        return group_id in self.pending and any(
+            partition in vector.get(topic, ()) for vector in self.pending[group_id].values()
+        )
+
+    def tombstones(self, group_id: str) -> Records:
+        """The records that remove all offsets of a group, those of open transactions too: for DeleteGroups."""
+        vectors = [self.groups.get(group_id, {}), *self.pending.get(group_id, {}).values()]
+        named = {
+            (topic, partition): None
+            for vector in vectors
+            for topic, partitions in vector.items()
+            for partition in partitions
+        }
+        return [(OffsetCommitKey(group_id, topic, partition), None) for topic, partition in named]
+
+    def hard(self) -> object:
+        """All of it, to be compared: a value may be packed in more than one way."""
+        return {group_id: self.of(group_id) for group_id in self.groups}
