@@ -32,7 +32,6 @@ from protocol.messages.offset_delete import (
 from protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
-    OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
@@ -181,7 +180,7 @@ def _is_too_large(metadata: str, limit: int) -> bool:
 
 
 def fetch(shard: Shard, wanted: OffsetFetchRequestGroup, version: int, ticket: Ticket, is_stable: bool) -> Decision:
-    """OffsetFetch of one group; the response is that of v8 and later, with this group alone.
+    """OffsetFetch of one group; the reply is its row in a response of v8 or later.
 
     `is_stable`: what open transactions are about to change is UNSTABLE_OFFSET_COMMIT (KIP-447).
     """
@@ -191,7 +190,7 @@ def fetch(shard: Shard, wanted: OffsetFetchRequestGroup, version: int, ticket: T
         row = OffsetFetchResponseGroup(wanted.group_id, error_code=error.code)
     else:
         row = OffsetFetchResponseGroup(wanted.group_id, topics)
-    return Decision.reply(ticket, OffsetFetchResponse(groups=[row]))
+    return Decision.reply(ticket, row)
 
 
 def _fetch(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from collections.abc import Collection
 
 from gateway.coordinator.decision import Records
 from protocol import compiler
@@ -100,14 +101,14 @@ class Offsets:
             partition in vector.get(topic, ()) for vector in self.pending[group_id].values()
         )
 
-    def tombstones(self, group_id: str) -> Records:
-        """The records that remove all offsets of a group, those of open transactions too: for DeleteGroups."""
+    def tombstones(self, group_id: str, topics: Collection[str] | None = None) -> Records:
+        """The records that remove all offsets of a group, or those of some topics; those of open transactions too."""
         vectors = [self.groups.get(group_id, {}), *self.pending.get(group_id, {}).values()]
         named = {
             (topic, partition): None
             for vector in vectors
-            for topic, partitions in vector.items()
-            for partition in partitions
+            for topic in (vector if topics is None else topics)
+            for partition in vector.get(topic, ())
         }
         return [(OffsetCommitKey(group_id, topic, partition), None) for topic, partition in named]
 
