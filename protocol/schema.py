@@ -160,7 +160,10 @@ class Field:
         if self.is_array:
             element = _lower(self.element, version, flexible, nullable=False)
             return wire.Array(_array_length(flexible, nullable), element)
-        return _lower(self.annotation, version, flexible, nullable)
+        lowered = _lower(self.annotation, version, flexible, nullable)
+        if self.tag is not None and isinstance(lowered, wire.NullableInstance):
+            return wire.NullableInstance(lowered.instance, null=0)
+        return lowered
 
 
 def v(versions: str, *, default: Any = _OF_TYPE, tag: int | None = None, nullable: str | None = None) -> Any:

@@ -154,7 +154,11 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(Message, key=5, versions="0", flexible="0+", record=True):
-    """What a member of a consumer group said of itself."""
+    """What a member of a consumer group said of itself.
+
+    `classic_member_metadata` is null for a member that speaks the consumer protocol. Say so: where nothing is said, all
+    who read it take the default of Kafka's definition, which is an empty struct.
+    """
 
     instance_id: nullable_string = v("0+")
     rack_id: nullable_string = v("0+")
@@ -164,7 +168,7 @@ class ConsumerGroupMemberMetadataValue(Message, key=5, versions="0", flexible="0
     subscribed_topic_regex: nullable_string = v("0+")
     rebalance_timeout_ms: int32 = v("0+", default=-1)
     server_assignor: nullable_string = v("0+")
-    classic_member_metadata: ClassicMemberMetadata | None = v("0+", tag=0, default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = v("0+", tag=0)
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, key=6, versions="0", flexible="none", record=True):
