@@ -6,7 +6,7 @@ Kafka's rules (KIP-211, and its OffsetMetadataManager). An offset expires
 |---|---|
 | rebalances | not now |
 | has members that are subscribed to its topic | not as long as they are |
-| is empty | `offsets.retention.minutes` after it became so; after the commit where its record does not say when that was |
+| is empty | `offsets.retention.minutes` after it became so; where its record does not say when: after the commit |
 | else: never had members (a "simple" consumer), or is stable | so long after the commit |
 
 A commit with a retention of its own (OffsetCommit v2-v4) sets the time in the last two rows. An open transaction keeps
@@ -50,8 +50,11 @@ def expire(shard: Shard, timestamp_ms: int) -> Iterator[Decision]:
             if looked >= OFFSETS_A_STEP:
                 yield Decision(records, is_atomic=False)
                 looked, gone, records = 0, 0, []
-        looked += 1
         records += _group_tombstones(shard, group_id, gone)
+        looked += 1
+        if looked >= OFFSETS_A_STEP:
+            yield Decision(records, is_atomic=False)
+            looked, records = 0, []
     yield Decision(records, is_atomic=False)
 
 

@@ -109,7 +109,7 @@ def _refuse(
 def _merge(rows: _Refused, more: list[OffsetCommitResponseTopic]) -> list[OffsetCommitResponseTopic]:
     """Kafka's order: what was refused before the coordinator was asked stands first, a topic stands once."""
     for row in more:
-        there = rows.setdefault(row.name or row.topic_id, row)
+        there = rows.setdefault(row.name if row.topic_id == ZERO_UUID else row.topic_id, row)
         if there is not row:
             there.partitions += row.partitions
     return list(rows.values())
