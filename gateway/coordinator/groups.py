@@ -8,7 +8,7 @@ Pure: no clock, no log. `Shard.replay` is the only mutator of hard state; it fin
 | GroupMetadataKey (2) | `classic.replay(shard, key, value)` |
 | ConsumerGroup...Key (3-8, 16) | `consumer.replay(shard, key, value)` |
 
-Machines import this module for its types only (`if TYPE_CHECKING`): it imports them when a shard is made.
+Machines import this module for its types only (`if TYPE_CHECKING`): it imports them at their first record.
 
 What may happen in `replay`: a tombstone for what is not there, a record that was there before, records of a group that
 has become one of the other kind (old members' tombstones come first, in the batch that converts it). It raises for
@@ -20,16 +20,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from gateway.coordinator.decision import Decision, Records
+from gateway.coordinator.offsets import Offsets
 from gateway.coordinator.settings import GroupSettings
 from protocol.internal import offsets as records
 from protocol.schema import Message
-
-if TYPE_CHECKING:
-    from gateway.coordinator.offsets import Offsets
 
 NEVER = float("inf")
 
@@ -144,7 +142,7 @@ class Shard:
         self.random = random
         self.timestamp_ms = timestamp_ms
         self.groups: dict[str, Group] = {}
-        self.offsets = _offsets()
+        self.offsets = Offsets()
         self._configs_of = configs_of
         self._due: list[tuple[float, str]] = []
         self._noted: dict[str, float] = {}
@@ -166,7 +164,7 @@ class Shard:
 
     def replay(self, key: Message, value: Message | None, timestamp_ms: int) -> None:
         """Change the hard state as one record says. Raises ValueError for a record that no machine takes."""
-        replay = (_TABLE or _table()).get(type(key))
+        replay = _REPLAY.get(type(key))
         if replay is None:
             raise ValueError(f"no machine takes records with a {type(key).__name__}")
         replay(self, key, value, timestamp_ms)
@@ -202,12 +200,8 @@ class Shard:
         return None
 
 
-def _offsets() -> Offsets:
-    try:
-        from gateway.coordinator.offsets import Offsets
-    except ImportError:  # until it is there
-        return None  # type: ignore[return-value]
-    return Offsets()
+# Machines import what they need of this module's types only; it imports them at their first use, so that neither has to
+# be there before the other.
 
 
 def _replay_offset(shard: Shard, key: Any, value: Any, timestamp_ms: int) -> None:
@@ -219,25 +213,26 @@ def _replay_offset(shard: Shard, key: Any, value: Any, timestamp_ms: int) -> Non
     shard.offsets.replay(key, value, timestamp_ms)
 
 
-_CONSUMER_KEYS: tuple[type[Message], ...] = (
-    records.ConsumerGroupMetadataKey,
-    records.ConsumerGroupPartitionMetadataKey,
-    records.ConsumerGroupMemberMetadataKey,
-    records.ConsumerGroupTargetAssignmentMetadataKey,
-    records.ConsumerGroupTargetAssignmentMemberKey,
-    records.ConsumerGroupCurrentMemberAssignmentKey,
-    records.ConsumerGroupRegularExpressionKey,
-)
-_TABLE: dict[type[Message], Replay] = {}
+def _replay_classic(shard: Shard, key: Any, value: Any, _: int) -> None:
+    from gateway.coordinator import classic
+
+    classic.replay(shard, key, value)
 
 
-def _table() -> dict[type[Message], Replay]:
-    """The machine of every type of key."""
-    if not _TABLE:
-        from gateway.coordinator import classic, consumer
+def _replay_consumer(shard: Shard, key: Any, value: Any, _: int) -> None:
+    from gateway.coordinator import consumer
 
-        _TABLE[records.OffsetCommitKey] = _replay_offset
-        _TABLE[records.GroupMetadataKey] = lambda shard, key, value, _: classic.replay(shard, key, value)
-        for key_class in _CONSUMER_KEYS:
-            _TABLE[key_class] = lambda shard, key, value, _: consumer.replay(shard, key, value)
-    return _TABLE
+    consumer.replay(shard, key, value)
+
+
+_REPLAY: dict[type[Message], Replay] = {
+    records.OffsetCommitKey: _replay_offset,
+    records.GroupMetadataKey: _replay_classic,
+    records.ConsumerGroupMetadataKey: _replay_consumer,
+    records.ConsumerGroupPartitionMetadataKey: _replay_consumer,
+    records.ConsumerGroupMemberMetadataKey: _replay_consumer,
+    records.ConsumerGroupTargetAssignmentMetadataKey: _replay_consumer,
+    records.ConsumerGroupTargetAssignmentMemberKey: _replay_consumer,
+    records.ConsumerGroupCurrentMemberAssignmentKey: _replay_consumer,
+    records.ConsumerGroupRegularExpressionKey: _replay_consumer,
+}

@@ -57,7 +57,7 @@ class Behind:
 
 # librdkafka up to 2.11.0 compresses nothing unless version 0 is advertised; Apache Kafka 4 advertises it for the same
 # reason and refuses it as is done here.
-@handles(ProduceRequest, versions="3-11", advertised_from=0)
+@handles(ProduceRequest, versions="3-11", advertised_from=0, stages=True)
 def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
     """Append every partition's batches; with acks=all the reply waits for the high watermark."""
     if request.acks not in (ACKS_ALL, 0, 1):

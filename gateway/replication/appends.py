@@ -6,13 +6,20 @@ comes after `commit`.
 """
 
 import logging
+from typing import Protocol
 
 from gateway.replication.partition import Partition
-from protocol.errors import KafkaError
-from protocol.messages.produce import PartitionProduceResponse
+from protocol.errors import ErrorCode, KafkaError
 from storage.staged import Staged
 
 logger = logging.getLogger("headgate.replication")
+
+
+class Row(Protocol):
+    """A part of a response that tells of an append."""
+
+    def refuse(self, error: ErrorCode, message: str | None) -> None:
+        """Say that nothing was appended after all."""
 
 
 class Appends:
@@ -25,9 +32,9 @@ class Appends:
 
     def __init__(self) -> None:
         self.is_open = False
-        self._promises: list[tuple[Partition, Staged, PartitionProduceResponse]] = []
+        self._promises: list[tuple[Partition, Staged, Row]] = []
 
-    def promise(self, partition: Partition, row: PartitionProduceResponse) -> None:
+    def promise(self, partition: Partition, row: Row) -> None:
         """`row` says of what was staged just now that it is appended; a failure of the write turns it into that."""
         staged = partition.log.staged
         if staged is not None:

@@ -10,9 +10,11 @@ from typing import Any
 from gateway.config import BrokerConfig
 from gateway.context import Client, Context, Services
 from gateway.coordinator.producer_ids import ProducerIds
+from gateway.coordinator.runtime import Coordinators
 from gateway.handlers import Outcome, load
 from gateway.metadata.image import Image
 from gateway.metadata.local import LocalMetadata
+from gateway.replication.appends import Appends
 from gateway.replication.partitions import Partitions
 from gateway.replication.writer import Disk
 from gateway.sessions import FetchSessions
@@ -77,6 +79,8 @@ class Node:
         partitions = Partitions(self._store, self.config, purgatory, Disk(clock, scheduler))
         partitions.follow(Image.empty(), metadata.image, metadata.image.topics)
         metadata.on_change(partitions.follow)
+        appends = Appends()
+        groups = Coordinators(self.config, clock, self.random, scheduler, purgatory, metadata, partitions, appends)
         return Services(
             config=self.config,
             clock=clock,
@@ -87,6 +91,8 @@ class Node:
             partitions=partitions,
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.random),
             producer_ids=ProducerIds(metadata),
+            groups=groups,
+            appends=appends,
         )
 
     def context(self, version: int) -> Context:
@@ -117,6 +123,7 @@ class Node:
         self._store.close()
         self._store = self._open_store()
         self.services = self._build()
+        self.time.advance()  # groups are loaded
 
     def close(self) -> None:
         """Let go of the directory."""

@@ -177,4 +177,4 @@ class Desk:
 
 def hard(shard: Shard) -> object:
     """The hard state of a shard, to be compared."""
-    return {name: group.hard() for name, group in shard.groups.items()}, shard.offsets and shard.offsets.hard()
+    return {name: group.hard() for name, group in shard.groups.items()}, shard.offsets.hard()
