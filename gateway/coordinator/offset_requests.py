@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gateway.coordinator.decision import Caller, Decision, Records, Ticket
+from gateway.coordinator.decision import Decision, Records, Ticket
 from gateway.coordinator.offsets import Offsets, unpack
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
@@ -51,14 +51,14 @@ _TOPIC_IDS = 10
 # Commit
 
 
-def commit(shard: Shard, request: OffsetCommitRequest, caller: Caller, ticket: Ticket, now_ms: float) -> Decision:
+def commit(shard: Shard, request: OffsetCommitRequest, version: int, ticket: Ticket, now_ms: float) -> Decision:
     """OffsetCommit v1-v10. An error of the group is told at every partition that exists, as in Kafka."""
-    known, refused = _known(shard.topics, request, caller.version)
+    known, refused = _known(shard.topics, request, version)
     if not known:
         return Decision.reply(ticket, OffsetCommitResponse(topics=list(refused.values())))
     records: Records = []
     try:
-        _check_commit(shard, request, caller.version, now_ms)
+        _check_commit(shard, request, version, now_ms)
     except KafkaError as error:
         rows = [_refuse_commit(topic_id, name, partitions, error.code) for name, topic_id, partitions in known]
     else:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from gateway.coordinator import offset_requests
-from gateway.coordinator.decision import Caller
 from gateway.coordinator.offset_requests import LONGEST_METADATA_BYTES
 from gateway.coordinator.settings import GroupSettings
 from gateway.tests.groups import Desk, topic_id
@@ -94,7 +93,7 @@ def named(version: int, name: str, *partitions: Any) -> OffsetCommitRequestTopic
 
 def commit(desk: Desk, version: int, *topics: OffsetCommitRequestTopic, **options: Any) -> OffsetCommitResponse:
     request = OffsetCommitRequest("g", topics=list(topics), **options)
-    decision = offset_requests.commit(desk.shard, request, Caller("c", "/h", version), desk.ticket(), desk.now_ms)
+    decision = offset_requests.commit(desk.shard, request, version, desk.ticket(), desk.now_ms)
     ((_, response),) = desk.run(decision)
     assert isinstance(response, OffsetCommitResponse)
     assert desk.rebuilt().offsets.hard() == desk.shard.offsets.hard()
@@ -203,7 +202,7 @@ def test_leader_epoch_and_missing_metadata(desk: Desk) -> None:
 
 def test_an_empty_group_id_is_one_like_any_other(desk: Desk) -> None:
     request = OffsetCommitRequest("", topics=[named(8, "t", partition(0, 5))])
-    desk.run(offset_requests.commit(desk.shard, request, Caller("c", "/h", 8), desk.ticket(), desk.now_ms))
+    desk.run(offset_requests.commit(desk.shard, request, 8, desk.ticket(), desk.now_ms))
     assert fetch_rows(fetch(desk, 8, {"t": [0]}, group="")) == [("t", [(0, 5, -1, "", NONE)])]
 
 
