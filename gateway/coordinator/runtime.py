@@ -167,9 +167,14 @@ class Coordinators:
     def _attempt(self, group_id: str, decide: GatherDecide) -> Any:
         return _value(lambda: self.submit(group_id, lambda shard, ticket: decide(shard, group_id, ticket)))
 
-    def check(self, group_id: str) -> None:
-        """Make sure that there is a coordinator for the group. Raises KafkaError as `submit` does."""
-        self._coordinator(group_id)
+    def leader_of(self, group_id: str) -> int:
+        """The broker that coordinates a group.
+
+        Raises KafkaError: INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE.
+        """
+        index = self._index_of(group_id)
+        topic = self._metadata.image.topics[CONSUMER_OFFSETS]
+        return topic.partitions[index].leader
 
     def shards(self) -> Iterator[Shard]:
         """Those of this broker. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) if one is not loaded."""
@@ -178,12 +183,15 @@ class Coordinators:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{coordinator.partition!r} is being loaded")
             yield coordinator.shard
 
-    def _coordinator(self, group_id: str) -> Coordinator:
+    def _index_of(self, group_id: str) -> int:
         if len(group_id) * 4 > MAX_GROUP_ID_BYTES and len(group_id.encode()) > MAX_GROUP_ID_BYTES:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, f"the id of a group has at most {MAX_GROUP_ID_BYTES} bytes")
         if not self._count:
             self._make_topic()
-        coordinator = self._coordinators.get(partition_of(group_id, self._count))
+        return partition_of(group_id, self._count)
+
+    def _coordinator(self, group_id: str) -> Coordinator:
+        coordinator = self._coordinators.get(self._index_of(group_id))
         if coordinator is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "this broker does not lead the partition of the group")
         return coordinator
