@@ -105,7 +105,7 @@ def _join_new_group(shard: Shard, request: JoinGroupRequest, caller: Caller, tic
     if group.state is State.EMPTY and not group.pending:
         return decision  # refused
     shard.groups[group_id] = group
-    created = GroupMetadataKey(group_id), GroupMetadataValue(current_state_timestamp=shard.timestamp_ms())
+    created = GroupMetadataKey(group_id), GroupMetadataValue("", 0, None, None, shard.timestamp_ms())
     decision.records[:0] = [*(before.tombstones() if before is not None else []), created]
 
     def failed() -> None:

@@ -162,7 +162,7 @@ class ClassicGroup:
         for member in self.members:
             if member.deadline_ms == NEVER and member.join is None and member.sync is None:
                 member.begin_session(now_ms)
-        self.due_ms = now_ms if self.is_fresh else self.next_due_ms()
+        self.due_ms = now_ms if self.is_fresh and len(self.members) else self.next_due_ms()
 
     def next_due_ms(self) -> float:
         """The earliest moment at which something ends."""
