@@ -262,11 +262,9 @@ def _refuse_fetch(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFet
 
 def delete(shard: Shard, request: OffsetDeleteRequest, ticket: Ticket) -> Decision:
     """OffsetDelete: forget offsets of topics to which nobody in the group is subscribed (KIP-496)."""
-    if not request.group_id:
-        return Decision.refuse(ticket, ErrorCode.INVALID_GROUP_ID)
     group = shard.groups.get(request.group_id)
     if group is None:
-        return Decision.refuse(ticket, ErrorCode.GROUP_ID_NOT_FOUND)
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id}")
     group.check_offset_delete()
     records: Records = []
     refused: dict[str, OffsetDeleteResponseTopic] = {}

@@ -14,6 +14,7 @@ from gateway.coordinator.decision import Decision, Records
 from gateway.coordinator.groups import Shard
 from gateway.coordinator.settings import GroupSettings
 from gateway.tests.groups import Desk, hard
+from protocol.errors import KafkaError
 from protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
@@ -401,11 +402,14 @@ class Machine(RuleBasedStateMachine):
     def delete(self, group: str, places: list[tuple[str, int]]) -> None:
         topics = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(index)]) for topic, index in places]
         request = OffsetDeleteRequest(group, topics)
+        if group not in self.model.groups:
+            with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
+                offset_requests.delete(self.shard, request, self.desk.ticket())
+            return
         self.desk.run(offset_requests.delete(self.shard, request, self.desk.ticket()))
-        if group:
-            for topic, index in places:
-                if index < self.desk.topics.partitions_of(topic):
-                    self.model.offsets.pop((group, topic, index), None)
+        for topic, index in places:
+            if index < self.desk.topics.partitions_of(topic):
+                self.model.offsets.pop((group, topic, index), None)
 
     @rule(group=GROUPS)
     def delete_group(self, group: str) -> None:
