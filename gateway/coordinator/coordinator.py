@@ -38,6 +38,7 @@ from protocol.records.batch import Record
 from protocol.schema import Struct
 from storage.segment import FileSlice
 from storage.staged import AppendInfo
+from storage.validation import OWN
 
 logger = logging.getLogger("headgate.groups")
 
@@ -98,7 +99,9 @@ class Request(Ticket):
             self._coordinator.tools.purgatory.touch(self._list)
 
     def park(self) -> Waiting:
-        """Wait for the reply, or for the end of this coordinator."""
+        """Wait for the reply, or for the end of this coordinator. Raises KafkaError if that came while deciding."""
+        if self._ended is not self._coordinator.ended:
+            self.expire()
         self._list = WaitList()
         self._waiting = Waiting((self._list, self._ended), NEVER, self._attempt, self.expire)
         return self._waiting
@@ -150,6 +153,7 @@ class Coordinator:
         loaded: Callable[[Coordinator], None] = lambda _: None,
     ) -> None:
         self.partition = partition
+        partition.validate = OWN
         self.tools = tools
         self.ended = WaitList()
         """Touched, and replaced, when all that were asked of this shard have to be asked again."""

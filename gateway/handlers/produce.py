@@ -6,6 +6,7 @@ coordinator (KIP-890)
 """
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from gateway.context import CloseConnection, Context
 from gateway.handlers import handles
@@ -22,6 +23,7 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from storage.staged import AppendInfo
+from storage.validation import OWN
 
 _NOTHING = memoryview(b"")  # null: no batch at all
 
@@ -87,6 +89,8 @@ def _append(
     broker = context.broker
     try:
         partition = broker.partitions.get(topic, data.index)
+        if partition.validate is OWN:
+            _refuse_own(topic)
         records = data.records if isinstance(data.records, memoryview) else _NOTHING
         writer = partition.writer()
         if writer is not None:
@@ -102,6 +106,10 @@ def _append(
     if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
         behind.append(Behind(row, partition, acks, info.last_offset + 1))
     return row
+
+
+def _refuse_own(topic: str) -> NoReturn:
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
 
 
 def _append_later(
