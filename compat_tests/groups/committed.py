@@ -12,8 +12,11 @@ import struct
 from typing import NamedTuple
 
 from compat_tests import wire
+from compat_tests.waiting import until
 
 OFFSET_FETCH = 9
+# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: a client tries again
+RETRIABLE = {14, 15, 16}
 
 
 class Committed(NamedTuple):
@@ -31,15 +34,29 @@ def committed_offsets(bootstrap: str, group: str, topic: str) -> dict[int, int]:
 
 
 def committed_rows(bootstrap: str, group: str) -> dict[str, dict[int, Committed]]:
-    """All that a group has committed, by topic and partition; errors must be 0."""
+    """All that a group has committed, by topic and partition, as soon as its coordinator has it; without any error."""
+    answers: list[dict[str, dict[int, Committed]]] = []
+
+    def is_answered() -> bool:
+        error, found = ask(bootstrap, group)
+        assert error in RETRIABLE | {0}, f"OffsetFetch of {group} was answered with error {error}"
+        if error == 0:
+            answers.append(found)
+        return error == 0
+
+    until(is_answered, f"the coordinator of {group}")
+    assert all(row.error == 0 for found in answers[0].values() for row in found.values()), answers[0]
+    return answers[0]
+
+
+def ask(bootstrap: str, group: str) -> tuple[int, dict[str, dict[int, Committed]]]:
     with wire.connect(bootstrap) as stream:
         answer = Answer(wire.ask(stream, OFFSET_FETCH, 5, wire.string(group) + struct.pack(">i", -1)))
     answer.take(">i")
-    topics = {answer.text(): rows(answer) for _ in range(answer.take(">i"))}
-    assert answer.take(">h") == 0, "OffsetFetch was answered with an error"
+    topics = {str(answer.text()): rows(answer) for _ in range(answer.take(">i"))}
+    error = answer.take(">h")
     answer.assert_end()
-    assert all(row.error == 0 for found in topics.values() for row in found.values()), topics
-    return {str(topic): found for topic, found in topics.items()}
+    return error, topics
 
 
 def rows(answer: Answer) -> dict[int, Committed]:
