@@ -24,8 +24,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from gateway.coordinator.decision import Decision, Records
-from gateway.coordinator.offsets import unpack
-from protocol.internal.offsets import OffsetCommitKey
+from protocol.internal.offsets import OffsetCommitKey, decode_offset
 
 if TYPE_CHECKING:
     from gateway.coordinator.groups import Group, Shard
@@ -65,7 +64,7 @@ def _expired(shard: Shard, group: Group, topic: str, timestamp_ms: int) -> Recor
     retention_ms, offsets, group_id = shard.settings.offsets_retention_ms, shard.offsets, group.group_id
     records: Records = []
     for partition, packed in offsets.groups.get(group_id, {}).get(topic, {}).items():
-        value = unpack(packed)
+        value = decode_offset(packed)
         since_ms = group.expires_from(value.commit_timestamp)
         if since_ms is None:
             continue

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gateway.coordinator.decision import Decision, Records, Ticket
-from gateway.coordinator.offsets import Offsets, unpack
+from gateway.coordinator.offsets import Offsets
 from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -245,7 +245,7 @@ class _Reader:
             return OffsetFetchResponsePartitions(index, -1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
         if packed is None:
             return OffsetFetchResponsePartitions(index, -1)
-        value = unpack(packed)
+        value = decode_offset(packed)
         if topic_id != ZERO_UUID and value.topic_id not in (ZERO_UUID, topic_id):
             # It was committed for another topic of that name, which exists no more
             return OffsetFetchResponsePartitions(index, -1)

@@ -2,51 +2,21 @@
 
 An offset is kept as the value of its record, as bytes: `group -> topic -> partition -> bytes`. That is the smallest
 form (24 bytes and the object around them), the garbage collector does not look into it, and a load puts records in
-their places without reading them. Whoever wants to know reads it with `unpack`. What requests do with offsets stands in
+their places without reading them. `decode_offset` reads it. What requests do with offsets stands in
 `offset_requests.py`, how they expire in `expiry.py`.
 """
 
 from __future__ import annotations
 
-import struct
 import sys
 from collections.abc import Collection
 
 from gateway.coordinator.decision import Records
-from protocol import compiler
-from protocol.errors import MalformedRequest
-from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, encode_value
-from protocol.wire import ZERO_UUID
+from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset, encode_value
 
 Partitions = dict[int, bytes]
 Vector = dict[str, Partitions]
-"""The offsets of a group, by topic and partition; each is a value of a record, for `unpack`."""
-
-_PLAIN = struct.Struct(">hqiBqB")
-"""A value in version 4 with neither metadata nor tags: version, offset, epoch, compact length, timestamp, tags."""
-_PLAIN_VERSION, _NO_TEXT, _NO_TAGS = 4, 1, 0
-
-
-def pack(value: OffsetCommitValue) -> bytes:
-    """The value of a record as it stands in the log."""
-    if value.metadata or value.expire_timestamp != -1 or value.topic_id != ZERO_UUID:
-        return encode_value(value)
-    return _PLAIN.pack(_PLAIN_VERSION, value.offset, value.leader_epoch, _NO_TEXT, value.commit_timestamp, _NO_TAGS)
-
-
-def unpack(packed: bytes) -> OffsetCommitValue:
-    """What `pack` has made smaller, or what stood in the log in any version. Raises MalformedRequest."""
-    if len(packed) == _PLAIN.size and packed[1] == _PLAIN_VERSION:
-        _, offset, leader_epoch, text, timestamp, tags = _PLAIN.unpack(packed)
-        if text == _NO_TEXT and tags == _NO_TAGS:
-            return OffsetCommitValue(offset, leader_epoch, "", timestamp)
-    version = int.from_bytes(packed[:2], "big")
-    if version not in OffsetCommitValue.versions:
-        raise MalformedRequest(f"an offset has version {version}; {OffsetCommitValue.versions} are known here")
-    value, end = compiler.read(OffsetCommitValue, version, packed, 2)
-    if end != len(packed):
-        raise MalformedRequest(f"{len(packed) - end} bytes follow a committed offset")
-    return value
+"""The offsets of a group, by topic and partition; each is a value of a record, for `decode_offset`."""
 
 
 class Offsets:
@@ -63,14 +33,14 @@ class Offsets:
     def of(self, group_id: str) -> dict[tuple[str, int], OffsetCommitValue]:
         """The offsets of a group by topic and partition, as they are now."""
         return {
-            (topic, partition): unpack(packed)
+            (topic, partition): decode_offset(packed)
             for topic, partitions in self.groups.get(group_id, {}).items()
             for partition, packed in partitions.items()
         }
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, _: int = 0) -> None:
         """Take a record: an offset, or the end of one."""
-        self.put(key.group, key.topic, key.partition, None if value is None else pack(value))
+        self.put(key.group, key.topic, key.partition, None if value is None else encode_value(value))
 
     def put(self, group_id: str, topic: str, partition: int, packed: bytes | None) -> None:
         """Take what a record says; None removes the offset, if there is one."""

@@ -3,73 +3,8 @@
 import gc
 import sys
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from gateway.coordinator.offsets import Offsets, pack, unpack
-from protocol import compiler
-from protocol.errors import MalformedRequest
-from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, encode_value
-from protocol.wire import ZERO_UUID
-
-INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-VALUES = st.builds(
-    OffsetCommitValue,
-    offset=INT64,
-    leader_epoch=st.integers(-1, (1 << 31) - 1),
-    metadata=st.text(max_size=200),
-    commit_timestamp=INT64,
-    topic_id=st.just(ZERO_UUID) | st.binary(min_size=16, max_size=16),
-)
-EXPIRING = st.builds(
-    OffsetCommitValue, offset=INT64, metadata=st.text(max_size=5), commit_timestamp=INT64, expire_timestamp=INT64
-)
-
-
-def old(value: OffsetCommitValue, version: int) -> bytes:
-    """A value as an older broker wrote it."""
-    out = bytearray(version.to_bytes(2, "big"))
-    compiler.write(value, version, out, [])
-    return bytes(out)
-
-
-@settings(max_examples=50)
-@given(VALUES | EXPIRING)
-def test_what_is_packed_is_the_value_of_the_record(value: OffsetCommitValue) -> None:
-    assert pack(value) == encode_value(value)
-    assert unpack(pack(value)) == value
-
-
-@pytest.mark.parametrize("version", range(5))
-@pytest.mark.parametrize("metadata", ["", "note"])
-def test_values_of_older_brokers(version: int, metadata: str) -> None:
-    value = OffsetCommitValue(5, -1, metadata, 1_000)
-    if version >= 3:
-        value.leader_epoch = 2
-    if version == 1:
-        value.expire_timestamp = 2_000
-    assert unpack(old(value, version)) == value
-
-
-@settings(max_examples=50)
-@given(st.binary(max_size=60))
-def test_other_bytes_are_malformed(data: bytes) -> None:
-    try:
-        value = unpack(data)
-    except MalformedRequest:
-        return
-    assert value.unknown_tags or unpack(pack(value)) == value
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda data: data + b"\0", lambda data: data[:-1], lambda data: b"\0\x05" + data[2:], lambda _: b""]
-)
-@pytest.mark.parametrize("metadata", ["", "note"])
-def test_damaged_values_are_malformed(damage: object, metadata: str) -> None:
-    data = damage(pack(OffsetCommitValue(5, 2, metadata, 1_000)))  # type: ignore[operator]
-    with pytest.raises(MalformedRequest):
-        unpack(data)
+from gateway.coordinator.offsets import Offsets
+from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
 
 
 def commit(offsets: Offsets, group: str, topic: str, partition: int, offset: int) -> None:

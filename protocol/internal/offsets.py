@@ -32,6 +32,7 @@ from protocol.schema import (
     uuid,
     v,
 )
+from protocol.wire import ZERO_UUID
 
 
 class OffsetCommitKey(Message, key=1, versions="0", flexible="none", record=True):
@@ -269,6 +270,14 @@ _RECORDS[_LEGACY_OFFSET_COMMIT] = _RECORDS[OffsetCommitKey.api_key]
 
 _INT16 = struct.Struct(">h")
 
+# An offset without metadata, without a topic id and with one: version, offset, epoch, length of the metadata,
+# timestamp, tags, and the tag with its size. Nearly all are so, and a broker writes and reads very many.
+_PLAIN = struct.Struct(">hqiBqB")
+_WITH_ID = struct.Struct(">hqiBqBBB16s")
+_NEWEST_OFFSET = 4
+_NO_TEXT = 1  # a compact length
+_ID_TAG, _ID_SIZE = 0, 16
+
 
 def encode_key(key: Message) -> bytes:
     """The key of a record in the log."""
@@ -277,6 +286,8 @@ def encode_key(key: Message) -> bytes:
 
 def encode_value(value: Message) -> bytes:
     """The value of a record in the log, in the version that Kafka 4.1 would choose for it."""
+    if type(value) is OffsetCommitValue and not value.metadata and value.expire_timestamp == -1:
+        return _encode_short(value)
     version = _version(value)
     return _encode(version, value, version)
 
@@ -293,10 +304,32 @@ def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> Decoded
     decoded_key = _read(key_class, 0, key)
     if value is None:
         return decoded_key, None
-    version = _prefix(value, "value")
-    if version not in value_class.versions:
-        raise MalformedRequest(f"a {value_class.__name__} has version {version}; {value_class.versions} are known here")
-    return decoded_key, _read(value_class, version, value)
+    return decoded_key, _read_value(value_class, value)
+
+
+def decode_offset(data: bytes) -> OffsetCommitValue:
+    """A committed offset from the value of its record. Raises MalformedRequest."""
+    size = len(data)
+    if size == _PLAIN.size:
+        version, offset, epoch, text, timestamp, tags = _PLAIN.unpack(data)
+        if (version, text, tags) == (_NEWEST_OFFSET, _NO_TEXT, 0):
+            return OffsetCommitValue(offset, epoch, "", timestamp)
+    elif size == _WITH_ID.size:
+        version, offset, epoch, text, timestamp, *tags, topic_id = _WITH_ID.unpack(data)
+        if (version, text, tags) == (_NEWEST_OFFSET, _NO_TEXT, [1, _ID_TAG, _ID_SIZE]):
+            return OffsetCommitValue(offset, epoch, "", timestamp, -1, topic_id)
+    value = _read_value(OffsetCommitValue, data)
+    assert isinstance(value, OffsetCommitValue)
+    return value
+
+
+def _encode_short(value: OffsetCommitValue) -> bytes:
+    offset, epoch, timestamp, topic_id = value.offset, value.leader_epoch, value.commit_timestamp, value.topic_id
+    if value.unknown_tags:
+        return _encode(_NEWEST_OFFSET, value, _NEWEST_OFFSET)
+    if topic_id == ZERO_UUID:
+        return _PLAIN.pack(_NEWEST_OFFSET, offset, epoch, _NO_TEXT, timestamp, 0)
+    return _WITH_ID.pack(_NEWEST_OFFSET, offset, epoch, _NO_TEXT, timestamp, 1, _ID_TAG, _ID_SIZE, topic_id)
 
 
 def _version(value: Message) -> int:
@@ -317,6 +350,13 @@ def _prefix(data: bytes | memoryview, what: str) -> int:
         raise MalformedRequest(f"the {what} of a record of a group has {len(data)} bytes; it begins with an int16")
     prefix: int = _INT16.unpack_from(data)[0]
     return prefix
+
+
+def _read_value(message: type[Message], data: bytes | memoryview) -> Message:
+    version = _prefix(data, "value")
+    if version not in message.versions:
+        raise MalformedRequest(f"a {message.__name__} has version {version}; {message.versions} are known here")
+    return _read(message, version, data)
 
 
 def _read(message: type[Message], version: int, data: bytes | memoryview) -> Message:

@@ -45,6 +45,7 @@ from protocol.internal.offsets import (
     TopicPartitions,
     UnknownType,
     decode,
+    decode_offset,
     encode_key,
     encode_value,
 )
@@ -54,6 +55,7 @@ from protocol.records.batch import Record
 from protocol.schema import Message, Struct, Versions, fields_in, tree
 from protocol.tests.definitions import assert_declared, parsed
 from protocol.tests.values import full, messages
+from protocol.wire import ZERO_UUID
 
 BROKER_JARS = Path(__file__).resolve().parents[3] / "build" / "jars" / "broker"
 
@@ -301,6 +303,51 @@ def test_what_is_written_is_read(key_class: type[Message], value_class: type[Mes
     key, value = data.draw(messages(key_class, 0)), data.draw(messages(value_class, version))
     assert decode(encode_key(key), encode_value(value)) == (key, value)
     assert encode_value(value)[:2] == version.to_bytes(2, "big")
+
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+COMMITTED = st.builds(
+    OffsetCommitValue,
+    offset=INT64,
+    leader_epoch=st.integers(-1, (1 << 31) - 1),
+    metadata=st.just("") | st.text(max_size=200),
+    commit_timestamp=INT64,
+    topic_id=st.just(ZERO_UUID) | st.binary(min_size=16, max_size=16),
+)
+
+
+@given(value=COMMITTED, tags=st.none() | st.just({3: b"x"}))
+@few
+def test_the_short_way_writes_the_same_bytes(value: OffsetCommitValue, tags: dict[int, bytes] | None) -> None:
+    value.unknown_tags = tags
+    assert encode_value(value) == written(value, 4, 4)
+    assert decode_offset(encode_value(value)) == value
+
+
+@given(value=COMMITTED, damage=st.sampled_from(["longer", "shorter", "other"]), place=st.integers(0, 41))
+@few
+def test_the_short_way_reads_what_the_long_one_does(value: OffsetCommitValue, damage: str, place: int) -> None:
+    data = bytearray(encode_value(value))
+    if damage == "longer":
+        data.append(0)
+    elif damage == "shorter":
+        del data[-1]
+    elif place < len(data):
+        data[place] ^= 1
+    try:
+        _, expected = decode(encode_key(OffsetCommitKey("g", "t", 0)), bytes(data))  # type: ignore[misc]
+    except MalformedRequest:
+        with pytest.raises(MalformedRequest):
+            decode_offset(bytes(data))
+    else:
+        assert decode_offset(bytes(data)) == expected
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("metadata", ["", "note"])
+def test_offsets_of_older_brokers(version: int, metadata: str) -> None:
+    value = OffsetCommitValue(5, 2 if version >= 3 else -1, metadata, 1_000, 2_000 if version == 1 else -1)
+    assert decode_offset(written(value, version, version)) == value
 
 
 # ------------------------------------------------------------------------------------------------------ what is refused
