@@ -20,10 +20,7 @@ from tools.groups.target import Badly
 from tools.output import Row, common_options, format_table
 
 _LAG_COLUMNS = ("group", "topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "client_id", "host")
-_PLACE_COLUMNS = (
-    *("topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "leader"),
-    *("member_id", "client_id", "host"),
-)
+_PLACE_COLUMNS = ("topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "leader", "member_id")
 
 
 def main(arguments: Sequence[str]) -> int:
