@@ -37,6 +37,7 @@ def test_members_join_and_leave(group: Group, kind: Kind) -> None:
     group.join(kind)
     second = group.join(kind)
     group.settle()
+    assert group.type() == kind.group_type
     group.share()
     group.commit()
 
@@ -126,6 +127,8 @@ def test_a_group_changes_its_protocol_while_it_reads(group: Group, client: str, 
         members.append(group.join(into))
         group.settle()
         group.share()
+        # It is of the newer kind as long as anybody in it speaks the newer protocol
+        assert group.type() == ("consumer" if newer in (member.kind for member in group.members) else "classic")
     group.commit()
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from compat_tests.broker import Broker
 from compat_tests.families.confluent import Confluent
 from compat_tests.groups.committed import committed_offsets
+from compat_tests.groups.listed import listed_groups
 from compat_tests.groups.member import Kind, Member
 from compat_tests.records import Sent
 from compat_tests.waiting import Late, until
@@ -59,6 +60,10 @@ class Group:
 
     def describe(self) -> str:
         return ", ".join(f"{member.name} has {sorted(member.owned)}" for member in self.members)
+
+    def type(self) -> str:
+        """What the broker says it is: classic or consumer."""
+        return listed_groups(self.broker.bootstrap)[self.name].type
 
     def share(self) -> None:
         """Send records to each partition, and have the members read them: every record once, whoever was there."""

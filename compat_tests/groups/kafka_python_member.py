@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyPartitionAssignor
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError
 
 from compat_tests.groups.lines import Lines
 
-ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyPartitionAssignor}
+ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 
 
 def main() -> None:

@@ -34,6 +34,11 @@ class Kind:
     def name(self) -> str:
         return f"{self.client}-{self.assignor}"
 
+    @property
+    def group_type(self) -> str:
+        """Of a group of nothing else."""
+        return "consumer" if self.assignor == SERVER else "classic"
+
     def command(self) -> list[str]:
         """What runs the member program; ends the test where the client is not on this machine."""
         return COMMANDS[self.client]()
@@ -92,6 +97,7 @@ class Member:
         options = {"bootstrap": bootstrap, "topic": topic, "group": group, "assignor": kind.assignor}
         options |= {"session-ms": str(session_ms)} | ({} if instance is None else {"instance": instance})
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        self.kind = kind
         self.name = f"{kind.name}{f' ({instance})' if instance else ''}"
         self.owned: frozenset[int] = frozenset()
         self.assignments: list[frozenset[int]] = []
