@@ -23,6 +23,8 @@ Partitions: TypeAlias = frozenset[int]
 Assignment: TypeAlias = Mapping[TopicId, Partitions]
 """Partitions by topic, without empty sets."""
 
+NOTHING: Final[Assignment] = {}
+
 ROUNDS: Final = 16
 """Of balancing where subscriptions differ: each halves what is unequal, more or less. Kafka's limit too."""
 
