@@ -1,6 +1,6 @@
 """OffsetCommit, OffsetFetch, OffsetDelete as a pure machine: a state and a request, then these records and this reply.
 
-Where Kafka's rule is not obvious, the test says whose it is; `test_offsets_like_kafka.py` in compat_tests asks Kafka.
+Where Kafka's rule is not obvious, the test says whose it is; `test_offsets_like_kafka.py` has its bytes.
 """
 
 from __future__ import annotations
