@@ -226,6 +226,8 @@ def _remember(
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
     """What is wrong with a request by itself. Raises KafkaError."""
+    if "consumer" not in settings.rebalance_protocols:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the consumer group protocol is switched off on this broker")
     epoch = request.member_epoch
     needs_id = version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH
     refusal = None
