@@ -124,8 +124,6 @@ class Coordinators:
             config.offsets_topic_compression_codec,
         )
         metadata.on_change(self._changed)
-        if CONSUMER_OFFSETS in metadata.image.topics:
-            self._follow(metadata.image)
 
     # Requests
 
@@ -260,11 +258,18 @@ class Coordinators:
     # What recurs
 
     def start(self) -> None:
-        """Look for expired offsets every `offsets.retention.check.interval.ms`."""
+        """Load the groups, and look for expired offsets every `offsets.retention.check.interval.ms`.
+
+        The scheduler has to be running: what the page cache does not have is read in threads.
+        """
+        self._follow(self._metadata.image)
+        self._sweep_later()
+
+    def _sweep_later(self) -> None:
         self._scheduler.call_after(self._config.offsets_retention_check_interval_ms, self._sweep)
 
     def _sweep(self) -> None:
-        self.start()
+        self._sweep_later()
         for coordinator in self._coordinators.values():
             shard = coordinator.shard
             if shard is not None:

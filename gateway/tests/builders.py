@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -74,6 +75,7 @@ class Node:
 
     def _build(self) -> Services:
         clock, scheduler = self.time.clock, self.time.scheduler
+        scheduler.in_thread = _at_once  # type: ignore[method-assign]
         purgatory = Purgatory(clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, clock, self.random)
         partitions = Partitions(self._store, self.config, purgatory, Disk(clock, scheduler))
@@ -81,6 +83,7 @@ class Node:
         metadata.on_change(partitions.follow)
         appends = Appends()
         groups = Coordinators(self.config, clock, self.random, scheduler, purgatory, metadata, partitions, appends)
+        groups.start()
         return Services(
             config=self.config,
             clock=clock,
@@ -128,6 +131,16 @@ class Node:
     def close(self) -> None:
         """Let go of the directory."""
         self._store.close()
+
+
+def _at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    """What a thread would do, without one."""
+    try:
+        result = work()
+    except Exception as error:  # noqa: BLE001  as the scheduler hands it on
+        done(error)
+    else:
+        done(result)
 
 
 def refusal(node: Node, request: Message, version: int) -> ErrorCode:
