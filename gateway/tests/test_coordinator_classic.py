@@ -448,6 +448,18 @@ def test_an_assignment_that_cannot_be_written_can_be_given_again() -> None:
     desk.check_rebuilt()
 
 
+def test_after_a_failed_write_members_have_until_the_end_of_the_rebalance_to_sync_again() -> None:
+    desk = ClassicDesk()
+    leader, follower = (member._replace(generation=2) for member in desk.stable(2))
+    desk.rejoin([leader, follower])
+    desk.sync(follower)
+    desk.fail(desk.decide_sync(desk.ticket(), leader, {leader.member_id: b"lost"}))
+    for _ in range(REBALANCE_MS // 5_000):
+        assert [desk.heartbeat(each).error for each in (leader, follower)] == [ErrorCode.NONE, ErrorCode.NONE]
+        desk.advance(5_000)
+    assert desk.is_in(State.EMPTY), "they sent heartbeats and nothing else"
+
+
 # Heartbeat
 
 
