@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -77,7 +78,10 @@ def describing(cluster: Cluster, options: argparse.Namespace) -> Said:
     """`describe`: members, and all that `lag` says."""
     groups, failures = _chosen(cluster, options.groups)
     found, more = places(cluster, groups, now_ms)
-    rows = [_description(group, [row for row in found if row.group == name]) for name, group in sorted(groups.items())]
+    rows_of: defaultdict[str, list[Place]] = defaultdict(list)
+    for row in found:
+        rows_of[row.group].append(row)
+    rows = [_description(group, rows_of[name]) for name, group in sorted(groups.items())]
     return Said(rows, failures + more)
 
 

@@ -81,6 +81,8 @@ class Cluster:
         self._clients: dict[int, Client] = {}
         self._addresses: dict[int, str] = {}
         self._topics: dict[str, MetadataResponseTopic] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+        self._is_stale = False
         self.cluster_id: str | None = None
 
     def __enter__(self) -> Self:
@@ -138,7 +140,7 @@ class Cluster:
             pending = again
             if pending:
                 self._sleep(_ASK_AGAIN_AFTER_S)
-                self._topics.clear()
+                self._is_stale = True
         return found, failed
 
     def _round(
@@ -209,11 +211,11 @@ class Cluster:
             return Failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
         if topic.error_code:
             return Failure.of(topic.error_code)
-        for row in topic.partitions:
-            if row.partition_index == partition.number:
-                if row.leader_id in self._addresses:
-                    return int(row.leader_id)
-                return Failure(ErrorCode.NONE, "it has no leader at the moment")
+        node = self._leaders.get(partition)
+        if node in self._addresses:
+            return node
+        if node is not None:
+            return Failure(ErrorCode.NONE, "it has no leader at the moment")
         return Failure(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no such partition: the topic has {len(topic.partitions)}"
         )
@@ -225,8 +227,9 @@ class Cluster:
         if names is None:
             return {topic.name or "": topic for topic in self.refresh(None).topics}
         wanted = list(dict.fromkeys(names))
-        unknown = [name for name in wanted if name not in self._topics]
+        unknown = [name for name in wanted if self._is_stale or name not in self._topics]
         if unknown:
+            self._is_stale = False
             self.refresh(unknown)
         return {name: self._topics[name] for name in wanted if name in self._topics}
 
@@ -240,7 +243,11 @@ class Cluster:
         )
         answer: MetadataResponse = self._first.ask(request, version)
         self._addresses = {row.node_id: _address(row.host, row.port) for row in answer.brokers}
-        self._topics.update((topic.name or "", topic) for topic in answer.topics)
+        for topic in answer.topics:
+            self._topics[topic.name or ""] = topic
+            self._leaders |= {
+                TopicPartition(topic.name or "", row.partition_index): row.leader_id for row in topic.partitions
+            }
         self.cluster_id = answer.cluster_id
         return answer
 

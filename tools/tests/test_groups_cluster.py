@@ -84,7 +84,9 @@ def test_leaders_that_moved_are_looked_up_anew(model: ModelCluster, cluster: Clu
         moved = Failure.of(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return [(key, client.address if len(asked) > 1 else moved) for key in keys]
 
+    cluster.topics(["a"])
     assert cluster.at_leaders([B0], ask) == ({B0: "127.0.0.1:9094"}, {})
+    assert (cluster.leader(A0), cluster.leader(B0)) == (1, 2), "others stay known"
     assert asked == ["127.0.0.1:9093", "127.0.0.1:9094"]
 
 
