@@ -16,11 +16,12 @@ from collections.abc import Iterator
 
 from gateway.coordinator.groups import Shard
 from protocol.errors import KafkaError, MalformedRequest
-from protocol.internal.offsets import UnknownType, decode
+from protocol.internal.offsets import OffsetCommitKey, UnknownType, check_offset, decode
 from protocol.records import batch
 from protocol.records.batch import HEADER_SIZE, BatchHeader, Record
 
 RECORDS_A_STEP = 32
+MAX_NAMES = 10_000
 _MARKER = struct.Struct(">hh")  # version, type
 _COMMIT = 1
 
@@ -28,7 +29,7 @@ _COMMIT = 1
 class Loading:
     """A shard in the making: what was replayed, and what was not."""
 
-    __slots__ = ("_open", "_rest", "end_offset", "problem", "replayed", "shard", "skipped", "unknown")
+    __slots__ = ("_names", "_open", "_rest", "end_offset", "problem", "replayed", "shard", "skipped", "unknown")
 
     def __init__(self, shard: Shard, start_offset: int) -> None:
         self.shard = shard
@@ -38,6 +39,9 @@ class Loading:
         self.unknown = 0  # records of kinds of groups that are not served
         self.problem = ""  # the first one, for the log
         self._rest = b""
+        # All but the partition of the keys of offsets -> group and topic. Most of a log are offsets of few groups, and
+        # nothing else of such a record has to be read.
+        self._names: dict[bytes, tuple[str, str]] = {}
         self._open: dict[int, list[Record]] = {}
 
     def replay(self, data: bytes) -> Iterator[None]:
@@ -90,22 +94,32 @@ class Loading:
                 pass
 
     def _records(self, records: Iterator[Record]) -> Iterator[None]:
-        replay = self.shard.replay
-        count = 0
-        for offset, timestamp, key, value, _ in records:
+        names, groups, put = self._names, self.shard.groups, self.shard.offsets.put
+        for number, (offset, timestamp, key, value, _) in enumerate(records, 1):
             try:
-                decoded = decode(key or b"", value)
-                if isinstance(decoded, UnknownType):
-                    self.unknown += 1
-                    continue
-                replay(decoded[0], decoded[1], timestamp)
+                whose = names.get(key[:-4]) if key and value else None
+                if whose is not None and whose[0] in groups:
+                    check_offset(value)  # type: ignore[arg-type]
+                    put(*whose, int.from_bytes(key[-4:], "big"), value)  # type: ignore[index]
+                    self.replayed += 1
+                else:
+                    self._record(key or b"", value, timestamp)
             except (MalformedRequest, ValueError) as error:
                 self._skip(f"the record at offset {offset}: {error}")
-                continue
-            count += 1
-            if not count % RECORDS_A_STEP:
+            if not number % RECORDS_A_STEP:
                 yield
-        self.replayed += count
+
+    def _record(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        decoded = decode(key, value)
+        if isinstance(decoded, UnknownType):
+            self.unknown += 1
+            return
+        self.shard.replay(*decoded, timestamp)
+        self.replayed += 1
+        if isinstance(decoded[0], OffsetCommitKey):
+            if len(self._names) == MAX_NAMES:
+                self._names.clear()
+            self._names[key[:-4]] = decoded[0].group, decoded[0].topic
 
     def _skip(self, problem: str) -> None:
         self.skipped += 1
