@@ -277,6 +277,8 @@ _WITH_ID = struct.Struct(">hqiBqBBB16s")
 _NEWEST_OFFSET = 4
 _NO_TEXT = 1  # a compact length
 _ID_TAG, _ID_SIZE = 0, 16
+_NEWEST_BYTES, _NO_TEXT_BYTES = b"\0\4", b"\1"
+_PLAIN_END, _ID_END = b"\0", b"\1\0\x10"  # what follows the timestamp
 
 
 def encode_key(key: Message) -> bytes:
@@ -321,6 +323,15 @@ def decode_offset(data: bytes) -> OffsetCommitValue:
     value = _read_value(OffsetCommitValue, data)
     assert isinstance(value, OffsetCommitValue)
     return value
+
+
+def check_offset(data: bytes) -> None:
+    """Make sure that `decode_offset` can read this. Raises MalformedRequest."""
+    if data[:2] == _NEWEST_BYTES and data[14:15] == _NO_TEXT_BYTES:
+        end = data[23:]
+        if end == _PLAIN_END or (len(data) == _WITH_ID.size and end[:3] == _ID_END):
+            return
+    decode_offset(data)
 
 
 def _encode_short(value: OffsetCommitValue) -> bytes:

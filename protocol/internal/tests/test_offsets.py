@@ -44,6 +44,7 @@ from protocol.internal.offsets import (
     TopicMetadata,
     TopicPartitions,
     UnknownType,
+    check_offset,
     decode,
     decode_offset,
     encode_key,
@@ -337,10 +338,12 @@ def test_the_short_way_reads_what_the_long_one_does(value: OffsetCommitValue, da
     try:
         _, expected = decode(encode_key(OffsetCommitKey("g", "t", 0)), bytes(data))  # type: ignore[misc]
     except MalformedRequest:
-        with pytest.raises(MalformedRequest):
-            decode_offset(bytes(data))
+        for read in (decode_offset, check_offset):
+            with pytest.raises(MalformedRequest):
+                read(bytes(data))
     else:
         assert decode_offset(bytes(data)) == expected
+        check_offset(bytes(data))
 
 
 @pytest.mark.parametrize("version", range(5))
