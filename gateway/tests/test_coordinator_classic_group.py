@@ -93,6 +93,19 @@ def test_a_group_that_a_record_brings_while_the_broker_runs_gets_its_sessions() 
     assert desk.is_in(State.EMPTY)
 
 
+def test_a_group_that_was_a_consumer_group_rebalances() -> None:
+    downgraded = generation(9, member("a"), member("b"))
+    downgraded.leader = None
+    desk = ClassicDesk()
+    desk.shard.replay(KEY, downgraded, WALL_MS)
+    desk.shard.note_due("group")
+    desk.advance(0)
+    assert desk.is_in(State.PREPARING)
+    first, second = (desk.join(member_id) for member_id in "ab")
+    assert first.reply.generation_id == second.reply.generation_id == 10
+    assert first.reply.leader == "a"
+
+
 # Commits
 
 

@@ -1,10 +1,12 @@
 """Time and rebalances: who is waited for, how long, who leads, which protocol is spoken."""
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 
 from gateway.coordinator.classic_group import LOG_INTERVAL_MS, LOG_LINES, State
+from gateway.coordinator.classic_members import Member, Members
 from gateway.coordinator.classic_rebalance import MAX_REASON_LENGTH
 from gateway.tests.classic_desk import DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicDesk, Joined
 from protocol.errors import ErrorCode
@@ -317,6 +319,37 @@ def test_after_a_restart_one_protocol_is_known_of_every_member() -> None:
     desk.restart()
     assert desk.join(protocols=["sticky"]).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert desk.join(follower.member_id, protocols=["range", "sticky"]).is_parked, "that is a change"
+
+
+# Large groups
+
+
+def walks(count: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often somebody goes through all members while one of so many is restarted, and everybody rebalances."""
+    desk = ClassicDesk()
+    members = desk.stable(count)
+    walked = 0
+    walk = Members.__iter__
+
+    def counted(self: Members) -> Iterator[Member]:
+        nonlocal walked
+        walked += 1
+        return walk(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Members, "__iter__", counted)
+        desk.leave(members[0].member_id)
+        staying = [member._replace(generation=2) for member in members[1:]]
+        asked = desk.rejoin(staying)
+        assert asked[-1].reply.generation_id == 2
+        desk.assign(staying)
+        for member in staying:
+            assert desk.heartbeat(member).error is ErrorCode.NONE
+    return walked
+
+
+def test_a_rebalance_does_not_go_through_all_members_for_every_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert walks(40, monkeypatch) == walks(5, monkeypatch) > 0
 
 
 # Protocols
