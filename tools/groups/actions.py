@@ -14,7 +14,7 @@ from typing import NamedTuple
 from protocol.errors import ErrorCode
 from tools.groups import reset as resetting
 from tools.groups import target, transfer
-from tools.groups.cluster import Cluster, TopicPartition
+from tools.groups.cluster import Cluster, TopicPartition, together
 from tools.groups.lag import Place, places
 from tools.groups.members import SHARE, Group, delete_groups, describe, list_groups, with_states
 from tools.groups.offsets import Offsets, by_topic, committed, delete
@@ -25,6 +25,7 @@ from tools.output import Row
 DONE, FAILED, BEHIND = 0, 1, 3
 _DRY_RUN = "this was a dry run, nothing is changed; --execute does it"
 _NOTHING_CHANGED = "nothing is changed"
+_NO_GROUPS = "there are no groups yet"
 
 
 class Said(NamedTuple):
@@ -67,7 +68,7 @@ def listing(cluster: Cluster, options: argparse.Namespace) -> Said:
         for row in listed
         if all(map(_passes, (row.state, row.type, row.protocol), filters))
     ]
-    return Said(rows, failures + more)
+    return Said(rows, failures + more, [] if listed else [_NO_GROUPS])
 
 
 def _passes(value: str, allowed: Sequence[str]) -> bool:
@@ -82,7 +83,7 @@ def describing(cluster: Cluster, options: argparse.Namespace) -> Said:
     for row in found:
         rows_of[row.group].append(row)
     rows = [_description(group, rows_of[name]) for name, group in sorted(groups.items())]
-    return Said(rows, failures + more)
+    return Said(rows, failures + more, [] if rows or failures else [_NO_GROUPS])
 
 
 def _description(group: Group, rows: Sequence[Place]) -> Row:
@@ -138,7 +139,8 @@ def lagging(cluster: Cluster, options: argparse.Namespace) -> Said:
         found = [row for row in found if _is_of(row.partition, options.topic)]
     behind, unclear = judge(found, options.fail_above, options.fail_above_seconds)
     rows = [{"group": row.group, **_place_row(row)} for row in found]
-    return Said(rows, [*failures, *more, *unclear], behind, is_behind=bool(behind))
+    notes = behind if groups or failures else [_NO_GROUPS]
+    return Said(rows, [*failures, *more, *unclear], notes, is_behind=bool(behind))
 
 
 def judge(rows: Iterable[Place], most_records: int | None, most_seconds: float | None) -> tuple[list[str], list[str]]:
@@ -308,9 +310,9 @@ def _delete_offsets(cluster: Cluster, group: Group, offsets: Offsets, options: a
         if topic not in seen and not options.if_exists
     ]
     refused = delete(cluster, group.name, wanted) if wanted and not options.dry_run else {}
-    for partition, why in refused.items():
+    for names, why in together(refused):
         whose = f": {group.who()}; stop them first" if group.is_active else ""
-        failures.append(f"group {group.name}: the offset of {partition} was not deleted: {why.text}{whose}")
+        failures.append(f"group {group.name}: not deleted were the offsets of {names}: {why.text}{whose}")
     rows = [
         {
             "group": group.name,

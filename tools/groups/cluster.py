@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, TypeAlias, TypeVar
 
@@ -33,6 +33,7 @@ TRANSIENT = frozenset(
 
 _ASK_AGAIN_AFTER_S = 0.1
 _KEYS_AT_ONCE = 1000
+_SHOWN_NAMES = 5
 _NAMED_TOPICS = 4  # the first Metadata that can ask for a topic without making it
 
 K = TypeVar("K", bound=Hashable)
@@ -58,6 +59,20 @@ class Failure(NamedTuple):
     @classmethod
     def of(cls, code: int, message: str | None = None) -> Failure:
         return cls(code, reason(code, message))
+
+
+def together(failures: Mapping[TopicPartition, Failure]) -> list[tuple[str, Failure]]:
+    """Partitions with the same failure in one sentence: their names, and why."""
+    partitions: defaultdict[Failure, list[str]] = defaultdict(list)
+    for partition, why in sorted(failures.items()):
+        partitions[why].append(str(partition))
+    return [(some(names), why) for why, names in partitions.items()]
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of many names, and how many more there are."""
+    more = len(names) - _SHOWN_NAMES
+    return ", ".join([*names[:_SHOWN_NAMES], f"and {more} more"] if more > 0 else names)
 
 
 Answers: TypeAlias = Iterable[tuple[K, V | Failure]]

@@ -66,6 +66,7 @@ def _tables(rows: Sequence[Row]) -> Iterable[str]:
         members = [{**one, "partitions": _ranges(one["partitions"]) or None} for one in row["members"]]
         for table in (members, [_rounded(one, _PLACE_COLUMNS) for one in row["partitions"]]):
             lines += ["", *format_table(table)] if table else []
+        lines += [] if row["partitions"] else ["", "nothing is committed"]
     return lines[1:]
 
 

@@ -12,12 +12,11 @@ from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.list_groups import ListGroupsRequest
 from tools.client import Client
-from tools.groups.cluster import Answers, Cluster, Failure, TopicPartition
+from tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, some
 
 CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 _WITHOUT_MEMBERS = ("Empty", "Dead")
 _GROUPS_AT_ONCE = 200
-_SHOWN_MEMBERS = 5
 _NO_SUCH_GROUP = Failure(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group; `headgate groups list` shows all")
 
 
@@ -63,9 +62,7 @@ class Group(NamedTuple):
 
     def who(self) -> str:
         """Its members in a sentence."""
-        names = [str(member) for member in self.members[:_SHOWN_MEMBERS]]
-        more = len(self.members) - len(names)
-        return ", ".join([*names, f"and {more} more"] if more else names) or f"nobody yet, but it is {self.state}"
+        return some([str(member) for member in self.members]) or f"nobody yet, but it is {self.state}"
 
 
 def list_groups(cluster: Cluster) -> tuple[list[Listed], list[str]]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import EARLIEST, LATEST
-from tools.groups.cluster import Cluster, TopicPartition
+from tools.groups.cluster import Cluster, TopicPartition, together
 from tools.groups.members import describe
 from tools.groups.offsets import Committed, Offsets, commit, committed, find_offsets, is_gone
 from tools.groups.target import Offset, Shift, Time
@@ -153,10 +153,12 @@ def make(cluster: Cluster, changes: list[Change]) -> tuple[list[Change], list[st
     for change in changes:
         if not change.is_none:
             groups[change.group][change.partition] = change.after
-    refused: dict[tuple[str, TopicPartition], str] = {}
+    refused: set[tuple[str, TopicPartition]] = set()
+    failures = []
     for group, offsets in groups.items():
-        for partition, why in commit(cluster, group, offsets).items():
+        failed = commit(cluster, group, offsets)
+        refused |= {(group, partition) for partition in failed}
+        for names, why in together(failed):
             joined = "; a member has joined meanwhile" if why.code in _JOINED_MEANWHILE else ""
-            refused[group, partition] = f"group {group}: {partition} was not changed: {why.text}{joined}"
-    done = [change for change in changes if (change.group, change.partition) not in refused]
-    return done, list(refused.values())
+            failures.append(f"group {group}: not changed were {names}: {why.text}{joined}")
+    return [change for change in changes if (change.group, change.partition) not in refused], failures

@@ -9,7 +9,7 @@ from protocol.messages.find_coordinator import Coordinator, FindCoordinatorReque
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from tools.client import Client
-from tools.groups.cluster import Answers, Cluster, Failure, TopicPartition
+from tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, together
 from tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -173,6 +173,12 @@ def test_a_connection_is_kept_and_a_broken_one_is_not(model: ModelCluster, clust
     for _ in range(2):
         assert cluster.at_coordinators(["y"], ask)[0] == {"y": 2}
     assert model.connects == [0, 2, 2]
+
+
+def test_failures_that_are_the_same_are_told_together() -> None:
+    refused, other = Failure.of(ErrorCode.NON_EMPTY_GROUP), Failure(0, "other")
+    failures = {TopicPartition("a", number): refused for number in range(7)} | {B0: other, A1: other}
+    assert together(failures) == [("a-0, a-2, a-3, a-4, a-5, and 1 more", refused), ("a-1, b-0", other)]
 
 
 def test_partitions_show_as_kafka_writes_them() -> None:

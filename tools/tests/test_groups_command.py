@@ -316,7 +316,7 @@ def test_delete_offsets_in_use(typed: Typed, model: ModelCluster) -> None:
     shown = typed("delete", "live", "--topic", "a")
     assert shown.code == 1
     (error,) = shown.errors
-    assert error.startswith("group live: the offset of a-0 was not deleted: Offsets of a topic cannot be deleted")
+    assert error.startswith("group live: not deleted were the offsets of a-0: Offsets of a topic cannot be deleted")
     assert error.endswith("(GROUP_SUBSCRIBED_TO_TOPIC): m-1 (client app at /10.0.0.1); stop them first")
     assert offsets(model, "live") == {("a", 0): 10}
 
@@ -347,6 +347,22 @@ def test_misuse(arguments: list[str], sentence: str, capsys: pytest.CaptureFixtu
     said = capsys.readouterr().err
     assert "usage: headgate groups" in said
     assert sentence in said
+
+
+@pytest.mark.parametrize("name", ["list", "lag", "describe"])
+def test_no_groups_yet(typed: Typed, model: ModelCluster, name: str) -> None:
+    model.groups.clear()
+    shown = typed(name)
+    assert (shown.code, shown.out, shown.errors) == (0, "", ["there are no groups yet"])
+
+
+def test_a_group_that_has_committed_nothing(typed: Typed, model: ModelCluster) -> None:
+    model.groups["idle"].offsets.clear()
+    assert typed("describe", "idle", "--table").out.splitlines() == [
+        "group idle: Empty, classic, coordinator 127.0.0.1:9093",
+        "",
+        "nothing is committed",
+    ]
 
 
 def test_no_broker(typed: Typed, model: ModelCluster) -> None:

@@ -129,7 +129,7 @@ def test_a_member_that_joins_between_check_and_change(model: ModelCluster) -> No
         done, failures = make(cluster, changes)
     assert not done
     (failure,) = failures
-    assert failure.startswith("group g: a-0 was not changed: ")
+    assert failure.startswith("group g: not changed were a-0: ")
     assert failure.endswith("(UNKNOWN_MEMBER_ID); a member has joined meanwhile")
     assert model.groups["g"].offsets["a", 0] == (12, 4, "note")
 
