@@ -56,7 +56,8 @@ class Node:
 
     def __init__(self, directory: Path, **settings: str) -> None:
         overrides = {name.replace("_", "."): value for name, value in settings.items()}
-        self.config = BrokerConfig.load("", {"log.dirs": str(directory), **overrides})
+        few = {"offsets.topic.num.partitions": "4"}  # each costs files, and tests make many brokers
+        self.config = BrokerConfig.load("", {"log.dirs": str(directory), **few, **overrides})
         self.time = ManualTime()
         self.random = Random(0)
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
