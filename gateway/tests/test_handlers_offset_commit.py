@@ -1,10 +1,10 @@
 """OffsetCommit over the wire, with the log and the coordinator behind it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gateway.coordinator.runtime import partition_of
 from gateway.replication.partition import Partition
 from gateway.tests.builders import Node
 from gateway.waiting import Waiting
@@ -20,14 +20,6 @@ from protocol.records import batch
 from protocol.wire import ZERO_UUID
 
 NONE = ErrorCode.NONE
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    """A broker that makes few partitions for groups: fifty take longer than a test."""
-    made = Node(tmp_path / "data", offsets_topic_num_partitions="5")
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -125,3 +117,27 @@ def test_a_commit_that_is_not_replicated_in_time(
     (error,) = replies
     assert isinstance(error, KafkaError)  # dispatch tells it at every partition
     assert error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def on_disk(directories: list[Path]) -> int:
+    """Bytes in the blocks that directories and their files have."""
+    return sum(path.lstat().st_blocks * 512 for each in directories for path in [each, *each.iterdir()])
+
+
+@pytest.mark.slow
+def test_fifty_partitions_at_rest_are_small(tmp_path: Path) -> None:
+    """With nothing in them, and with an offset in every one; blocks are larger than what is in them."""
+    node = Node(tmp_path / "data", offsets_topic_num_partitions="50")
+    node.services.metadata.create_topic("t", 1)
+    topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 42)])
+    groups = {partition_of(f"group {number}", 50): f"group {number}" for number in range(500)}
+    assert len(groups) == 50
+    node.services.groups.check("a group")
+    directories = list((tmp_path / "data").glob("__consumer_offsets-*"))
+    assert len(directories) == 50
+    assert on_disk(directories) < 500_000
+    for group in groups.values():
+        assert rows(node.ask(OffsetCommitRequest(group, topics=[topic]), 8)) == [("t", ZERO_UUID, 0, NONE)]
+    assert on_disk(directories) < 1_000_000
+    node.close()
+    assert sum(file.stat().st_size for each in directories for file in each.iterdir()) < 20_000

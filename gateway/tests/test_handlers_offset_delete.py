@@ -1,8 +1,5 @@
 """OffsetDelete over the wire."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from gateway.tests.builders import Node
@@ -18,14 +15,6 @@ from protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    """A broker that makes few partitions for groups: fifty take longer than a test."""
-    made = Node(tmp_path / "data", offsets_topic_num_partitions="5")
-    yield made
-    made.close()
 
 
 def delete(node: Node, group: str, *indexes: int) -> OffsetDeleteResponse:
