@@ -10,6 +10,7 @@ from gateway.tests.builders import Node
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -132,7 +133,7 @@ def test_fifty_partitions_at_rest_are_small(tmp_path: Path) -> None:
     topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 42)])
     groups = {partition_of(f"group {number}", 50): f"group {number}" for number in range(500)}
     assert len(groups) == 50
-    node.services.groups.check("a group")
+    node.ask(FindCoordinatorRequest("a group"), 0)
     directories = list((tmp_path / "data").glob("__consumer_offsets-*"))
     assert len(directories) == 50
     assert on_disk(directories) < 500_000
