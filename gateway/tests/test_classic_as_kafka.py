@@ -1,8 +1,8 @@
 """One long conversation about groups, in every version of JoinGroup: what we answer is what Apache Kafka answers.
 
-`transcripts/classic_groups.json` is what Apache Kafka 4.1.2 answered to these very requests, over sockets, and what it
-wrote; it has the results of every step, once for all versions that have the same. Member ids are numbered as they come,
-assignments and metadata are text, members are in the order of their numbers.
+`transcripts/classic_groups.json` is what Apache Kafka 4.1.2 answered to these very requests, over sockets, and
+`classic_records.json` what it wrote meanwhile to `__consumer_offsets`; both have what is the same in several versions
+once. Member ids are numbered as they come, bytes are text, members are in the order of their numbers.
 """
 
 import json
@@ -15,14 +15,16 @@ import pytest
 from gateway.tests.builders import Node
 from protocol.compiler import read, write
 from protocol.errors import ErrorCode
+from protocol.internal.offsets import GroupMetadataValue, MemberMetadata, UnknownType, decode
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from protocol.records import batch
 from protocol.schema import Message
 
-TRANSCRIPT = Path(__file__).parent / "transcripts" / "classic_groups.json"
+TRANSCRIPTS = Path(__file__).parent / "transcripts"
 # The other APIs as clients of the time of a JoinGroup had them
 SYNC = (0, 0, 1, 2, 2, 3, 4, 5, 5, 5)
 HEARTBEAT = (0, 0, 1, 2, 2, 3, 4, 4, 4, 4)
@@ -73,10 +75,10 @@ class Conversation:
         self.steps: list[tuple[str, Any]] = []
 
     def note(self, name: str, reply: Message) -> Any:
-        self.steps.append((name, _SHOWN[type(reply)](reply, self._name)))
+        self.steps.append((name, _SHOWN[type(reply)](reply, self.name)))
         return reply
 
-    def _name(self, member_id: str) -> str:
+    def name(self, member_id: str) -> str:
         return self.names.setdefault(member_id, f"M{len(self.names)}") if member_id else ""
 
     # Requests
@@ -290,14 +292,14 @@ _SHOWN: dict[type[Message], Callable[[Any, Name], list[Any]]] = {
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path, group_initial_rebalance_delay_ms="0")
+    node = Node(tmp_path, group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="1")
     yield node
     node.close()
 
 
 def expected(version: int) -> list[tuple[str, Any]]:
     """What Kafka answered, in the order in which it was asked."""
-    steps = json.loads(TRANSCRIPT.read_text())
+    steps = json.loads((TRANSCRIPTS / "classic_groups.json").read_text())
     return [(step["step"], row["answer"]) for step in steps for row in step["answers"] if version in row["versions"]]
 
 
@@ -306,3 +308,36 @@ def test_every_answer_is_kafkas(node: Node, version: int) -> None:
     conversation = Conversation(node, version)
     conversation.hold()
     assert conversation.steps == expected(version)
+    assert written(node, conversation) == recorded(version)
+
+
+def recorded(version: int) -> list[Any]:
+    """What Kafka wrote."""
+    rows = json.loads((TRANSCRIPTS / "classic_records.json").read_text())
+    (records,) = [row["records"] for row in rows if version in row["versions"]]
+    assert isinstance(records, list)
+    return records
+
+
+def written(node: Node, conversation: Conversation) -> list[Any]:
+    """What we wrote of the group, but for the time."""
+    piece = node.services.partitions.get("__consumer_offsets", 0).read(0, 1 << 20, 0, at_least_one=True)
+    assert piece is not None
+    values = []
+    records = [record for _, one in batch.split(memoryview(piece.read())) for record in batch.iterate(one)]
+    for record in records:
+        assert record.key is not None
+        decoded = decode(record.key, record.value)
+        assert not isinstance(decoded, UnknownType)
+        value = decoded[1]
+        assert isinstance(value, GroupMetadataValue)
+        assert value.current_state_timestamp == node.time.clock.now_ms()
+        members = sorted([conversation.name(row.member_id), *_member(row)] for row in value.members)
+        leader = conversation.name(value.leader) if value.leader else value.leader
+        values.append([value.protocol_type, value.generation, value.protocol, leader, members])
+    return values
+
+
+def _member(row: MemberMetadata) -> list[Any]:
+    timeouts = row.rebalance_timeout, row.session_timeout
+    return [row.group_instance_id, *timeouts, row.subscription.decode(), row.assignment.decode()]
