@@ -21,13 +21,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gateway.coordinator import consumer_records, subscriptions, targets
-from gateway.coordinator.assignors import NOTHING
+from gateway.coordinator import consumer_records, migration, targets
+from gateway.coordinator.classic_group import ClassicGroup
+from gateway.coordinator.consumer_draft import Draft, check_size, static_holder, succeed, update_subscription
 from gateway.coordinator.consumer_group import NEVER, Clock, ConsumerGroup, replay
-from gateway.coordinator.consumer_members import Member, Owned, is_within, owned, reconcile
-from gateway.coordinator.decision import Caller, Decision, Records, Ticket
+from gateway.coordinator.consumer_members import Member, Owned, is_within, owned
+from gateway.coordinator.decision import Caller, Decision, Reply, Ticket
 from gateway.coordinator.settings import GroupSettings
-from gateway.coordinator.subscriptions import Resolved
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.offsets import UNREVOKED_PARTITIONS
 from protocol.messages.consumer_group_heartbeat import (
@@ -46,80 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerGroup", "heartbeat", "replay", "tick"]
 
 logger = logging.getLogger("headgate.groups")
-
-
-class Draft:
-    """A group as it will be when the records that were decided so far are written: what the next step looks at."""
-
-    def __init__(self, shard: Shard, group: ConsumerGroup, records: Iterable[consumer_records.Record] = ()) -> None:
-        self.shard = shard
-        self.live = group
-        self.group = group
-        self.records: Records = []
-        for record in records:
-            self.add(record)
-
-    def add(self, record: consumer_records.Record) -> None:
-        """One more record."""
-        if self.group is self.live:
-            self.group = self.live.copy()
-        self.records.append(record)
-        self.group.apply(*record)
-
-    def put(self, member: Member) -> None:
-        """The member, as it describes itself."""
-        self.add(consumer_records.member(self.group.group_id, member))
-
-    def remove(self, member: Member) -> None:
-        """The member is gone, and its expression with it if nobody else has it."""
-        for record in consumer_records.no_member(self.group.group_id, member.member_id):
-            self.add(record)
-        self.forget(member.expression)
-
-    def forget(self, expression: str | None) -> None:
-        """An expression that nobody has any more."""
-        if expression and expression in self.group.resolved and not self.group.uses(expression):
-            self.add(consumer_records.no_resolved(self.group.group_id, expression))
-
-    def resolve(self, expressions: Iterable[str]) -> bool:
-        """Match them with the names of now; whether any matches others than it did."""
-        changed = False
-        topics = self.shard.topics
-        for expression in expressions:
-            matched = subscriptions.resolve(expression, topics.names())
-            before = self.group.resolved.get(expression)
-            if before is None or before.topics != matched:
-                changed = True
-                resolved = Resolved(matched, topics.generation, self.shard.timestamp_ms())
-                self.add(consumer_records.resolved(self.group.group_id, expression, resolved))
-        return changed
-
-    def look_at_topics(self, *, bump: bool) -> None:
-        """The next epoch, if it must be one, or if the topics are others than those of the present epoch."""
-        group = self.group
-        fingerprint = subscriptions.fingerprint(group.subscribed(), self.shard.topics)
-        if bump or fingerprint != group.metadata_hash:
-            if group.has_partition_metadata:
-                self.add(consumer_records.no_partition_metadata(group.group_id))
-            self.add(consumer_records.epoch(group.group_id, group.epoch + 1, fingerprint))
-
-    def compute_target(self) -> None:
-        """The target of the present epoch, if it is not there."""
-        if self.group.epoch > self.group.target_epoch:
-            for record in targets.compute(self.group, self.shard.topics, self.shard.settings):
-                self.add(record)
-
-    def step(self, member: Member, reported: Owned | None, *, has_resubscribed: bool) -> Member:
-        """The member after its next step."""
-        group = self.group
-        target = group.targets.get(member.member_id, NOTHING)
-        if not has_resubscribed and member.is_at(group.target_epoch):
-            return member
-        wanted = targets.ids_of(group.topics_of(member), self.shard.topics)
-        after = reconcile(member, group.target_epoch, target, wanted, group.is_free, reported, has_resubscribed)
-        if after is not member:
-            self.add(consumer_records.current(group.group_id, after))
-        return after
 
 
 def heartbeat(
@@ -176,11 +102,11 @@ def _regular(
     reported = owned(request.topic_partitions)
     before = _find(draft, request, reported)
     member = _described(before, request, caller)
-    _check_size(member, settings)
+    check_size(member, settings)
     is_new = member.member_id not in draft.group.members
     if is_new or member != before:
         draft.put(member)
-    has_resubscribed = _update_subscription(draft, before, member, now_ms)
+    has_resubscribed = update_subscription(draft, before, member, now_ms)
     draft.compute_target()
     after = draft.step(draft.group.members[member.member_id], reported, has_resubscribed=has_resubscribed)
     clock = _restart(draft, after, settings, now_ms)
@@ -198,7 +124,10 @@ def _regular(
         _remember(draft.live, after, clock, response, settings)
     if is_full or request.member_epoch == JOIN_EPOCH or after.assigned != before.assigned:
         response = replace_assignment(response, after)
-    return Decision(draft.records, [(ticket, response)], failed=draft.live.mark_stale)
+    replies: list[tuple[Ticket, Reply]] = [(ticket, response)]
+    if draft.converted is not None:
+        replies += migration.dismissed(draft.converted)
+    return Decision(draft.records, replies, failed=draft.live.mark_stale)
 
 
 def replace_assignment(response: ConsumerGroupHeartbeatResponse, member: Member) -> ConsumerGroupHeartbeatResponse:
@@ -269,11 +198,18 @@ def _open(shard: Shard, request: ConsumerGroupHeartbeatRequest) -> Draft:
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup):
         return Draft(shard, group)
+    if isinstance(group, ClassicGroup) and request.member_epoch != JOIN_EPOCH:
+        # Kafka says GROUP_ID_NOT_FOUND, which clients give up at: this one was away while the group was downgraded
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group {request.group_id!r} is a classic group now")
     if request.member_epoch != JOIN_EPOCH:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}")
     if group is None:
         return Draft(shard, ConsumerGroup(request.group_id))
-    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"the group {request.group_id!r} is no consumer group")
+    if not isinstance(group, ClassicGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"the group {request.group_id!r} is no consumer group")
+    draft = Draft(shard, ConsumerGroup(request.group_id), migration.upgrade(shard, group))
+    draft.converted = group
+    return draft
 
 
 def _check_room(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, settings: GroupSettings) -> None:
@@ -291,9 +227,9 @@ def _find(draft: Draft, request: ConsumerGroupHeartbeatRequest, reported: Owned 
     if request.instance_id is not None:
         member = draft.group.static_member(request.instance_id)
         if joins and member is not None and member.member_id != member_id:
-            return _succeed(draft, member, member_id)
+            return succeed(draft, member, member_id)
         if not joins:
-            member = _static(member, request.instance_id, member_id)
+            member = static_holder(member, request.instance_id, member_id)
     else:
         member = draft.group.members.get(member_id)
     if member is None:
@@ -301,37 +237,9 @@ def _find(draft: Draft, request: ConsumerGroupHeartbeatRequest, reported: Owned 
             return Member(member_id)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of {request.group_id!r}")
     if member.epoch == LEAVE_STATIC_EPOCH and joins:
-        return _succeed(draft, member, member_id)
+        return succeed(draft, member, member_id)
     _check_epoch(member, request.member_epoch, reported)
     return member
-
-
-def _static(member: Member | None, instance_id: str, member_id: str) -> Member:
-    """The member with the instance id, if it is the one that speaks."""
-    if member is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody has the instance id {instance_id!r}")
-    if member.member_id != member_id:
-        raise KafkaError(
-            ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {member.member_id!r} now"
-        )
-    return member
-
-
-def _succeed(draft: Draft, member: Member, member_id: str) -> Member:
-    """A static member is back, and takes what it had: if it has left, or was one of the classic protocol."""
-    if member.epoch != LEAVE_STATIC_EPOCH and member.classic is None:
-        raise KafkaError(
-            ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {member.instance_id!r} belongs to {member.member_id!r}"
-        )
-    logger.info("group %s: the static member %s is back as %s", draft.group.group_id, member.instance_id, member_id)
-    successor = member.successor(member_id)
-    target = draft.group.targets.get(member.member_id, NOTHING)
-    for record in consumer_records.no_member(draft.group.group_id, member.member_id):
-        draft.add(record)
-    draft.put(successor)
-    draft.add(consumer_records.target(draft.group.group_id, member_id, target))
-    draft.add(consumer_records.current(draft.group.group_id, successor))
-    return successor
 
 
 def _check_epoch(member: Member, epoch: int, reported: Owned | None) -> None:
@@ -367,49 +275,6 @@ def _described(member: Member, request: ConsumerGroupHeartbeatRequest, caller: C
     return replace(member, **changes)  # type: ignore[arg-type]
 
 
-def _check_size(member: Member, settings: GroupSettings) -> None:
-    texts = (member.member_id, member.instance_id, member.rack_id, member.client_id, *member.topics)
-    size = sum(len(text.encode()) for text in texts if text)
-    if size > settings.max_member_bytes:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"ids and subscription of a member take {size} bytes; {settings.max_member_bytes} are allowed",
-        )
-
-
-def _update_subscription(draft: Draft, before: Member, member: Member, now_ms: float) -> bool:
-    """Expressions and the group's epoch, after the member was put. Returns whether its subscription is another one."""
-    live = draft.live
-    new_expression = (member.expression or None) != (before.expression or None)
-    if new_expression:
-        draft.forget(before.expression)
-        if member.expression and member.expression not in draft.group.resolved:
-            if len(draft.group.resolved) >= subscriptions.MAX_EXPRESSIONS:
-                raise KafkaError(
-                    ErrorCode.INVALID_REGULAR_EXPRESSION,
-                    f"the members of the group have {subscriptions.MAX_EXPRESSIONS} expressions, as many as they may",
-                )
-            draft.resolve([member.expression])
-    has_resubscribed = new_expression or member.topics != before.topics
-    bump = has_resubscribed or not draft.group.epoch
-    if live.is_stale and _may_refresh(draft, now_ms):
-        draft.resolve(list(draft.group.resolved))
-        live.is_stale = False
-        live.refreshed_ms = now_ms
-        draft.look_at_topics(bump=bump)
-    elif bump:
-        draft.look_at_topics(bump=True)
-    return has_resubscribed
-
-
-def _may_refresh(draft: Draft, now_ms: float) -> bool:
-    """Without expressions to look at topics is cheap; with them the next heartbeat that comes late enough does it."""
-    if not draft.group.resolved:
-        return True
-    interval_ms = subscriptions.refresh_interval_ms(len(draft.shard.topics.names()))
-    return now_ms >= draft.live.refreshed_ms + interval_ms
-
-
 def _restart(draft: Draft, member: Member, settings: GroupSettings, now_ms: float) -> Clock:
     """The member was heard of: its session begins anew; so does the time for giving up partitions if they are new."""
     clock = draft.live.clock(member.member_id, now_ms + settings.consumer_session_timeout_ms)
@@ -430,7 +295,7 @@ def _leave(shard: Shard, request: ConsumerGroupHeartbeatRequest, ticket: Ticket,
     if request.instance_id is None:
         member = group.members.get(request.member_id)
     else:
-        member = _static(group.static_member(request.instance_id), request.instance_id, request.member_id)
+        member = static_holder(group.static_member(request.instance_id), request.instance_id, request.member_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id!r} is not a member of {request.group_id!r}")
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
@@ -444,6 +309,10 @@ def _leave(shard: Shard, request: ConsumerGroupHeartbeatRequest, ticket: Ticket,
 
 def give_up(shard: Shard, group: ConsumerGroup, members: Iterable[Member], now_ms: float) -> Decision:
     """These are members no more. The target without them is computed by whoever is heard of next."""
+    members = list(members)
+    names = {member.member_id for member in members}
+    if any(member.classic is None for member in members) and migration.may_downgrade(group, names, shard.settings):
+        return Decision(migration.downgrade(shard, group, names))
     draft = Draft(shard, group)
     for member in members:
         draft.remove(member)

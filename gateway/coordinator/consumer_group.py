@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.coordinator import consumer_records
 from gateway.coordinator.assignors import NOTHING, Assignment, TopicId
 from gateway.coordinator.consumer_members import Member
-from gateway.coordinator.decision import Decision, Records
+from gateway.coordinator.decision import Caller, Decision, Records, Ticket
 from gateway.coordinator.settings import GroupSettings
 from gateway.coordinator.subscriptions import Resolved
 from protocol.errors import ErrorCode, KafkaError
@@ -28,6 +28,10 @@ from protocol.internal import offsets as layout
 from protocol.internal.consumer_protocol import PROTOCOL_TYPE
 from protocol.messages import consumer_group_describe as described
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.sync_group import SyncGroupRequest
 from protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -283,6 +287,35 @@ class ConsumerGroup:
         from gateway.coordinator import consumer
 
         return consumer.tick(shard, self, now_ms)
+
+    def classic_join(
+        self, shard: Shard, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
+    ) -> Decision:
+        """See `consumer_classic.py`, also for the three that follow."""
+        from gateway.coordinator import consumer_classic
+
+        return consumer_classic.join(shard, self, request, caller, ticket, now_ms)
+
+    def classic_sync(
+        self, shard: Shard, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
+    ) -> Decision:
+        from gateway.coordinator import consumer_classic
+
+        return consumer_classic.sync(shard, self, request, ticket, now_ms)
+
+    def classic_heartbeat(
+        self, shard: Shard, request: HeartbeatRequest, caller: Caller, ticket: Ticket, now_ms: float
+    ) -> Decision:
+        from gateway.coordinator import consumer_classic
+
+        return consumer_classic.heartbeat(self, request, ticket, now_ms)
+
+    def classic_leave(
+        self, shard: Shard, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
+    ) -> Decision:
+        from gateway.coordinator import consumer_classic
+
+        return consumer_classic.leave(shard, self, request, caller, ticket)
 
     def topics_changed(self, shard: Shard, names: Collection[str], now_ms: float) -> Decision:
         """The next heartbeat looks at it: many topics that come together make one rebalance."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping
 from typing import cast
 
@@ -83,8 +84,8 @@ class Client:
         """One heartbeat through the machine and the log. Raises KafkaError."""
         ticket = self.desk.ticket(self.name)
         self.decision = consumer.heartbeat(self.desk.shard, request, CALLER, ticket, self.desk.now_ms)
-        ((answered, response),) = self.desk.run(self.decision)
-        assert answered is ticket
+        replies = self.desk.run(self.decision)
+        (response,) = [reply for answered, reply in replies if answered is ticket]
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         return response
 
@@ -112,6 +113,29 @@ class Client:
         with pytest.raises(KafkaError) as caught:
             self.beat(**fields)
         return caught.value.code
+
+    is_parked = False
+
+    def step(self) -> None:
+        """One heartbeat that says what it reads; it begins anew if it is told to."""
+        try:
+            self.beat(topic_partitions=reported(self.reads) if self.epoch else [])
+        except KafkaError as error:
+            if error.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+                raise
+            self.epoch, self.reads, self.assigned = JOIN_EPOCH, {}, {}
+
+    def partitions(self, topic: str) -> set[int]:
+        """Those of a topic that it reads."""
+        return self.reads.get(topic, set())
+
+    def lose_connection(self) -> None:
+        """The broker died: nothing was under way."""
+
+    def quit(self) -> None:
+        """Leave, if it is still a member."""
+        with contextlib.suppress(KafkaError):
+            self.leave()
 
     def leave(self, epoch: int = LEAVE_EPOCH) -> ConsumerGroupHeartbeatResponse:
         """Leave; a static member for a while with LEAVE_STATIC_EPOCH."""
