@@ -16,7 +16,7 @@ from tools.groups import reset as resetting
 from tools.groups import target, transfer
 from tools.groups.cluster import Cluster, TopicPartition, together
 from tools.groups.lag import Place, places
-from tools.groups.members import SHARE, Group, delete_groups, describe, list_groups, with_states
+from tools.groups.members import CLASSIC, CONSUMER, Group, delete_groups, describe, list_groups, with_states
 from tools.groups.offsets import Offsets, by_topic, committed, delete
 from tools.groups.reset import Change, Plan, Wish, Wishes
 from tools.groups.target import Badly, Shift
@@ -25,6 +25,7 @@ from tools.output import Row
 DONE, FAILED, BEHIND = 0, 1, 3
 _DRY_RUN = "this was a dry run, nothing is changed; --execute does it"
 _NOTHING_CHANGED = "nothing is changed"
+_WITH_OFFSETS = (CLASSIC, CONSUMER, "")
 _NO_GROUPS = "there are no groups yet"
 
 
@@ -77,13 +78,13 @@ def _passes(value: str, allowed: Sequence[str]) -> bool:
 
 def describing(cluster: Cluster, options: argparse.Namespace) -> Said:
     """`describe`: members, and all that `lag` says."""
-    groups, failures = _chosen(cluster, options.groups)
+    groups, failures, notes = _chosen(cluster, options.groups)
     found, more = places(cluster, groups, now_ms)
     rows_of: defaultdict[str, list[Place]] = defaultdict(list)
     for row in found:
         rows_of[row.group].append(row)
     rows = [_description(group, rows_of[name]) for name, group in sorted(groups.items())]
-    return Said(rows, failures + more, [] if rows or failures else [_NO_GROUPS])
+    return Said(rows, failures + more, notes)
 
 
 def _description(group: Group, rows: Sequence[Place]) -> Row:
@@ -133,14 +134,13 @@ def _place_row(row: Place) -> Row:
 
 def lagging(cluster: Cluster, options: argparse.Namespace) -> Said:
     """`lag`: every group in every partition, and whether that is too far behind."""
-    groups, failures = _chosen(cluster, options.groups)
+    groups, failures, notes = _chosen(cluster, options.groups)
     found, more = places(cluster, groups, now_ms)
     if options.topic:
         found = [row for row in found if _is_of(row.partition, options.topic)]
     behind, unclear = judge(found, options.fail_above, options.fail_above_seconds)
     rows = [{"group": row.group, **_place_row(row)} for row in found]
-    notes = behind if groups or failures else [_NO_GROUPS]
-    return Said(rows, [*failures, *more, *unclear], notes, is_behind=bool(behind))
+    return Said(rows, [*failures, *more, *unclear], [*behind, *notes], is_behind=bool(behind))
 
 
 def judge(rows: Iterable[Place], most_records: int | None, most_seconds: float | None) -> tuple[list[str], list[str]]:
@@ -165,18 +165,23 @@ def _is_of(partition: TopicPartition, topics: Mapping[str, list[int] | None]) ->
     return numbers is None or partition.number in numbers
 
 
-def _chosen(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, Group], list[str]]:
-    """The groups that were named, or all: of those the ones that are gone by now are no failure."""
+def _chosen(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, Group], list[str], list[str]]:
+    """The groups that were named, or all that have committed offsets; failures; notes.
+
+    Of all, those that are gone by now are no failure. Old brokers do not say the type: theirs are classic.
+    """
     failures: list[str] = []
-    wanted = list(names)
+    wanted, others = list(names), []
     if not names:
         listed, failures = list_groups(cluster)
-        wanted = [row.name for row in listed if row.type.lower() != SHARE]
+        wanted = [row.name for row in listed if row.type.lower() in _WITH_OFFSETS]
+        others = sorted({row.type for row in listed if row.type.lower() not in _WITH_OFFSETS})
     groups, failed = describe(cluster, wanted)
     for name, why in failed.items():
         if names or why.code != ErrorCode.GROUP_ID_NOT_FOUND:
             failures.append(f"group {name}: {why.text}")
-    return groups, failures
+    notes = [f"groups of the type {kind} are left out" for kind in others]
+    return groups, failures, notes if groups or failures or names else [*notes, _NO_GROUPS]
 
 
 # ----------------------------------------------------------------------------------------------------------- to change
@@ -333,7 +338,7 @@ def _numbered(numbers: list[int] | None) -> str:
 
 def exporting(cluster: Cluster, options: argparse.Namespace) -> Said:
     """`export`: a document, or, where something is missing in it, none."""
-    groups, failures = _chosen(cluster, options.groups)
+    groups, failures, notes = _chosen(cluster, options.groups)
     offsets, failed = committed(cluster, groups)
     failures += [f"group {name}: {why.text}" for name, why in failed.items()]
     if failures:
@@ -341,10 +346,10 @@ def exporting(cluster: Cluster, options: argparse.Namespace) -> Said:
     cluster.refresh([])
     text = json.dumps(transfer.document(groups, offsets, cluster.cluster_id, now_ms()), indent=2)
     if options.output is None:
-        return Said(document=text)
+        return Said(notes=notes, document=text)
     _write(options.output, text)
     count = sum(map(len, offsets.values()))
-    return Said(notes=[f"{count} offsets of {len(offsets)} groups are in {options.output}"])
+    return Said(notes=[*notes, f"{count} offsets of {len(offsets)} groups are in {options.output}"])
 
 
 def _read(path: str) -> str:

@@ -14,7 +14,7 @@ from protocol.messages.list_groups import ListGroupsRequest
 from tools.client import Client
 from tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, some
 
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+CLASSIC, CONSUMER = "classic", "consumer"
 _WITHOUT_MEMBERS = ("Empty", "Dead")
 _GROUPS_AT_ONCE = 200
 _NO_SUCH_GROUP = Failure(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group; `headgate groups list` shows all")
