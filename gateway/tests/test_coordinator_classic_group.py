@@ -1,5 +1,7 @@
 """A classic group seen from outside: records in any order, what commits, deletions and tools may ask of it."""
 
+from typing import Any
+
 import pytest
 
 from gateway.coordinator.classic_group import ClassicGroup, State
@@ -7,7 +9,15 @@ from gateway.tests.classic_desk import REBALANCE_MS, SESSION_MS, ClassicDesk
 from gateway.tests.groups import START_MS, WALL_MS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode
-from protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from protocol.internal.offsets import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
 from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from protocol.schema import Message
 
@@ -104,6 +114,45 @@ def test_a_group_that_was_a_consumer_group_rebalances() -> None:
     first, second = (desk.join(member_id) for member_id in "ab")
     assert first.reply.generation_id == second.reply.generation_id == 10
     assert first.reply.leader == "a"
+
+
+# Groups of the other kind (KIP-848)
+
+
+def with_consumer_group(epoch: int, **settings: Any) -> ClassicDesk:
+    """A desk with an empty consumer group."""
+    desk = ClassicDesk(**settings)
+    records: list[tuple[Message, Message | None]] = [
+        (ConsumerGroupMetadataKey("group"), ConsumerGroupMetadataValue(epoch)),
+        (ConsumerGroupTargetAssignmentMetadataKey("group"), ConsumerGroupTargetAssignmentMetadataValue(epoch)),
+    ]
+    desk.batches.append(records)
+    desk.restart()
+    return desk
+
+
+def test_an_empty_consumer_group_becomes_a_classic_one() -> None:
+    desk = with_consumer_group(5)
+    assert desk.join("nobody").error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert desk.shard.groups["group"].kind == "consumer"
+    asked = desk.join()
+    assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
+    (batch,) = desk.batches[1:]
+    assert [type(key) for key, value in batch if value is not None] == [GroupMetadataKey]
+    assert {type(key) for key, value in batch if value is None} >= {ConsumerGroupMetadataKey}
+    assert desk.join(asked.reply.member_id).reply.generation_id == 1
+    desk.check_rebuilt()
+
+
+def test_a_consumer_group_stays_if_that_cannot_be_written() -> None:
+    desk = with_consumer_group(5, initial_rebalance_delay_ms=3_000)
+    ticket = desk.ticket()
+    decision = desk.decide_join(ticket, version=3)
+    assert not decision.replies
+    desk.fail(decision)
+    assert [answered for answered, _ in decision.replies] == [ticket]
+    assert desk.shard.groups["group"].kind == "consumer"
+    desk.check_rebuilt()
 
 
 # Commits
