@@ -268,7 +268,8 @@ _RECORDS: dict[int, tuple[type[Message], type[Message]]] = {
 # The old offsets have the fields of the new ones.
 _RECORDS[_LEGACY_OFFSET_COMMIT] = _RECORDS[OffsetCommitKey.api_key]
 
-_INT16 = struct.Struct(">h")
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_OFFSET_KEY = _INT16.pack(OffsetCommitKey.api_key)
 
 # An offset without metadata, without a topic id and with one: version, offset, epoch, length of the metadata,
 # timestamp, tags, and the tag with its size. Nearly all are so, and a broker writes and reads very many.
@@ -283,6 +284,11 @@ _PLAIN_END, _ID_END = b"\0", b"\1\0\x10"  # what follows the timestamp
 
 def encode_key(key: Message) -> bytes:
     """The key of a record in the log."""
+    if type(key) is OffsetCommitKey:
+        group, topic = key.group.encode(), key.topic.encode()
+        return b"".join(
+            (_OFFSET_KEY, _INT16.pack(len(group)), group, _INT16.pack(len(topic)), topic, _INT32.pack(key.partition))
+        )
     return _encode(key.api_key, key, 0)
 
 
