@@ -148,6 +148,7 @@ class Broker:
     async def stop(self) -> None:
         """Answer what is in flight, then end `run`."""
         self.services.purgatory.expire_all()
+        self.services.groups.stop()
         await self.server.stop(SHUTDOWN_GRACE_S)
 
     async def _listen(self) -> list[tuple[str, trio.SocketListener]]:

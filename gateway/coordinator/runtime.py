@@ -10,6 +10,7 @@ import functools
 import logging
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -189,10 +190,17 @@ class Coordinators:
         return partition_of(group_id, self._count)
 
     def _coordinator(self, group_id: str) -> Coordinator:
-        coordinator = self._coordinators.get(self._index_of(group_id))
-        if coordinator is None:
+        index = self._index_of(group_id)
+        return self._coordinators.get(index) or self._open_late(index)
+
+    def _open_late(self, index: int) -> Coordinator:
+        """The coordinator of a partition that was damaged, or out of reach for a moment, and may be there by now."""
+        if self._metadata.image.topics[CONSUMER_OFFSETS].partitions[index].leader != self._config.node_id:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "this broker does not lead the partition of the group")
-        return coordinator
+        try:
+            return self._open(index)
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
 
     # The topic
 
@@ -232,7 +240,8 @@ class Coordinators:
                 self._coordinators.pop(index).close()
         for index, state in enumerate(states):
             if state.leader == self._config.node_id and index not in self._coordinators:
-                self._open(index)
+                with suppress(KafkaError):  # it is offline, which was logged
+                    self._open(index)
 
     def _is_same(self, index: int) -> bool:
         try:
@@ -240,13 +249,11 @@ class Coordinators:
         except KafkaError:
             return False
 
-    def _open(self, index: int) -> None:
-        try:
-            partition = self._partitions.get(CONSUMER_OFFSETS, index)
-        except KafkaError as error:
-            logger.error("groups of %s-%d have no coordinator: %s", CONSUMER_OFFSETS, index, error.message)
-            return
-        self._coordinators[index] = Coordinator(partition, self._tools, self._make_shard, self._loaded)
+    def _open(self, index: int) -> Coordinator:
+        partition = self._partitions.get(CONSUMER_OFFSETS, index)
+        coordinator = Coordinator(partition, self._tools, self._make_shard, self._loaded)
+        self._coordinators[index] = coordinator
+        return coordinator
 
     def _make_shard(self) -> Shard:
         return Shard(self._settings, self._topics, self._random, self._clock.now_ms, self._configs_of)

@@ -48,12 +48,9 @@ class ScriptedLog:
         self.staged: Staged | None = None
         self.batches_a_segment = 1_000_000
         self.is_warm = True
-        self.is_readable = True
 
     @property
     def segments(self) -> list[ScriptedSegment]:
-        if not self.is_readable:
-            raise STORAGE_ERROR
         size = self.batches_a_segment
         parts = [self.batches[start : start + size] for start in range(0, len(self.batches), size)]
         return [ScriptedSegment(b"".join(part), self.is_warm) for part in parts]

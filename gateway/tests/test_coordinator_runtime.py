@@ -128,6 +128,26 @@ def test_a_stop_lets_go_of_all_groups(served: Node) -> None:
     assert fetch(served, "g") == [(ErrorCode.NOT_COORDINATOR, {})]
 
 
+def test_a_partition_that_is_offline_has_its_coordinator_when_it_is_back(
+    served: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(served, "g", 7)
+    offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the segment is damaged")
+
+    def get(*_: object) -> None:
+        raise offline
+
+    groups = served.services.groups
+    with monkeypatch.context() as patched:
+        patched.setattr(served.services.partitions, "get", get)
+        groups._follow(served.services.metadata.image)
+        assert fetch(served, "g") == [(ErrorCode.NOT_COORDINATOR, {})]  # see handlers/offset_fetch.py
+        assert groups.gather(["g"], lambda *_: Decision(), list)[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert fetch(served, "g")[0][0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    served.time.advance()
+    assert fetch(served, "g") == [(0, {"t": 7})]
+
+
 # Requests
 
 
