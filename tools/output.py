@@ -71,4 +71,9 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return printable(",".join(map(str, value)) if isinstance(value, list) else str(value))
+
+
+def printable(text: str) -> str:
+    """A line for a terminal: names come from clients, and may hold what would move its cursor or change its colours."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -17,7 +17,7 @@ from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicStat
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from tools.client import Client, ClientError
-from tools.output import Row, common_options, format_table, reason
+from tools.output import Row, common_options, format_table, printable, reason
 
 FAILED = 1
 _TOPIC_RESOURCE = 2
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         rows, failures = [], [str(error)]
     _print(rows, is_table)
     for failure in failures:
-        print(f"headgate topics: {failure}", file=sys.stderr)
+        print(f"headgate topics: {printable(failure)}", file=sys.stderr)
     return FAILED if failures else 0
 
 

@@ -17,7 +17,7 @@ from tools.groups import actions, target
 from tools.groups.actions import Said, now_ms
 from tools.groups.cluster import Cluster
 from tools.groups.target import Badly
-from tools.output import Row, common_options, format_table
+from tools.output import Row, common_options, format_table, printable
 
 _LAG_COLUMNS = ("group", "topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "client_id", "host")
 _PLACE_COLUMNS = ("topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "leader", "member_id")
@@ -42,13 +42,13 @@ def _print(said: Said, is_table: bool) -> None:
         print(said.document)
     elif is_table:
         for line in _tables(said.rows):
-            print(line)
+            print(printable(line))
     else:
         for row in said.rows:
             print(json.dumps(row))
     sys.stdout.flush()
     for text in (*said.failures, *said.notes):
-        print(f"headgate groups: {text}", file=sys.stderr)
+        print(f"headgate groups: {printable(text)}", file=sys.stderr)
 
 
 def _tables(rows: Sequence[Row]) -> Iterable[str]:

@@ -365,6 +365,16 @@ def test_a_group_that_has_committed_nothing(typed: Typed, model: ModelCluster) -
     ]
 
 
+def test_names_of_clients_are_shown_harmless(typed: Typed, model: ModelCluster) -> None:
+    model.groups = {"\x1b[2J": ModelGroup("Stable", members=[ModelMember("\x1b[31m", {"a": [0]})])}
+    said = [
+        typed("describe", "--table").out,
+        typed("list", "--table").out,
+        typed("reset", "\x1b[2J", "--to", "1", "--topic", "a").errors[0],
+    ]
+    assert all("\\x1b[2J" in text and "\x1b" not in text for text in said)
+
+
 def test_no_broker(typed: Typed, model: ModelCluster) -> None:
     model.dead = {0}
     shown = typed("list")

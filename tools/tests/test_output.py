@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from protocol.errors import ErrorCode
-from tools.output import common_options, format_table, reason
+from tools.output import common_options, format_table, printable, reason
 
 
 def test_a_table() -> None:
@@ -27,6 +27,12 @@ def test_what_is_not_there_is_a_dash_and_numbers_still_stand_to_the_right() -> N
 
 def test_an_empty_table_is_nothing() -> None:
     assert format_table([]) == []
+
+
+def test_what_clients_name_themselves_does_not_reach_the_terminal_as_it_is() -> None:
+    assert printable("K\u00f6ln \U0001f600 a-b") == "K\u00f6ln \U0001f600 a-b"
+    assert printable("\x1b[2Ja\nb\u202e") == "\\x1b[2Ja\\nb\\u202e"
+    assert format_table([{"client": "\x1b[31m"}]) == ["CLIENT", "\\x1b[31m"]
 
 
 def test_reasons() -> None:
