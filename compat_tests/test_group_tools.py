@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from compat_tests.groups.group import PARTITIONS, Group
 from compat_tests.groups.member import SERVER, Kind
 
 OFFSETS_TOPIC = "__consumer_offsets"
-OFFSET_KEY, GROUP_KEY = "1", "2"
+OFFSET_KEY, GROUP_KEY = 1, 2
 CLASSIC = Kind("confluent-kafka", "range")
 
 
@@ -91,16 +91,16 @@ def test_kafkas_decoders_read_the_log(group: Group) -> None:
     group.settle()
     group.share()
     group.commit()
-    dumped = latest(group, dump(group))
-    printed = latest(group, console(group, "OffsetsMessageFormatter") + console(group, "GroupMetadataMessageFormatter"))
-    for found in (dumped, printed):
+    lines = dump(group)
+    offsets_shown, groups_shown = (console(group, kind, len(lines)) for kind in ("Offsets", "GroupMetadata"))
+    for found in (latest(group, decoded(lines)), latest(group, offsets_shown + groups_shown)):
         offsets = {
             key["data"]["partition"]: value["data"]["offset"]
             for key, value in found
-            if key["type"] == OFFSET_KEY and key["data"]["topic"] == group.topic
+            if int(key["type"]) == OFFSET_KEY and key["data"]["topic"] == group.topic
         }
         assert offsets == dict.fromkeys(range(PARTITIONS), group.end())
-        (value,) = [value["data"] for key, value in found if key["type"] == GROUP_KEY]
+        (value,) = [value["data"] for key, value in found if int(key["type"]) == GROUP_KEY]
         assert (value["protocolType"], value["protocol"]) == ("consumer", "range")
         assert [member["memberId"] for member in value["members"]] == [value["leader"]]
 
@@ -114,22 +114,30 @@ def latest(group: Group, found: Found) -> Found:
     return list({json.dumps(key): (key, value) for key, value in own}.values())
 
 
-def dump(group: Group) -> Found:
-    """What kafka-dump-log decodes of the files."""
+def dump(group: Group) -> list[str]:
+    """The lines of kafka-dump-log about the records in the files."""
     files = sorted(str(log) for log in group.broker.data.glob(f"{OFFSETS_TOPIC}-*/*.log"))
     said = run_tool(DUMP_LOG, "--offsets-decoder", "--files", ",".join(files))
-    lines = [re.search(r" key: (\{.*\}) payload: (\{.*\})$", line) for line in said.splitlines()]
-    return decoded(found.groups() for found in lines if found)
+    return [line for line in said.splitlines() if line.startswith("|")]
 
 
-def console(group: Group, formatter: str) -> Found:
-    """What kafka-console-consumer reads of the topic through one of its formatters."""
-    arguments = ("--topic", OFFSETS_TOPIC, "--from-beginning", "--timeout-ms", "3000")
-    formatting = ("--formatter", f"org.apache.kafka.tools.consumer.{formatter}")
+def decoded(lines: Sequence[str]) -> Found:
+    """Those that are no deletions."""
+    searched = [re.search(r" key: (\{.*\}) payload: (\{.*\})$", line) for line in lines]
+    return [(json.loads(found[1]), json.loads(found[2])) for found in searched if found]
+
+
+def console(group: Group, kind: str, count: int) -> Found:
+    """What kafka-console-consumer shows of the first records through one of its formatters."""
+    arguments = ("--topic", OFFSETS_TOPIC, "--from-beginning", "--max-messages", str(count), "--timeout-ms", "30000")
+    formatting = ("--formatter", f"org.apache.kafka.tools.consumer.{kind}MessageFormatter")
     said = run_tool(CONSOLE_CONSUMER, "--bootstrap-server", group.broker.bootstrap, *arguments, *formatting)
-    found = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    return [(one["key"], one["value"]) for one in found if one["value"]]
+    return [(one["key"], one["value"]) for one in objects(said) if one["value"]]
 
 
-def decoded(pairs: Iterable[tuple[str | Any, ...]]) -> Found:
-    return [(json.loads(key), json.loads(value)) for key, value in pairs]
+def objects(said: str) -> Iterator[Any]:
+    """What follows each other without anything between."""
+    decoder, position = json.JSONDecoder(), 0
+    while position < len(said.rstrip()):
+        found, position = decoder.raw_decode(said, position)
+        yield found
