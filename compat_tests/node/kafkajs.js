@@ -141,6 +141,8 @@ async function member({ bootstrap, topic, group, "session-ms": session }) {
     }
   }
   await consumer.disconnect();
+  // After a restart of the broker, ours or Kafka's, one of its connections may stay open, and node with it
+  process.exit(0);
 }
 
 const SUBCOMMANDS = { produce, offsets, member };
