@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, cast
 
 import pytest
 
+from gateway.coordinator import classic, consumer
 from gateway.coordinator.classic import ClassicGroup
 from gateway.coordinator.coordinator import LOAD_RETRY_MS, TICK_RETRY_MS, Coordinator, Tools, translated
-from gateway.coordinator.decision import Decision, Ticket
+from gateway.coordinator.decision import Caller, Decision, Ticket
 from gateway.coordinator.groups import NEVER, Shard
 from gateway.coordinator.settings import GroupSettings
 from gateway.coordinator.slices import Slices
 from gateway.replication.appends import Appends
 from gateway.replication.partition import Partition
-from gateway.tests.groups import FakeTopics
+from gateway.tests.groups import FakeTopics, hard
 from gateway.tests.manual import ManualTime
 from gateway.tests.scripted import STORAGE_ERROR, ScriptedPartition
 from gateway.waiting import Purgatory, Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.heartbeat import HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 TIMEOUT_MS = 5_000
 
@@ -570,3 +574,65 @@ def test_state_survives_a_kill_after_any_batch(batches: int) -> None:
     bench = Bench(cut)
     bench.run()
     assert {group: bench.offset(group) for group in bench.shard.offsets.groups} == states[batches]
+
+
+def _scenario(bench: Bench) -> Iterator[None]:
+    """Groups of both kinds at work, one request a step."""
+    now_ms, caller = bench.time.clock.monotonic_ms, Caller("c", "/192.0.2.9", 5)
+    joined: list[str] = []
+
+    def join(member_id: str = "") -> JoinGroupRequest:
+        return JoinGroupRequest(
+            "classic", 10_000, 60_000, member_id, None, "consumer", [JoinGroupRequestProtocol("range", b"wants")]
+        )
+
+    def beat(member_id: str, epoch: int, **options: Any) -> ConsumerGroupHeartbeatRequest:
+        return ConsumerGroupHeartbeatRequest("new", member_id, epoch, **options)
+
+    def put(decide: Callable[[Shard, Ticket], Decision], group: str) -> Any:
+        heard = bench.ask(decide, group)
+        bench.run()
+        return heard[0] if heard else None
+
+    for _ in range(2):
+        given = put(lambda shard, ticket: classic.join(shard, join(), caller, ticket, now_ms()), "classic")
+        yield
+        joined.append(given.member_id)
+    for member_id in joined:
+        put(lambda shard, ticket: classic.join(shard, join(member_id), caller, ticket, now_ms()), "classic")  # noqa: B023
+        bench.time.advance(3_000)
+        yield
+    rows = [SyncGroupRequestAssignment(joined[0], b"all")]
+    request = SyncGroupRequest("classic", 1, joined[0], assignments=rows)
+    put(lambda shard, ticket: classic.sync(shard, request, caller, ticket, now_ms()), "classic")
+    yield
+    for member_id in "ab":
+        first = beat(member_id, 0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[])
+        put(lambda shard, ticket: consumer.heartbeat(shard, first, caller, ticket, now_ms()), "new")  # noqa: B023
+        yield
+        bench.commit(len(member_id), "simple")
+        yield
+    put(lambda shard, ticket: consumer.heartbeat(shard, beat("a", -1), caller, ticket, now_ms()), "new")
+    yield
+    for _ in range(4):  # sessions end
+        bench.time.advance(20_000)
+        yield
+
+
+def test_groups_of_both_kinds_survive_a_kill_after_any_batch() -> None:
+    """After every step and any prefix of the log, what is loaded is what was live then."""
+    live = Bench()
+    states = {0: hard(live.shard)}
+    for _ in _scenario(live):
+        states[len(live.partition.log.batches)] = hard(live.shard)
+    assert len(states) > 8
+    for batches, state in states.items():
+
+        def cut(partition: ScriptedPartition, batches: int = batches) -> None:
+            for batch in live.partition.log.batches[:batches]:
+                partition.log.write(batch)
+            partition.high_watermark = partition.log.end_offset
+
+        bench = Bench(cut)
+        bench.run()
+        assert hard(bench.shard) == state
