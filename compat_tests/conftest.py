@@ -13,8 +13,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests import spark_format
-from compat_tests.broker import TARGET, Broker, new_broker
+from compat_tests.broker import TARGET, Broker, new_broker, running
 from compat_tests.families import FAMILIES, AsksOffsets, Family
+from compat_tests.groups.group import PARTITIONS, SETTINGS, Group
 
 NUMBERS = itertools.count()
 
@@ -87,6 +88,21 @@ def new_topic(bootstrap: str, partitions: int, configs: dict[str, str] | None = 
     for created in admin.create_topics([wanted], operation_timeout=20).values():
         created.result(20)
     return name
+
+
+@pytest.fixture(scope="session")
+def broker_of_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker that the tests of groups share: in its groups, what takes time by default takes less."""
+    with running(tmp_path_factory.mktemp("groups"), SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture
+def group(broker_of_groups: Broker) -> Iterator[Group]:
+    """A group without members yet, with a topic of its own."""
+    group = Group(broker_of_groups, new_topic(broker_of_groups.bootstrap, PARTITIONS))
+    yield group
+    group.end_all()
 
 
 @pytest.fixture(scope="session")

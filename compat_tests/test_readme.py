@@ -51,7 +51,7 @@ def run(command: list[str]) -> str:
 
 
 def test_use_it_line_by_line(tmp_path: Path) -> None:
-    """Kcat, a Python producer and a Spark read, in the README's order on a new broker."""
+    """Kcat, a Python producer, a group and a Spark read, in the README's order on a new broker."""
     toolchain.program("kcat", "apt-get install kcat")
     toolchain.module("pyspark", "pip install pyspark==4.0.0")
     toolchain.jars("spark")
@@ -59,6 +59,7 @@ def test_use_it_line_by_line(tmp_path: Path) -> None:
         said = [run(command) for block in blocks("Use it") for command in typed(block, broker.bootstrap)]
     shown = "\n".join(said)
     assert "hello\n" in shown, "kcat did not show what kcat sent"
+    assert "b'hello'" in shown, "the group did not read what kcat sent"
     table = next((output for output in said if "+---" in output), "")
     assert "hello from Python" in table, f"Spark's table does not show what the Python producer sent: {shown}"
 

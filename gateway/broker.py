@@ -14,6 +14,7 @@ from gateway.clock import Clock, SystemClock
 from gateway.config import BrokerConfig
 from gateway.context import Services
 from gateway.coordinator.producer_ids import ProducerIds
+from gateway.coordinator.runtime import Coordinators
 from gateway.descriptors import for_connections
 from gateway.dispatch import Dispatcher
 from gateway.handlers import load
@@ -21,6 +22,7 @@ from gateway.logs import ready_line
 from gateway.metadata.image import Image
 from gateway.metadata.local import LocalMetadata, Recorded
 from gateway.metadata.topics import METADATA_TOPIC
+from gateway.replication.appends import Appends
 from gateway.replication.partitions import Partitions
 from gateway.replication.writer import Disk
 from gateway.scheduler import Scheduler
@@ -106,6 +108,8 @@ class Broker:
         partitions = Partitions(self._store, self.config, purgatory, Disk(self.clock, scheduler))
         partitions.follow(Image.empty(), metadata.image, metadata.image.topics)
         metadata.on_change(partitions.follow)
+        appends = Appends()
+        groups = Coordinators(self.config, self.clock, self.random, scheduler, purgatory, metadata, partitions, appends)
         return Services(
             config=self.config,
             clock=self.clock,
@@ -116,6 +120,8 @@ class Broker:
             partitions=partitions,
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.random),
             producer_ids=ProducerIds(metadata),
+            groups=groups,
+            appends=appends,
         )
 
     def _upkeep(self) -> Upkeep:
@@ -135,6 +141,7 @@ class Broker:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.services.scheduler.run)
                 self._upkeep().start()
+                self.services.groups.start()
                 await nursery.start(self.server.serve, listeners)
                 task_status.started()
                 await self.server.stopped.wait()
@@ -145,6 +152,7 @@ class Broker:
     async def stop(self) -> None:
         """Answer what is in flight, then end `run`."""
         self.services.purgatory.expire_all()
+        self.services.groups.stop()
         await self.server.stop(SHUTDOWN_GRACE_S)
 
     async def _listen(self) -> list[tuple[str, trio.SocketListener]]:

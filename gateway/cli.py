@@ -32,6 +32,9 @@ COMMANDS = {
         "gateway.cli:serve", "run a broker: headgate serve [server.properties] [--override name=value]..."
     ),
     "topics": Command("tools.topics:main", "list, create, describe and delete topics"),
+    "groups": Command(
+        "tools.groups.command:main", "consumer groups: members, lag, offsets to reset, export and import"
+    ),
     "config": Command("gateway.cli:config", "say of every line of a server.properties what it does here"),
 }
 

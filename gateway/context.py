@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
+from gateway.coordinator.decision import Caller
 from gateway.replication.appends import Appends
 
 if TYPE_CHECKING:
     from gateway.clock import Clock
     from gateway.config import BrokerConfig
     from gateway.coordinator.producer_ids import ProducerIds
+    from gateway.coordinator.runtime import Coordinators
     from gateway.metadata.local import LocalMetadata
     from gateway.replication.partitions import Partitions
     from gateway.scheduler import Scheduler
@@ -56,6 +58,7 @@ class Services:
     partitions: Partitions
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    groups: Coordinators
     appends: Appends = field(default_factory=Appends)
 
 
@@ -67,3 +70,8 @@ class Context:
     client: Client
     version: int
     client_id: str | None
+
+    @property
+    def caller(self) -> Caller:
+        """What the machines of groups may know of the client."""
+        return Caller(self.client_id or "", f"/{self.client.remote_host}", self.version)

@@ -23,7 +23,6 @@ from protocol.compiler import Splice
 from protocol.errors import ErrorCode, KafkaError
 from protocol.header import read_request_header, write_response_header
 from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.produce import ProduceRequest
 from protocol.schema import Message
 
 logger = logging.getLogger("headgate.dispatch")
@@ -43,7 +42,7 @@ class Route:
         self.handler = registration.handler
         self.is_lasting = registration.is_lasting
         self.read = compiler.reader(request, version)
-        self.stages = request is ProduceRequest  # may leave appends to be written: see `Appends`
+        self.stages = registration.stages
         self._write = compiler.writer(registry.response(request.api_key), version)
         blank = bytearray(4)
         write_response_header(blank, 0, request.api_key, version)

@@ -17,4 +17,5 @@ def _field(*operations: int) -> int:
 
 # What there is to do with each kind of thing: org.apache.kafka.security.authorizer.AclEntry
 CLUSTER = _field(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
+GROUP = _field(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
 TOPIC = _field(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)

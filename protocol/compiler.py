@@ -70,8 +70,9 @@ def reader(cls: type[Message], version: int) -> Reader:
     """The compiled `read(buffer, position=0)` of one version, for those who call it often."""
     compiled = _readers.get((cls, version))
     if compiled is None:
-        # What a broker answers may have more: no other clients wait until it has been read
-        limit = None if cls.is_response else MAX_ELEMENTS
+        # What a broker answers may have more: no other clients wait until it has been read. A record that was written
+        # has to be readable.
+        limit = None if cls.is_response or cls.is_record else MAX_ELEMENTS
         compiled = _readers[cls, version] = compile_reader(tree(cls, version), _title(cls, version), limit)
     return compiled
 

@@ -257,7 +257,7 @@ class _ReaderEmitter:
     def _nullable_instance(self, node: NullableInstance, target: str) -> None:
         self._run.add("b", "n")
         self.flush()
-        with self._source.block("if n < 0"):
+        with self._source.block(f"if n <= {node.null}"):
             self._source.line(f"{target} = None")
         with self._source.block("else"):
             self.node(node.instance, target)

@@ -49,8 +49,12 @@ APIS: dict[int, Api] = {
     35: Api("DescribeLogDirs", 2),
     36: Api("SaslAuthenticate", 2),
     37: Api("CreatePartitions", 2),
+    42: Api("DeleteGroups", 2),
     44: Api("IncrementalAlterConfigs", 1),
+    47: Api("OffsetDelete", NEVER),
     60: Api("DescribeCluster", 0),
+    68: Api("ConsumerGroupHeartbeat", 0),
+    69: Api("ConsumerGroupDescribe", 0),
     74: Api("ListConfigResources", 0),
     75: Api("DescribeTopicPartitions", 0),
 }

@@ -160,7 +160,10 @@ class Field:
         if self.is_array:
             element = _lower(self.element, version, flexible, nullable=False)
             return wire.Array(_array_length(flexible, nullable), element)
-        return _lower(self.annotation, version, flexible, nullable)
+        lowered = _lower(self.annotation, version, flexible, nullable)
+        if self.tag is not None and isinstance(lowered, wire.NullableInstance):
+            return wire.NullableInstance(lowered.instance, null=0)
+        return lowered
 
 
 def v(versions: str, *, default: Any = _OF_TYPE, tag: int | None = None, nullable: str | None = None) -> Any:
@@ -222,6 +225,7 @@ class Message(Struct):
     """A request, a response, or a record of an internal topic.
 
     `versions` are those that are declared; in `flexible` ones it has compact lengths and tagged fields (KIP-482).
+    A `record` is read from a log, not from a client: its arrays may be as long as they were when it was written.
     """
 
     __slots__ = ()
@@ -229,13 +233,17 @@ class Message(Struct):
     versions: ClassVar[Versions]
     flexible: ClassVar[Versions]
     is_response: ClassVar[bool]
+    is_record: ClassVar[bool]
 
-    def __init_subclass__(cls, *, key: int, versions: str, flexible: str, response: bool = False) -> None:
+    def __init_subclass__(
+        cls, *, key: int, versions: str, flexible: str, response: bool = False, record: bool = False
+    ) -> None:
         super().__init_subclass__()
         cls.api_key = key
         cls.versions = Versions.parse(versions)
         cls.flexible = Versions.parse(flexible)
         cls.is_response = response
+        cls.is_record = record
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> Message:
         """What a client of `version` hears when the whole request failed; `message` goes where there is a place."""

@@ -270,19 +270,23 @@ class Instance(Node):
 
 
 class NullableInstance(Node):
-    """A struct that can be null."""
+    """A struct that can be null: a byte that says whether it is, then the struct.
 
-    def __init__(self, instance: Instance) -> None:
+    `null` is the byte for null: -1, but 0 in a tagged field, where Kafka writes a varint.
+    """
+
+    def __init__(self, instance: Instance, null: int = -1) -> None:
         super().__init__()
         self.instance = instance
+        self.null = null
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
-        if Int8sb._parsereport(stream, context, path) < 0:
+        if Int8sb._parsereport(stream, context, path) <= self.null:
             return None
         return self.instance._parsereport(stream, context, path)
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
-        Int8sb._build(-1 if obj is None else 1, stream, context, path)
+        Int8sb._build(self.null if obj is None else 1, stream, context, path)
         if obj is not None:
             self.instance._build(obj, stream, context, path)
         return obj

@@ -130,7 +130,7 @@ class _WriterEmitter:
         source = self._source
         name = source.fresh("x")
         source.line(f"{name} = {value}")
-        self._run.add("b", f"-1 if {name} is None else 1")
+        self._run.add("b", f"{node.null} if {name} is None else 1")
         self.flush()
         with source.block(f"if {name} is not None"):
             self.node(node.instance, name)
@@ -208,7 +208,8 @@ def _difference(source: Source, value: str, default: Any) -> str:
     name = source.constant("default", default)
     if not isinstance(default, Struct):
         return f"{value} != {name}"
-    return f"({value} is not {name} and ({' or '.join(_field_differences(source, value, default))}))"
+    differences = " or ".join(_field_differences(source, value, default))
+    return f"({value} is not {name} and ({value} is None or {differences}))"
 
 
 def _field_differences(source: Source, value: str, default: Struct) -> Iterator[str]:

@@ -145,7 +145,7 @@ class Log:
         does; what was staged before is then still staged, or was written.
         """
         config = self.config
-        is_kept = config.keeps_batches and validate != validation.FULL
+        is_kept = (config.keeps_batches and validate != validation.FULL) or validate == validation.OWN
         header = validation.plain_batch(view, config, now_ms) if is_kept else None
         if header is None:
             return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes)

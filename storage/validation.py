@@ -24,6 +24,7 @@ from storage.config import LOG_APPEND_TIME, PRODUCER, LogConfig
 
 HEADER = "header"
 FULL = "full"
+OWN = "own"  # batches that the broker made itself: their header is looked at, whatever the topic asks for
 HIGHEST_CODEC = 4
 _unpack_header = batch.HEADER.unpack_from
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python

@@ -77,6 +77,24 @@ class Client:
         except OSError as error:
             raise ClientError(f"the connection to {self.address} failed: {error.strerror or error}") from None
 
+    def serves(self, cls: type[Message]) -> bool:
+        """Whether the broker has this API at all."""
+        return cls.api_key in self._peer.served
+
+    def version(self, cls: type[Message], newest: int, oldest: int = 0) -> int:
+        """The newest version from `oldest` to `newest` that both sides have. Raises ClientError."""
+        try:
+            version = min(newest, self._peer.best(cls))
+        except KafkaError as error:
+            raise ClientError(f"{self.address} is too old or too new for this: {error.message}") from None
+        served = self._peer.served[cls.api_key]
+        if version < max(oldest, served.first):
+            name = cls.__name__.removesuffix("Request")
+            raise ClientError(
+                f"{self.address} is too old or too new for this: it has {name} {served}, this needs {oldest}-{newest}"
+            )
+        return version
+
     def _receive(self, name: str) -> Any:
         while True:
             try:

@@ -10,25 +10,22 @@ import base64
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
-from tools.client import DEFAULT_TIMEOUT_S, Client, ClientError
+from tools.client import Client, ClientError
+from tools.output import Row, common_options, format_table, printable, reason
 
 FAILED = 1
-_LONGEST_TIMEOUT_S = 86_400
 _TOPIC_RESOURCE = 2
 _SET_FOR_THE_TOPIC = 1  # the source of a config in DescribeConfigs
 
 _WHY_NOT: dict[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic; `headgate topics list` shows all"
 }
-
-Row = Mapping[str, Any]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,19 +39,12 @@ def main(arguments: Sequence[str]) -> int:
         rows, failures = [], [str(error)]
     _print(rows, is_table)
     for failure in failures:
-        print(f"headgate topics: {failure}", file=sys.stderr)
+        print(f"headgate topics: {printable(failure)}", file=sys.stderr)
     return FAILED if failures else 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument(
-        "--bootstrap-server", default="127.0.0.1:9092", metavar="host:port", help="default: 127.0.0.1:9092"
-    )
-    common.add_argument("--timeout", type=_seconds, default=DEFAULT_TIMEOUT_S, metavar="seconds", help="default: 30")
-    shape = common.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="JSON lines, also on a terminal")
-    shape.add_argument("--table", action="store_true", help="a table, also into a file or a pipe")
+    common = common_options()
     parser = argparse.ArgumentParser(prog="headgate topics", description="List, create, describe and delete topics.")
     commands = parser.add_subparsers(required=True, metavar="list|create|describe|delete")
     listing = commands.add_parser("list", parents=[common], help="all topics")
@@ -76,16 +66,6 @@ def _parser() -> argparse.ArgumentParser:
     deleting.add_argument("--if-exists", action="store_true", help="a topic that does not exist is no failure")
     deleting.set_defaults(run=delete_topics)
     return parser
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= _LONGEST_TIMEOUT_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from above 0 to {_LONGEST_TIMEOUT_S}")
-    return seconds
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -131,9 +111,7 @@ def create_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row
             rows.append({"topic": result.name, "created": not exists})
         else:
             advice = "; --if-not-exists accepts that" if exists else ""
-            failures.append(
-                f"{result.name} was not created: {_reason(result.error_code, result.error_message)}{advice}"
-            )
+            failures.append(f"{result.name} was not created: {reason(result.error_code, result.error_message)}{advice}")
     return rows, failures
 
 
@@ -146,7 +124,7 @@ def describe_topics(client: Client, options: argparse.Namespace) -> tuple[list[R
     configs = _own_configs(client, [topic.name or "" for topic in found])
     rows = [_description(topic, configs.get(topic.name or "", {})) for topic in found]
     failures = [
-        f"{topic.name} cannot be described: {_reason(topic.error_code, _WHY_NOT.get(topic.error_code))}"
+        f"{topic.name} cannot be described: {reason(topic.error_code, _WHY_NOT.get(topic.error_code))}"
         for topic in topics
         if topic.error_code != ErrorCode.NONE
     ]
@@ -204,9 +182,7 @@ def delete_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row
             rows.append({"topic": result.name, "deleted": not unknown})
         else:
             advice = "; --if-exists accepts that" if unknown else ""
-            failures.append(
-                f"{result.name} was not deleted: {_reason(result.error_code, result.error_message)}{advice}"
-            )
+            failures.append(f"{result.name} was not deleted: {reason(result.error_code, result.error_message)}{advice}")
     return rows, failures
 
 
@@ -215,14 +191,6 @@ def _metadata(client: Client, names: Sequence[str] | None) -> list[MetadataRespo
     answer = client.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
     found: list[MetadataResponseTopic] = answer.topics
     return found
-
-
-def _reason(code: int, message: str | None) -> str:
-    try:
-        error = ErrorCode(code)
-    except ValueError:
-        return message or f"error {code}"
-    return f"{message or error.message.rstrip('.')} ({error.name})"
 
 
 def _id_text(topic_id: bytes) -> str:
@@ -249,27 +217,3 @@ def _flatten(row: Row) -> list[Row]:
         return [row]
     configs = " ".join(f"{name}={value}" for name, value in row["configs"].items())
     return [{"topic": row["topic"], **partition, "configs": configs} for partition in row["partitions"]]
-
-
-def format_table(rows: Sequence[Row]) -> list[str]:
-    """Lines of aligned columns under their names; numbers stand to the right."""
-    if not rows:
-        return []
-    names = list(rows[0])
-    cells = [
-        [name.replace("_", " ").upper() for name in names],
-        *([_cell(row[name]) for name in names] for row in rows),
-    ]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
-    numeric = [all(type(row[name]) is int for row in rows) for name in names]
-    return ["  ".join(map(_align, line, widths, numeric)).rstrip() for line in cells]
-
-
-def _align(text: str, width: int, is_number: bool) -> str:
-    return text.rjust(width) if is_number else text.ljust(width)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -2,8 +2,10 @@
 //
 //   produce --bootstrap a --topic t --codec zstd     sends the records of standard input, until its end
 //   offsets --bootstrap a --topic t --at s           prints the offset of each partition
+//   member  --bootstrap a --topic t --group g        is in a group until the end of standard input: see groups/lines.py
 //
-// s is "earliest", "latest" or "time:1700000000000"; a time after the last record is the end. It reads in groups only.
+// s is "earliest", "latest" or "time:1700000000000"; a time after the last record is the end. It reads in groups only,
+// and shares by round robin.
 // Exit status 0: all was done; otherwise standard error says why not.
 "use strict";
 
@@ -105,7 +107,45 @@ async function ask(admin, topic, at) {
   return found.map(({ partition, low, high }) => ({ partition, offset: kind === "earliest" ? low : high }));
 }
 
-const SUBCOMMANDS = { produce, offsets };
+function say(event) {
+  process.stdout.write(`${JSON.stringify(event)}\n`);
+}
+
+async function member({ bootstrap, topic, group, "session-ms": session }) {
+  const settings = { groupId: group, sessionTimeout: Number(session), heartbeatInterval: 500, maxWaitTimeInMs: 100 };
+  const consumer = client(bootstrap).consumer(settings);
+  let positions = {};
+  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
+    const owned = [...(payload.memberAssignment[topic] ?? [])].sort((one, other) => one - other);
+    positions = Object.fromEntries(Object.entries(positions).filter(([partition]) => owned.includes(Number(partition))));
+    say({ owned });
+  });
+  await consumer.connect();
+  await consumer.subscribe({ topic, fromBeginning: true });
+  const eachMessage = async ({ partition, message }) => {
+    positions[partition] = Number(message.offset) + 1;
+    say({ partition, offset: Number(message.offset) });
+  };
+  await consumer.run({ autoCommit: false, eachMessage });
+  for await (const _ of createInterface({ input: process.stdin })) {
+    const offsets = Object.entries(positions).map(([partition, offset]) => ({
+      topic,
+      partition: Number(partition),
+      offset: String(offset),
+    }));
+    try {
+      await consumer.commitOffsets(offsets);
+      say({ committed: "" });
+    } catch (error) {
+      say({ committed: String(error) });
+    }
+  }
+  await consumer.disconnect();
+  // After a restart of the broker, ours or Kafka's, one of its connections may stay open, and node with it
+  process.exit(0);
+}
+
+const SUBCOMMANDS = { produce, offsets, member };
 
 async function main() {
   const options = {
@@ -113,6 +153,9 @@ async function main() {
     topic: { type: "string" },
     codec: { type: "string", default: "none" },
     at: { type: "string", default: "latest" },
+    group: { type: "string" },
+    assignor: { type: "string", default: "roundrobin" },
+    "session-ms": { type: "string", default: "30000" },
   };
   const { values, positionals } = parseArgs({ options, allowPositionals: true });
   const subcommand = SUBCOMMANDS[positionals[0]];

@@ -154,7 +154,8 @@ GROUPS: tuple[Row, ...] = (
     ("offsets.load.buffer.size", INT, "5242880", "1..", "Bytes read at a time when committed offsets are loaded."),
     ("offsets.retention.minutes", INT, "10080", "1..", "Offsets of an empty group are kept for so long."),
     ("offsets.retention.check.interval.ms", LONG, "600000", "1..", "How often expired offsets are looked for."),
-    ("offsets.topic.replication.factor", SHORT, "3", "1..", "Replicas of __consumer_offsets."),
+    ("offsets.topic.replication.factor", SHORT, "3", "1..",
+     "Replicas of __consumer_offsets, which is made when a client first asks for a coordinator. On a node that stands alone it is always one."),
     ("offsets.topic.num.partitions", INT, "50", "1..", "Partitions of __consumer_offsets."),
     ("offsets.topic.segment.bytes", INT, "104857600", "1..", "Segment size of __consumer_offsets."),
     ("offsets.topic.compression.codec", INT, "0", "0..4", "Codec of __consumer_offsets, by its number."),
@@ -180,14 +181,10 @@ ROWS: tuple[Row, ...] = NETWORK + IDENTITY + TOPICS + LOG + CLEANUP + REPLICATIO
 
 _ALONE = "this node stands alone: clusters are not there yet"
 _NO_CLEANER = "logs are not compacted yet"
-_NO_GROUPS = "consumer groups are not served yet"
 _NO_TRANSACTIONS = "transactions are not served yet"
 
 # A name, or the beginning of names where it ends in a dot -> what is missing. The longest that fits counts.
 PENDING: dict[str, str] = {
-    "group.": _NO_GROUPS,
-    "offset.": _NO_GROUPS,
-    "offsets.": _NO_GROUPS,
     "transaction.": _NO_TRANSACTIONS,
     "transactional.": _NO_TRANSACTIONS,
     "replica.": _ALONE,

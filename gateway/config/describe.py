@@ -19,6 +19,7 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_GROUP_CONFIG = 8
 
 
 class Synonym(NamedTuple):
@@ -65,7 +66,7 @@ def _foreign_given(config: BrokerConfig) -> list[Definition]:
 
 
 def _broker_entry(config: BrokerConfig, definition: Definition) -> ConfigEntry:
-    synonyms = _broker_synonyms(config, definition)
+    synonyms = broker_synonyms(config, definition)
     first = synonyms[0] if synonyms else Synonym(definition.name, None, Source.DEFAULT_CONFIG)
     value = None if definition.is_sensitive else first.value
     # Nothing can be changed at run time yet, whatever `catalogue.update_mode` says that Kafka can change.
@@ -81,7 +82,8 @@ def _broker_entry(config: BrokerConfig, definition: Definition) -> ConfigEntry:
     )
 
 
-def _broker_synonyms(config: BrokerConfig, definition: Definition) -> tuple[Synonym, ...]:
+def broker_synonyms(config: BrokerConfig, definition: Definition) -> tuple[Synonym, ...]:
+    """Where a broker's setting has its value from: what was given, and the default."""
     found = []
     given = config.given().get(definition.name)
     if given is not None:
@@ -107,7 +109,7 @@ def _topic_entry(config: BrokerConfig, overrides: Mapping[str, str], definition:
     if own is not None:
         synonyms.append(Synonym(own, overrides[own], Source.DYNAMIC_TOPIC_CONFIG))
     for synonym in catalogue.BROKER_SYNONYMS[name]:
-        synonyms += _broker_synonyms(config, catalogue.BROKER[synonym])
+        synonyms += broker_synonyms(config, catalogue.BROKER[synonym])
     given = next(
         (synonym.source for synonym in synonyms if synonym.source is not Source.DEFAULT_CONFIG), Source.DEFAULT_CONFIG
     )

@@ -22,6 +22,7 @@ class Registration(NamedTuple):
 
     `is_lasting(response)`: whether the same request from the same viewpoint has the same answer, and no effect, as long
     as the image does not change. Then the answer is kept (`gateway.answers`).
+    `stages`: whether it may leave appends to be written with others of its turn (`gateway.replication.appends`).
     """
 
     request: type[Message]
@@ -30,6 +31,7 @@ class Registration(NamedTuple):
     advertised_min: int
     handler: Handler
     is_lasting: Callable[[Any], bool] | None = None
+    stages: bool = False
 
 
 REGISTRATIONS: dict[int, Registration] = {}
@@ -40,6 +42,7 @@ def handles(
     versions: str,
     advertised_from: int | None = None,
     is_lasting: Callable[[Any], bool] | None = None,
+    stages: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register a handler for `versions` ("0-4", or "3") of a request.
 
@@ -53,7 +56,7 @@ def handles(
         advertised_min = served_min if advertised_from is None else advertised_from
         served_max = int(high or low)
         REGISTRATIONS[request.api_key] = Registration(
-            request, served_min, served_max, advertised_min, handler, is_lasting
+            request, served_min, served_max, advertised_min, handler, is_lasting, stages
         )
         return handler
 

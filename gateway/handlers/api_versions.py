@@ -12,10 +12,20 @@ from collections.abc import Mapping
 from gateway.context import Context
 from gateway.handlers import REGISTRATIONS, Registration, handles
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _MAX_SOFTWARE_LENGTH = 250
+_ZERO_BASED_FROM = 4
+GROUP_VERSION = "group.version"
+"""Level 1: consumer groups (KIP-848). There is nothing yet to finalize it with: it is on."""
+_LEVELS = {GROUP_VERSION: 1}
 
 
 @handles(ApiVersionsRequest, versions="0-5")
@@ -24,7 +34,17 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
     if context.version >= 3:
         _introduce(request, context)
     _check_destination(request, context)
-    return ApiVersionsResponse(api_keys=_advertised(REGISTRATIONS))
+    return ApiVersionsResponse(
+        api_keys=_advertised(REGISTRATIONS),
+        # Clients that know versions below 4 only take a range that begins at 0 for a fault (KAFKA-17011)
+        supported_features=_SUPPORTED if context.version >= _ZERO_BASED_FROM else [],
+        finalized_features_epoch=0,
+        finalized_features=_FINALIZED,
+    )
+
+
+_SUPPORTED = [SupportedFeatureKey(name, 0, level) for name, level in _LEVELS.items()]
+_FINALIZED = [FinalizedFeatureKey(name, level, level) for name, level in _LEVELS.items()]
 
 
 def unsupported_version(registrations: Mapping[int, Registration]) -> ApiVersionsResponse:

@@ -1,11 +1,11 @@
-"""DescribeConfigs: the settings of brokers and topics, and where their values come from.
+"""DescribeConfigs: the settings of brokers, topics and groups, and where their values come from.
 
 v1 sources and synonyms (KIP-226)   v3 types and documentation (KIP-569)   v4 flexible
 """
 
 from collections.abc import Iterable
 
-from gateway.config import describe
+from gateway.config import describe, groups
 from gateway.config.describe import ConfigEntry
 from gateway.context import Context
 from gateway.handlers import handles
@@ -57,6 +57,9 @@ def _entries(resource: DescribeConfigsResource, context: Context) -> list[Config
         return _topic_entries(resource.resource_name, names, context)
     if resource.resource_type == ResourceType.BROKER:
         return _broker_entries(resource.resource_name, names, context)
+    if resource.resource_type == ResourceType.GROUP:
+        configs = context.broker.metadata.image.configs.get((ResourceType.GROUP, resource.resource_name), {})
+        return groups.describe(context.broker.config, configs, names)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
 
 

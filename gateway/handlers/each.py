@@ -40,6 +40,12 @@ def refusal(error: KafkaError | OSError) -> tuple[ErrorCode, str]:
     return ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}"
 
 
+def check_group_id(group_id: str) -> None:
+    """Members and deletions need a name for their group. Raises KafkaError(INVALID_GROUP_ID) for an empty one."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group has no id: set group.id")
+
+
 def alter_each(
     resources: Sequence[Named], alter: Callable[[Named], None], row: Callable[[int, str | None, int, str], P]
 ) -> list[P]:

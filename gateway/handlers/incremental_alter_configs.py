@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: change single settings of topics, the others stay (KIP-339).
+"""IncrementalAlterConfigs: change single settings of topics and groups, the others stay (KIP-339).
 
 v1 flexible
 
@@ -11,7 +11,7 @@ from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import alter_each
 from gateway.metadata.image import Topic
-from gateway.resources import altered_topic
+from gateway.resources import ResourceType, altered_topic
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.incremental_alter_configs import (
     APPEND,
@@ -33,17 +33,28 @@ def incremental_alter_configs(
     """Change every resource, all or nothing of each."""
 
     def alter(resource: AlterConfigsResource) -> None:
+        if len({config.name for config in resource.configs}) != len(resource.configs):
+            message = f"a setting of {resource.resource_name} stands in the request more than once"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        if resource.resource_type == ResourceType.GROUP:
+            _alter_group(resource, context, request.validate_only)
+            return
         topic = altered_topic(resource, context)
         changes = {config.name: _changed(config, topic, context) for config in resource.configs}
-        if len(changes) != len(resource.configs):
-            message = f"a setting of {topic.name} stands in the request more than once"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         context.broker.metadata.change_topic_configs(topic.name, changes, validate_only=request.validate_only)
 
     return IncrementalAlterConfigsResponse(responses=alter_each(request.resources, alter, AlterConfigsResourceResponse))
 
 
-def _changed(change: AlterableConfig, topic: Topic, context: Context) -> str | None:
+def _alter_group(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+    if not resource.resource_name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the group whose settings are to be changed is not named")
+    changes = {config.name: _changed(config, None, context) for config in resource.configs}
+    context.broker.metadata.change_group_configs(resource.resource_name, changes, validate_only=validate_only)
+
+
+def _changed(change: AlterableConfig, topic: Topic | None, context: Context) -> str | None:
+    """The new value; None takes it away. Lists are settings of topics only."""
     if change.config_operation == DELETE:
         return None
     if change.value is None:
@@ -59,10 +70,10 @@ def _changed(change: AlterableConfig, topic: Topic, context: Context) -> str | N
     return ",".join([*items, *(item for item in named if item not in items)])
 
 
-def _items(name: str, topic: Topic, context: Context) -> list[str]:
+def _items(name: str, topic: Topic | None, context: Context) -> list[str]:
     """What a list of the topic has now, be it its own or the broker's."""
     definition = catalogue.TOPIC.get(name)
-    if definition is None or definition.type is not Type.LIST:
+    if topic is None or definition is None or definition.type is not Type.LIST:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is no list, to which could be added or from which taken")
     value = context.broker.config.topic_value(name, topic.configs)
     return list(value) if isinstance(value, tuple) else []

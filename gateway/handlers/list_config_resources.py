@@ -30,6 +30,8 @@ def _names(resource_type: int, context: Context) -> list[str]:
         return list(image.topics)
     if resource_type == ResourceType.BROKER:
         return [str(node_id) for node_id in image.brokers]
+    if resource_type == ResourceType.GROUP:
+        return [name for kind, name in image.configs if kind == resource_type and image.configs[kind, name]]
     if resource_type not in list(ResourceType):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no resource type {resource_type}")
     return []  # these have no settings here

@@ -6,6 +6,7 @@ coordinator (KIP-890)
 """
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from gateway.context import CloseConnection, Context
 from gateway.handlers import handles
@@ -22,6 +23,7 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from storage.staged import AppendInfo
+from storage.validation import OWN
 
 _ACKS = (ACKS_ALL, 0, 1)
 _NOTHING = memoryview(b"")  # null: no batch at all
@@ -58,7 +60,7 @@ class Behind:
 
 # librdkafka up to 2.11.0 compresses nothing unless version 0 is advertised; Apache Kafka 4 advertises it for the same
 # reason and refuses it as is done here.
-@handles(ProduceRequest, versions="3-11", advertised_from=0)
+@handles(ProduceRequest, versions="3-11", advertised_from=0, stages=True)
 def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
     """Append every partition's batches; with acks=all the reply waits for the high watermark."""
     acks = request.acks
@@ -91,6 +93,8 @@ def _append(
     broker = context.broker
     try:
         partition = broker.partitions.get(topic, data.index)
+        if partition.validate is OWN:
+            _refuse_own(topic)
         records = data.records if isinstance(data.records, memoryview) else _NOTHING
         writer = partition.writer()
         if writer is not None:
@@ -108,6 +112,10 @@ def _append(
     if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
         behind.append(Behind(row, partition, acks, info.last_offset + 1))
     return row
+
+
+def _refuse_own(topic: str) -> NoReturn:
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
 
 
 def _append_later(

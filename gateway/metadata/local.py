@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from gateway.clock import Clock
+from gateway.config import groups as group_configs
 from gateway.config import topics as topic_configs
 from gateway.metadata.image import Image, Node, PartitionState, Topic, changed_topics
 from gateway.metadata.journal import LOG_CONFIG, Journal
@@ -25,6 +26,7 @@ from gateway.metadata.topics import (
 )
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import (
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     ConfigRecord,
     FeatureLevelRecord,
@@ -175,6 +177,19 @@ class LocalMetadata:
         topic_configs.check(after)
         return self._change(_config_records(name, changes), validate_only).topics[name]
 
+    def change_group_configs(
+        self, group_id: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Set configs of a group, which need not exist; None takes one away.
+
+        Raises KafkaError: INVALID_CONFIG, KAFKA_STORAGE_ERROR.
+        """
+        own = self.image.configs.get((GROUP_RESOURCE, group_id), {})
+        group_configs.check(
+            self._config, {config: value for config, value in {**own, **changes}.items() if value is not None}
+        )
+        self._change(_config_records(group_id, changes, GROUP_RESOURCE), validate_only)
+
     # Features and producer ids
 
     def set_feature(self, name: str, level: int) -> None:
@@ -264,9 +279,11 @@ def _partition_records(topic_id: bytes, first: int, states: Iterable[PartitionSt
     ]
 
 
-def _config_records(topic: str, configs: Mapping[str, str | None]) -> list[MetadataRecord]:
+def _config_records(
+    resource: str, configs: Mapping[str, str | None], resource_type: int = TOPIC_RESOURCE
+) -> list[MetadataRecord]:
     return [
-        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
+        ConfigRecord(resource_type=resource_type, resource_name=resource, name=name, value=value)
         for name, value in configs.items()
     ]
 

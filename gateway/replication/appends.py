@@ -12,11 +12,17 @@ from typing import Any, Protocol
 
 from gateway.replication.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.produce import PartitionProduceResponse
 from protocol.schema import Message
 from storage.staged import Staged
 
 logger = logging.getLogger("headgate.replication")
+
+
+class Row(Protocol):
+    """A part of a response that tells of an append."""
+
+    def refuse(self, error: ErrorCode, message: str | None) -> None:
+        """Say that nothing was appended after all."""
 
 
 class Encoder(Protocol):
@@ -35,10 +41,10 @@ class Appends:
 
     def __init__(self) -> None:
         self.is_open = False
-        self._promises: dict[Staged, tuple[Partition, list[PartitionProduceResponse]]] = {}
+        self._promises: dict[Staged, tuple[Partition, list[Row]]] = {}
         self._drafts: list[tuple[Any, Encoder, Message, int]] = []
 
-    def promise(self, partition: Partition, staged: Staged, row: PartitionProduceResponse) -> None:
+    def promise(self, partition: Partition, staged: Staged, row: Row) -> None:
         """`row` says of what was staged that it is appended; a failure of the write turns it into that."""
         promised = self._promises.get(staged)
         if promised is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 from gateway.config import BrokerConfig
 from gateway.context import Client, Context, Services
 from gateway.coordinator.producer_ids import ProducerIds
+from gateway.coordinator.runtime import Coordinators
 from gateway.handlers import Outcome, load
 from gateway.metadata.image import Image
 from gateway.metadata.local import LocalMetadata
+from gateway.replication.appends import Appends
 from gateway.replication.partitions import Partitions
 from gateway.replication.writer import Disk
 from gateway.sessions import FetchSessions
@@ -53,7 +56,8 @@ class Node:
 
     def __init__(self, directory: Path, **settings: str) -> None:
         overrides = {name.replace("_", "."): value for name, value in settings.items()}
-        self.config = BrokerConfig.load("", {"log.dirs": str(directory), **overrides})
+        few = {"offsets.topic.num.partitions": "4"}  # each costs files, and tests make many brokers
+        self.config = BrokerConfig.load("", {"log.dirs": str(directory), **few, **overrides})
         self.time = ManualTime()
         self.random = Random(0)
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
@@ -72,11 +76,15 @@ class Node:
 
     def _build(self) -> Services:
         clock, scheduler = self.time.clock, self.time.scheduler
+        scheduler.in_thread = _at_once  # type: ignore[method-assign]
         purgatory = Purgatory(clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, clock, self.random)
         partitions = Partitions(self._store, self.config, purgatory, Disk(clock, scheduler))
         partitions.follow(Image.empty(), metadata.image, metadata.image.topics)
         metadata.on_change(partitions.follow)
+        appends = Appends()
+        groups = Coordinators(self.config, clock, self.random, scheduler, purgatory, metadata, partitions, appends)
+        groups.start()
         return Services(
             config=self.config,
             clock=clock,
@@ -87,6 +95,8 @@ class Node:
             partitions=partitions,
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.random),
             producer_ids=ProducerIds(metadata),
+            groups=groups,
+            appends=appends,
         )
 
     def context(self, version: int) -> Context:
@@ -117,10 +127,21 @@ class Node:
         self._store.close()
         self._store = self._open_store()
         self.services = self._build()
+        self.time.advance()  # groups are loaded
 
     def close(self) -> None:
         """Let go of the directory."""
         self._store.close()
+
+
+def _at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    """What a thread would do, without one."""
+    try:
+        result = work()
+    except Exception as error:  # noqa: BLE001  as the scheduler hands it on
+        done(error)
+    else:
+        done(result)
 
 
 def refusal(node: Node, request: Message, version: int) -> ErrorCode:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from gateway.metadata.journal import Journal
 from gateway.tests.harness import MemoryBroker, WireClient, run_broker
@@ -14,8 +15,15 @@ from protocol.internal.metadata import MetadataRecord
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import Record, build, iterate, split
+from storage.segment import FileSlice
 
 
 def batch(*values: bytes, timestamp: int = 1_700_000_000_000) -> bytearray:
@@ -67,6 +75,37 @@ def test_the_metadata_log_is_read_once_at_a_start(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Journal, "replay", note)
     run_broker(tmp_path, scenario)
     assert len(read) == 1
+
+
+@pytest.mark.slow
+def test_committed_offsets_that_are_not_in_the_page_cache_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read in a thread then, while the broker starts."""
+
+    async def commit(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        await create(client, "t")
+        topic = OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(0, committed_offset=7)])
+        response = await client.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 2)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+    async def fetch_offset(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])])
+        while (response := await client.ask(request, 5)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            await trio.testing.wait_all_tasks_blocked()
+        assert response.topics[0].partitions[0].committed_offset == 7
+        assert reads
+
+    run_broker(tmp_path, commit)
+    reads: list[int] = []
+
+    def nothing_cached(_: FileSlice, position: int, __: int) -> None:
+        reads.append(position)
+
+    monkeypatch.setattr(FileSlice, "read_cached", nothing_cached)
+    run_broker(tmp_path, fetch_offset)
 
 
 @pytest.mark.parametrize("version", [3, 7, 9, 11])

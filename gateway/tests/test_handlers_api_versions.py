@@ -23,8 +23,17 @@ def test_what_is_registered_is_advertised(node: Node, version: int) -> None:
     assert response.error_code == ErrorCode.NONE
     assert advertised(response) == {key: (row.advertised_min, row.served_max) for key, row in load().items()}
     assert [row.api_key for row in response.api_keys] == sorted(load())
-    assert response.supported_features == []
-    assert response.finalized_features == []
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_consumer_groups_are_a_finalized_feature(node: Node, version: int) -> None:
+    """A supported range that begins at 0 must not be shown below version 4 (KAFKA-17011)."""
+    response = node.ask(introduction(), version)
+    supported = [(row.name, row.min_version, row.max_version) for row in response.supported_features]
+    finalized = [(row.name, row.min_version_level, row.max_version_level) for row in response.finalized_features]
+    assert supported == ([("group.version", 0, 1)] if version >= 4 else [])
+    assert finalized == ([("group.version", 1, 1)] if version >= 3 else [])
+    assert response.finalized_features_epoch == (0 if version >= 3 else -1)
 
 
 def test_until_there_are_transactions_nothing_of_them_is_advertised(node: Node) -> None:

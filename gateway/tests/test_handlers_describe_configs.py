@@ -1,4 +1,4 @@
-"""DescribeConfigs: topics and this broker."""
+"""DescribeConfigs: topics, groups and this broker."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +10,8 @@ from gateway.tests.builders import Node
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
-TOPIC, BROKER = 2, 4
-OF_TOPIC, STATIC, DEFAULT = 1, 4, 5
+TOPIC, BROKER, GROUP = 2, 4, 32
+OF_TOPIC, STATIC, DEFAULT, OF_GROUP = 1, 4, 5, 8
 
 
 @pytest.fixture
@@ -105,3 +105,21 @@ def test_a_resource_that_is_named_many_times_is_told_once(described: Node) -> No
     assert told(["retention.ms"], ["segment.bytes"], ["retention.ms"]) == [2]
     (all_settings,) = told(None)
     assert told(["retention.ms"], [], ["segment.bytes"]) == [all_settings]
+
+
+def test_a_group_has_its_own_settings_before_those_of_the_broker(tmp_path: Path) -> None:
+    node = Node(tmp_path, group_consumer_heartbeat_interval_ms="7000")
+    session, interval = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    before = rows(ask(node, 4, GROUP, "g", include_synonyms=True))
+    assert {name: (row.value, row.config_source) for name, row in before.items()} == {
+        session: ("45000", DEFAULT),
+        interval: ("7000", STATIC),
+    }
+    node.services.metadata.change_group_configs("g", {session: "50000"})
+    row = rows(ask(node, 4, GROUP, "g", [session], include_synonyms=True))[session]
+    assert (row.value, row.config_source, row.read_only) == ("50000", OF_GROUP, False)
+    assert [(synonym.name, synonym.value, synonym.source) for synonym in row.synonyms] == [
+        (session, "50000", OF_GROUP),
+        (f"group.{session}", "45000", DEFAULT),
+    ]
+    node.close()

@@ -37,3 +37,14 @@ def test_the_advertised_address_is_told(tmp_path: Path) -> None:
     response = node.ask(FindCoordinatorRequest(key="g"), 3)
     assert (response.node_id, response.host, response.port) == (7, "kafka.example", 19092)
     node.close()
+
+
+def test_a_group_whose_id_cannot_be_written_down_has_none(node: Node) -> None:
+    request = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=["g" * 32_768, "g"])
+    rows = node.ask(request, 4).coordinators
+    assert [(row.error_code, row.node_id) for row in rows] == [(ErrorCode.INVALID_GROUP_ID, -1), (ErrorCode.NONE, 0)]
+
+
+def test_transactions_need_no_topic_of_groups(node: Node) -> None:
+    node.ask(FindCoordinatorRequest(key="x", key_type=TRANSACTION), 3)
+    assert "__consumer_offsets" not in node.services.metadata.image.topics

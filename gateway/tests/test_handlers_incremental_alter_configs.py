@@ -1,4 +1,6 @@
-"""IncrementalAlterConfigs: single settings of topics."""
+"""IncrementalAlterConfigs: single settings of topics and groups."""
+
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,8 @@ from protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+
+SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 
 def change(name: str, *configs: tuple[str, int, str | None], kind: int = ResourceType.TOPIC) -> AlterConfigsResource:
@@ -91,3 +95,48 @@ def test_a_resource_that_is_named_twice(topic: Node) -> None:
     one = change("t", ("retention.ms", SET, "5"))
     assert ask(topic, one, one) == [("t", ErrorCode.INVALID_REQUEST)]
     assert configs(topic) == {"retention.ms": "1000"}
+
+
+def group(name: str, *configs: tuple[str, int, str | None]) -> AlterConfigsResource:
+    return change(name, *configs, kind=ResourceType.GROUP)
+
+
+def group_configs(node: Node, name: str) -> dict[str, str]:
+    return dict(node.services.metadata.image.configs.get((ResourceType.GROUP, name), {}))
+
+
+def test_settings_of_a_group_that_need_not_exist(node: Node) -> None:
+    changes = group("g", (SESSION, SET, "50000"), (INTERVAL, SET, "6000"))
+    assert ask(node, changes, validate_only=True) == [("g", ErrorCode.NONE)]
+    assert group_configs(node, "g") == {}
+    assert ask(node, changes) == [("g", ErrorCode.NONE)]
+    assert group_configs(node, "g") == {SESSION: "50000", INTERVAL: "6000"}
+    assert ask(node, group("g", (SESSION, DELETE, None))) == [("g", ErrorCode.NONE)]
+    node.restart()
+    assert group_configs(node, "g") == {INTERVAL: "6000"}
+
+
+@pytest.mark.parametrize(
+    "changes, code",
+    [
+        (group("", (SESSION, SET, "50000")), ErrorCode.INVALID_REQUEST),
+        (group("g", (SESSION, SET, "44999")), ErrorCode.INVALID_CONFIG),
+        (group("g", (SESSION, SET, "60001")), ErrorCode.INVALID_CONFIG),
+        (group("g", (INTERVAL, SET, "4999")), ErrorCode.INVALID_CONFIG),
+        (group("g", (SESSION, SET, "long")), ErrorCode.INVALID_CONFIG),
+        (group("g", (SESSION, APPEND, "50000")), ErrorCode.INVALID_CONFIG),
+        (group("g", ("share.session.timeout.ms", SET, "50000")), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_what_a_group_cannot_have(node: Node, changes: AlterConfigsResource, code: ErrorCode) -> None:
+    assert ask(node, changes) == [(changes.resource_name, code)]
+    assert group_configs(node, changes.resource_name) == {}
+
+
+def test_a_session_must_outlast_the_interval_of_its_heartbeats(tmp_path: Path) -> None:
+    bounds = {"group_consumer_min_session_timeout_ms": "5000", "group_consumer_max_heartbeat_interval_ms": "30000"}
+    node = Node(tmp_path, **bounds)
+    assert ask(node, group("g", (SESSION, SET, "5000"))) == [("g", ErrorCode.INVALID_CONFIG)]
+    assert ask(node, group("g", (SESSION, SET, "5001"))) == [("g", ErrorCode.NONE)]
+    assert ask(node, group("g", (INTERVAL, SET, "5001"))) == [("g", ErrorCode.INVALID_CONFIG)]
+    node.close()

@@ -19,6 +19,14 @@ def test_what_has_settings(node: Node) -> None:
     assert ask(node, 1, ResourceType.GROUP, ResourceType.CLIENT_METRICS) == (ErrorCode.NONE, [])
 
 
+def test_groups_that_have_settings_of_their_own(node: Node) -> None:
+    metadata = node.services.metadata
+    metadata.change_group_configs("g", {"consumer.session.timeout.ms": "50000"})
+    metadata.change_group_configs("was", {"consumer.session.timeout.ms": "50000"})
+    metadata.change_group_configs("was", {"consumer.session.timeout.ms": None})
+    assert ask(node, 1, ResourceType.GROUP) == (ErrorCode.NONE, [(ResourceType.GROUP, "g")])
+
+
 def test_version_0_knows_client_metrics_only(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     assert ask(node, 0) == (ErrorCode.NONE, [])

@@ -8,6 +8,7 @@ from gateway.context import CloseConnection
 from gateway.tests.builders import Node
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records.batch import Record, build
 from storage.segment import Segment
@@ -62,6 +63,14 @@ def test_what_is_wrong_is_told_of_its_partition(
     assert bad == (code, -1)
     assert good == ((0, 0) if acks != 2 else (code, -1))
     assert response.responses[0].partition_responses[0].error_message
+
+
+def test_the_topic_of_groups_is_written_by_the_broker_alone(node: Node) -> None:
+    node.ask(FindCoordinatorRequest(key="g"), 3)
+    before = node.services.partitions.get("__consumer_offsets", 0).log.end_offset
+    response = node.ask(request(("__consumer_offsets", 0, batch(b"a"))), 9)
+    assert rows(response) == [(ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
+    assert node.services.partitions.get("__consumer_offsets", 0).log.end_offset == before
 
 
 def test_a_repeated_batch_gets_its_old_offset(node: Node) -> None:

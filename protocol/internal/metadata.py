@@ -15,6 +15,7 @@ FRAME_VERSION = 1
 # Types of what a ConfigRecord is for, as in DescribeConfigs.
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 
 
 class TopicRecord(Message, key=2, versions="0", flexible="0+"):

@@ -187,7 +187,8 @@ def recompress(view: Buffer, codec: int, level: int | None = None) -> bytearray:
     header = read_header(view)
     plain = codecs.decompress(header.compression, memoryview(view)[HEADER_SIZE : header.size])
     attributes = header.attributes & ~CODEC_MASK | codec
-    return _assemble(header._replace(attributes=attributes), codecs.compress(codec, plain, level))
+    body = codecs.compress(codec, plain, level)
+    return _assemble(header._replace(attributes=attributes, batch_length=_batch_length(body)), body)
 
 
 def iterate(view: Buffer) -> Iterator[Record]:
@@ -244,13 +245,14 @@ def build(
     attributes = compression | is_transactional * TRANSACTIONAL | is_control * CONTROL
     if log_append_time_ms >= 0:
         attributes, max_timestamp = attributes | LOG_APPEND_TIME, log_append_time_ms
+    content = codecs.compress(compression, body, level) if compression else body
     # fmt: off
-    header = BatchHeader(
-        base_offset, 0, leader_epoch, MAGIC, 0, attributes, delta, base_timestamp, max_timestamp,
+    header = (
+        base_offset, _batch_length(content), leader_epoch, MAGIC, 0, attributes, delta, base_timestamp, max_timestamp,
         producer_id, producer_epoch, base_sequence, count,
     )
     # fmt: on
-    return _assemble(header, codecs.compress(compression, body, level))
+    return _assemble(header, content)
 
 
 def _check_timestamp(timestamp: int) -> None:
@@ -267,9 +269,13 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, message)
 
 
-def _assemble(header: BatchHeader, body: bytes) -> bytearray:
-    """The batch of this header, with length and CRC set, and these bytes of records."""
-    batch = bytearray(HEADER.pack(*header._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(body))))
+def _batch_length(body: Buffer) -> int:
+    return HEADER_SIZE - LOG_OVERHEAD + len(body)
+
+
+def _assemble(header: tuple[int, ...], body: Buffer) -> bytearray:
+    """The batch of this header, with its CRC set, and these bytes of records."""
+    batch = bytearray(HEADER.pack(*header))
     batch += body
     _seal(batch)
     return batch

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import functools
 import importlib
 import inspect
 import io
-import json
 import pkgutil
 import re
 import warnings
-from importlib import resources
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 import protocol.messages
-from protocol import compiler, wire
-from protocol.emitter import fixed_format
+from protocol import compiler
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.registry import APIS, header_versions, request, response
-from protocol.schema import Field, Message, Struct, Versions, fields_in
+from protocol.schema import Message, Struct, Versions, fields_in
+from protocol.tests.definitions import assert_declared, definition, snake_case
 from protocol.tests.values import VERSIONS, full
 
 with warnings.catch_warnings():
@@ -50,78 +47,11 @@ def written(value: Message, version: int) -> bytes:
 
 # ------------------------------------------------------------------------------------------ Kafka's own definitions
 
-DEFINITIONS = resources.files("kafka.protocol.schemas") / "resources"
-FORMATS = {"?": "bool", "b": "int8", "h": "int16", "H": "uint16", "l": "int32", "q": "int64", "16s": "uuid"}
-
-
-@functools.cache
-def definition(name: str) -> dict[str, Any] | None:
-    """Kafka's definition of a message, if kafka-python has it."""
-    file = DEFINITIONS / f"{name}.json"
-    if not file.is_file():
-        return None
-    text = re.sub(r"^\s*//.*$", "", file.read_text(), flags=re.MULTILINE)
-    defined: dict[str, Any] = json.loads(text)
-    return defined
-
-
 DEFINED = [
     (cls, version)
     for cls, version in VERSIONS
     if (defined := definition(cls.__name__)) and version in Versions.parse(defined["validVersions"])
 ]
-
-
-def snake_case(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name.replace("2Pc", "_2pc")).lower().replace("e_l_r", "elr")
-
-
-def described(field: Field, version: int, flexible: bool) -> tuple[Any, ...]:
-    """A declared field in the terms of Kafka's definitions."""
-    node = field.lower(version, flexible)
-    default = field.default()
-    is_null = isinstance(node, wire.NullableInstance) or getattr(getattr(node, "length", None), "nullable", False)
-    element = node.element if isinstance(node, wire.Array) else node
-    kind = ("[]" if isinstance(node, wire.Array) else "") + type_name(element)
-    return field.name, kind, is_null, field.tag, "struct" if isinstance(default, Struct) else default
-
-
-def type_name(node: Any) -> str:
-    if isinstance(node, wire.NullableInstance):
-        node = node.instance
-    if isinstance(node, wire.Instance):
-        return str(node.cls.__name__)
-    names = {wire.Text: "string", wire.Blob: "bytes", wire.Records: "records"}
-    return names.get(type(node)) or FORMATS[str(fixed_format(node))]
-
-
-def defined_field(field: dict[str, Any], version: int) -> tuple[Any, ...]:
-    nullable = version in Versions.parse(field.get("nullableVersions", "none"))
-    return snake_case(field["name"]), field["type"], nullable, field.get("tag"), defined_default(field)
-
-
-def defined_default(field: dict[str, Any]) -> Any:
-    kind, default = field["type"], field.get("default")
-    if default == "null" or kind == "records":
-        return None
-    if kind.startswith("[]"):
-        return []
-    if kind[0].isupper():
-        return "struct"
-    zeros: dict[str, Any] = {"string": "", "bytes": b"", "uuid": bytes(16)}
-    if kind in zeros:
-        return zeros[kind] if default is None else default
-    return str(default).lower() == "true" if kind == "bool" else int(str(default or 0), 0)
-
-
-def compare(cls: type[Struct], fields: list[dict[str, Any]], version: int, flexible: bool) -> None:
-    ours = list(fields_in(cls, version))
-    theirs = [field for field in fields if version in Versions.parse(field["versions"])]
-    expected = [defined_field(field, version) for field in theirs]
-    assert [described(field, version, flexible) for field in ours] == expected, f"{cls.__name__} v{version}"
-    for our, their in zip(ours, theirs, strict=True):
-        if "fields" in their:
-            compare(our.element, their["fields"], version, flexible)
 
 
 @pytest.mark.parametrize("cls, version", DEFINED, ids=[f"{cls.__name__}-v{version}" for cls, version in DEFINED])
@@ -131,7 +61,7 @@ def test_fields_are_those_of_kafkas_definition(cls: type[Message], version: int)
     assert defined["apiKey"] == cls.api_key
     flexible = version in Versions.parse(defined["flexibleVersions"])
     assert flexible == (version in cls.flexible)
-    compare(cls, defined["fields"], version, flexible)
+    assert_declared(cls, defined["fields"], version, flexible)
 
 
 # ------------------------------------------------------------------------------------------------------------- bytes

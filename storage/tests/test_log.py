@@ -153,6 +153,14 @@ def test_a_compacted_topic_wants_keys() -> None:
     assert refused(log, memoryview(build([Record(key=b"k"), Record()]))) is ErrorCode.INVALID_RECORD
 
 
+def test_of_batches_that_the_broker_made_the_header_is_looked_at() -> None:
+    log = new_log(config=LogConfig(cleanup_policy=("compact",), compression_type="gzip"))
+    made = memoryview(build([Record(timestamp=NOW_MS, key=None, value=b"v")]))
+    log.append(made, leader_epoch=0, now_ms=NOW_MS, validate="own")
+    assert content(log) == bytes(made)
+    assert refused(log, patched(made, 57, ">i", 2), validate="own") is ErrorCode.INVALID_RECORD
+
+
 def test_full_validation_reads_every_record() -> None:
     log = new_log()
     wrong_deltas = build([Record(offset=0), Record(offset=2)])

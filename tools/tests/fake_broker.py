@@ -44,15 +44,16 @@ def _serve(listener: socket.socket, answer: Answer) -> None:
         return
     frames = FrameReader(1 << 20)
     with connection:
-        while data := connection.recv(1 << 16):
-            for frame in frames.feed(data):
-                reply = _reply(frame, answer)
-                if reply is None:
+        while received := connection.recv(1 << 16):
+            for frame in frames.feed(received):
+                data = reply(frame, answer)
+                if data is None:
                     return
-                connection.sendall(reply)
+                connection.sendall(data)
 
 
-def _reply(frame: memoryview, answer: Answer) -> bytes | None:
+def reply(frame: memoryview, answer: Answer) -> bytes | None:
+    """The bytes of the answer to a frame."""
     key, version, correlation_id, _, position = read_request_header(frame)
     request, _ = compiler.read(request_class(key), version, frame, position)
     response = answer(request, version)

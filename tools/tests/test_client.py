@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import Message
@@ -51,6 +51,23 @@ def test_questions_are_asked_in_the_newest_common_version() -> None:
         (MetadataRequest, 9),
         (MetadataRequest, 1),
     ]
+
+
+@pytest.mark.sockets
+def test_a_version_within_bounds() -> None:
+    served = ApiVersionsResponse(api_keys=[ApiVersion(api_key=MetadataRequest.api_key, min_version=4, max_version=7)])
+    with fake_broker(lambda request, version: served) as address, Client(address) as client:
+        assert client.serves(MetadataRequest)
+        assert not client.serves(CreateTopicsRequest)
+        assert client.version(MetadataRequest, 12) == 7
+        assert client.version(MetadataRequest, 5) == 5
+        sentence = "too old or too new for this: it has Metadata 4-7, this needs "
+        with pytest.raises(ClientError, match=f"{sentence}0-3"):
+            client.version(MetadataRequest, 3)
+        with pytest.raises(ClientError, match=f"{sentence}8-12"):
+            client.version(MetadataRequest, 12, 8)
+        with pytest.raises(ClientError, match="CreateTopicsRequest: the broker says nothing of it"):
+            client.version(CreateTopicsRequest, 3)
 
 
 @pytest.mark.sockets

@@ -25,7 +25,6 @@ from protocol.messages.metadata import (
 from protocol.schema import Message
 from tools import topics
 from tools.client import ClientError
-from tools.topics import format_table
 
 TOPIC_ID = bytes(range(16))
 PARTITION = MetadataResponsePartition(partition_index=0, leader_id=0, leader_epoch=2, replica_nodes=[0], isr_nodes=[0])
@@ -196,14 +195,3 @@ def test_misuse(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Non
         topics.main(arguments)
     assert caught.value.code == 2
     assert "usage: headgate topics" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("seconds", ["0", "-1", "x", "nan", "inf"])
-def test_a_timeout_is_some_time(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        topics.main(["list", f"--timeout={seconds}"])
-    assert f"'{seconds}' is no number of seconds from above 0 to 86400" in capsys.readouterr().err
-
-
-def test_an_empty_table_is_nothing() -> None:
-    assert format_table([]) == []

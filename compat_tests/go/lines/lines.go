@@ -5,6 +5,7 @@
 //	consume -bootstrap a -topic t -limits 0=100,1=50 -start s  prints so many records of each partition
 //	tail    -bootstrap a -topic t                              partition 0 from its end, until standard input ends
 //	offsets -bootstrap a -topic t -at s                        prints the offset of each partition
+//	member  -bootstrap a -topic t -group g -assignor range     see member.go
 //
 // A start s is "earliest", "latest", "offset:0=10,1=20" or "time:1700000000000"; a time after the last record is the end.
 // A record is {"partition", "offset", "timestamp_ms", "key", "value", "headers": [{"name", "value"}]}; bytes are base64
@@ -68,6 +69,8 @@ type Client interface {
 	Tail(from Target, stop <-chan struct{}, parked func() error, emit func(Record) error) error
 	// Offsets asks the broker for a start other than "offset", of every partition.
 	Offsets(from Target, start Start) (map[int32]int64, error)
+	// Member is in a group until input.Stop is closed, says what happens, and commits when it is told to, never by itself.
+	Member(in Membership, input Input, events Events) error
 }
 
 // Main runs the subcommand of the process's arguments and ends the process.
@@ -80,7 +83,7 @@ func Main(client Client) {
 
 func run(client Client, arguments []string, input io.Reader, output io.Writer) error {
 	if len(arguments) == 0 {
-		return errors.New("no subcommand: produce, consume, tail or offsets")
+		return errors.New("no subcommand: produce, consume, tail, offsets or member")
 	}
 	flags := flag.NewFlagSet(arguments[0], flag.ContinueOnError)
 	var target Target
@@ -91,6 +94,10 @@ func run(client Client, arguments []string, input io.Reader, output io.Writer) e
 	limits := flags.String("limits", "", "records of each partition: 0=100,1=50")
 	start := flags.String("start", "earliest", "where to begin")
 	at := flags.String("at", "latest", "which offsets")
+	group := flags.String("group", "", "group to be a member of")
+	assignor := flags.String("assignor", "range", "range, sticky, cooperative-sticky, or server")
+	instance := flags.String("instance", "", "id of a static member")
+	sessionMs := flags.Int("session-ms", 45_000, "session timeout")
 	if err := flags.Parse(arguments[1:]); err != nil {
 		return err
 	}
@@ -105,8 +112,11 @@ func run(client Client, arguments []string, input io.Reader, output io.Writer) e
 		return tail(client, target, input, func(value any) error { return errors.Join(emit(value), out.Flush()) })
 	case "offsets":
 		return errors.Join(offsets(client, target, *at, emit), out.Flush())
+	case "member":
+		session := time.Duration(*sessionMs) * time.Millisecond
+		return client.Member(Membership{target, *group, *assignor, *instance, session}, commands(input), NewEvents(output))
 	}
-	return fmt.Errorf("unknown subcommand %q: produce, consume, tail or offsets", arguments[0])
+	return fmt.Errorf("unknown subcommand %q: produce, consume, tail, offsets or member", arguments[0])
 }
 
 func reader(input io.Reader) func() (Record, error) {

@@ -165,8 +165,8 @@ def test_secrets_do_not_show() -> None:
 
 
 def test_notes_are_what_a_person_should_see() -> None:
-    config = BrokerConfig.load("num.partitions=2\nnum.io.threads=2\ngroup.max.size=3")
+    config = BrokerConfig.load("num.partitions=2\nnum.io.threads=2\ntransaction.max.timeout.ms=3")
     assert [(note.name, note.effect) for note in config.notes()] == [
         ("num.io.threads", Effect.NONE),
-        ("group.max.size", Effect.PENDING),
+        ("transaction.max.timeout.ms", Effect.PENDING),
     ]

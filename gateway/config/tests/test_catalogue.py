@@ -58,7 +58,8 @@ def test_topic_settings_have_the_defaults_of_their_synonyms_in_their_own_unit() 
     [
         ("num.partitions", Effect.FULL),
         ("replica.high.watermark.checkpoint.interval.ms", Effect.FULL),
-        ("group.max.size", Effect.PENDING),
+        ("group.max.size", Effect.FULL),
+        ("transaction.max.timeout.ms", Effect.PENDING),
         ("replica.fetch.max.bytes", Effect.PENDING),
         ("num.io.threads", Effect.NONE),
         ("ssl.keystore.password", Effect.NONE),

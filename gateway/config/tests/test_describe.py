@@ -40,7 +40,7 @@ def test_all_settings_of_a_broker() -> None:
     assert entries["advertised.listeners"].value is None
     assert "no effect here, because one loop" in entries["num.io.threads"].documentation
     assert "num.network.threads" not in entries
-    assert "no effect yet, because consumer groups" in entries["group.max.size"].documentation
+    assert "no effect yet, because transactions" in entries["transaction.max.timeout.ms"].documentation
 
 
 def test_unknown_names_are_left_out() -> None:

@@ -31,13 +31,13 @@ def test_every_problem_is_told_with_its_line() -> None:
 
 
 def test_every_line_is_answered() -> None:
-    text = "num.partitions=3\nnum.io.threads=8\ngroup.max.size=4\nssl.key.password=hush\nauthorizer.class.name="
-    text += "\nnum.partitions=4"
+    text = "num.partitions=3\nnum.io.threads=8\ntransaction.max.timeout.ms=4\nssl.key.password=hush"
+    text += "\nauthorizer.class.name=\nnum.partitions=4"
     loaded = load(text, {}, "f")
     assert [(answer.name, answer.effect) for answer in loaded.answers] == [
         ("num.partitions", Effect.FULL),
         ("num.io.threads", Effect.NONE),
-        ("group.max.size", Effect.PENDING),
+        ("transaction.max.timeout.ms", Effect.PENDING),
         ("ssl.key.password", Effect.NONE),
         ("authorizer.class.name", Effect.NONE),
         ("num.partitions", Effect.FULL),
@@ -46,7 +46,7 @@ def test_every_line_is_answered() -> None:
     assert str(loaded.answers[0]) == "f line 1: num.partitions=3"
     assert str(loaded.answers[1]).startswith("f line 2: num.io.threads: accepted, no effect here, because one loop")
     assert str(loaded.answers[2]).startswith(
-        "f line 3: group.max.size: accepted, no effect yet, because consumer groups"
+        "f line 3: transaction.max.timeout.ms: accepted, no effect yet, because transactions"
     )
     assert (
         str(loaded.answers[6])

@@ -1,0 +1,1 @@
+"""Members of groups, each a process of its own: so that a crash is one."""

@@ -1,0 +1,54 @@
+"""DescribeGroups: classic groups with their members.
+
+v1 throttle   v3 authorized operations (KIP-430)   v4 static members (KIP-345)   v5 flexible   v6 GROUP_ID_NOT_FOUND
+(KIP-1043)
+
+A group that is not there, or is of another kind, is Dead; from v6 on it is not found. Consumer groups are told of by
+ConsumerGroupDescribe.
+"""
+
+from gateway import operations
+from gateway.context import Context
+from gateway.coordinator.classic import ClassicGroup
+from gateway.coordinator.decision import Decision, Ticket
+from gateway.coordinator.groups import Shard
+from gateway.handlers import handles
+from gateway.waiting import Waiting
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+_NOT_FOUND_FROM = 6
+_DEAD = "Dead"
+
+
+@handles(DescribeGroupsRequest, versions="0-6")
+def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse | Waiting:
+    """Describe every group that is named."""
+    group_ids = request.groups
+
+    def decide(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
+        return Decision.reply(ticket, _describe(shard, group_id, context.version))
+
+    def assemble(rows: list[DescribedGroup | KafkaError]) -> DescribeGroupsResponse:
+        told = [_told(group_id, row) for group_id, row in zip(group_ids, rows, strict=True)]
+        if request.include_authorized_operations:
+            for row in told:
+                row.authorized_operations = operations.UNKNOWN if row.error_code else operations.GROUP
+        return DescribeGroupsResponse(groups=told)
+
+    response: DescribeGroupsResponse | Waiting = context.broker.groups.gather(group_ids, decide, assemble)
+    return response
+
+
+def _describe(shard: Shard, group_id: str, version: int) -> DescribedGroup:
+    group = shard.groups.get(group_id)
+    if isinstance(group, ClassicGroup):
+        return group.describe()
+    if version < _NOT_FOUND_FROM:
+        return DescribedGroup(group_id=group_id, group_state=_DEAD)
+    message = f"group {group_id} is not a classic group" if group is not None else f"group {group_id} not found"
+    return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id, _DEAD)
+
+
+def _told(group_id: str, row: DescribedGroup | KafkaError) -> DescribedGroup:
+    return DescribedGroup(row.code, row.message, group_id, _DEAD) if isinstance(row, KafkaError) else row

@@ -1,0 +1,26 @@
+"""SyncGroup: the leader gives the assignments of a generation, and every member gets its own.
+
+v1 throttle   v3 static members (KIP-345)   v4 flexible   v5 protocol type and name (KIP-559)
+"""
+
+from gateway.context import Context
+from gateway.coordinator import classic
+from gateway.coordinator.decision import Decision, Ticket
+from gateway.coordinator.groups import Shard
+from gateway.handlers import handles
+from gateway.handlers.each import check_group_id
+from gateway.waiting import Waiting
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+@handles(SyncGroupRequest, versions="0-5")
+def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Waiting:
+    """Have the group decide; the reply comes when the leader has assigned."""
+    check_group_id(request.group_id)
+    caller, clock = context.caller, context.broker.clock
+
+    def decide(shard: Shard, ticket: Ticket) -> Decision:
+        return classic.sync(shard, request, caller, ticket, clock.monotonic_ms())
+
+    response: SyncGroupResponse | Waiting = context.broker.groups.submit(request.group_id, decide)
+    return response

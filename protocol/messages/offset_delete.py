@@ -1,0 +1,49 @@
+"""OffsetDelete: forget the committed offsets of some partitions of a group (KIP-496)."""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, string, v
+
+
+class OffsetDeleteRequestPartition(Struct):
+    """A partition whose offset is to be forgotten."""
+
+    partition_index: int32 = v("0+")
+
+
+class OffsetDeleteRequestTopic(Struct):
+    """The partitions of a topic."""
+
+    name: string = v("0+")
+    partitions: array[OffsetDeleteRequestPartition] = v("0+")
+
+
+class OffsetDeleteRequest(Message, key=47, versions="0", flexible="none"):
+    """Delete offsets of topics to which nobody in the group is subscribed."""
+
+    group_id: string = v("0+")
+    topics: array[OffsetDeleteRequestTopic] = v("0+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "OffsetDeleteResponse":
+        return OffsetDeleteResponse(error_code=error)
+
+
+class OffsetDeleteResponsePartition(Struct):
+    """What became of a partition's offset; GROUP_SUBSCRIBED_TO_TOPIC if it is still in use."""
+
+    partition_index: int32 = v("0+")
+    error_code: int16 = v("0+")
+
+
+class OffsetDeleteResponseTopic(Struct):
+    """The partitions of a topic."""
+
+    name: string = v("0+")
+    partitions: array[OffsetDeleteResponsePartition] = v("0+")
+
+
+class OffsetDeleteResponse(Message, key=47, response=True, versions="0", flexible="none"):
+    """A row for every partition of the request, or none with an error at the top."""
+
+    error_code: int16 = v("0+")
+    throttle_time_ms: int32 = v("0+")
+    topics: array[OffsetDeleteResponseTopic] = v("0+")

@@ -1,0 +1,107 @@
+"""Kafka's own definitions of messages (`common/message/*.json`), and declared messages compared with them.
+
+Those of requests and responses come with kafka-python; those of the records of internal topics are in Kafka's jars.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import warnings
+from importlib import resources
+from typing import Any
+
+from protocol import wire
+from protocol.emitter import fixed_format
+from protocol.schema import Field, Struct, Versions, fields_in
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python
+    DEFINITIONS = resources.files("kafka.protocol.schemas") / "resources"
+
+FORMATS = {"?": "bool", "b": "int8", "h": "int16", "H": "uint16", "l": "int32", "q": "int64", "16s": "uuid"}
+
+
+@functools.cache
+def definition(name: str) -> dict[str, Any] | None:
+    """Kafka's definition of a message, if kafka-python has it."""
+    file = DEFINITIONS / f"{name}.json"
+    return parsed(file.read_text()) if file.is_file() else None
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """A definition from its file: JSON with comments. Where a field names a common struct, it gets its fields."""
+    defined: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+    common = {struct["name"]: struct["fields"] for struct in defined.get("commonStructs", ())}
+    for fields in (defined["fields"], *common.values()):
+        resolve(fields, common)
+    return defined
+
+
+def resolve(fields: list[dict[str, Any]], common: dict[str, list[dict[str, Any]]]) -> None:
+    for field in fields:
+        name = field["type"].removeprefix("[]")
+        if name in common:
+            field["fields"] = common[name]
+        elif "fields" in field:
+            resolve(field["fields"], common)
+
+
+def assert_declared(cls: type[Struct], fields: list[dict[str, Any]], version: int, flexible: bool) -> None:
+    """A version of a declared struct has the fields of Kafka's: names, order, types, nulls, tags and defaults."""
+    ours = list(fields_in(cls, version))
+    theirs = [field for field in fields if version in Versions.parse(field["versions"])]
+    expected = [defined_field(field, version) for field in theirs]
+    assert [described(field, version, flexible) for field in ours] == expected, f"{cls.__name__} v{version}"
+    for our, their in zip(ours, theirs, strict=True):
+        if "fields" in their:
+            assert_declared(element(our), their["fields"], version, flexible)
+
+
+def element(field: Field) -> type[Struct]:
+    """The struct that a field holds one or many of."""
+    struct: type[Struct] = field.element
+    return struct
+
+
+def described(field: Field, version: int, flexible: bool) -> tuple[Any, ...]:
+    """A declared field in the terms of Kafka's definitions."""
+    node = field.lower(version, flexible)
+    default = field.default()
+    is_null = isinstance(node, wire.NullableInstance) or getattr(getattr(node, "length", None), "nullable", False)
+    inner = node.element if isinstance(node, wire.Array) else node
+    kind = ("[]" if isinstance(node, wire.Array) else "") + type_name(inner)
+    return field.name, kind, is_null, field.tag, "struct" if isinstance(default, Struct) else default
+
+
+def type_name(node: Any) -> str:
+    if isinstance(node, wire.NullableInstance):
+        node = node.instance
+    if isinstance(node, wire.Instance):
+        return str(node.cls.__name__)
+    names = {wire.Text: "string", wire.Blob: "bytes", wire.Records: "records"}
+    return names.get(type(node)) or FORMATS[str(fixed_format(node))]
+
+
+def defined_field(field: dict[str, Any], version: int) -> tuple[Any, ...]:
+    nullable = version in Versions.parse(field.get("nullableVersions", "none"))
+    return snake_case(field["name"]), field["type"], nullable, field.get("tag"), defined_default(field)
+
+
+def defined_default(field: dict[str, Any]) -> Any:
+    kind, default = field["type"], field.get("default")
+    if default == "null" or kind == "records":  # null without quotes is no default
+        return None
+    if kind.startswith("[]"):
+        return []
+    if kind[0].isupper():
+        return "struct"
+    zeros: dict[str, Any] = {"string": "", "bytes": b"", "uuid": bytes(16)}
+    if kind in zeros:
+        return default or zeros[kind]
+    return str(default).lower() == "true" if kind == "bool" else int(str(default or 0), 0)
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name.replace("2Pc", "_2pc")).lower().replace("e_l_r", "elr")

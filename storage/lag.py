@@ -1,0 +1,72 @@
+"""Lag: how far a group is behind, in records and in seconds. One definition for the tools and for the broker.
+
+Records: the offsets from the committed one to the end of the partition (its high watermark), as Kafka's own tool counts
+them. Offsets that compaction or transaction markers left without a record are in the number.
+
+Seconds: how old the oldest record is that is still to be read, which is the first one at or behind the committed
+offset: now minus its timestamp. It is what a reader that started now would be late by, needs no history of commits, and
+is 0 for who has read everything, however long ago the last record came.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+UNKNOWN_TIMESTAMP = -1
+"""The oldest unread record has no timestamp, or nobody could look at it."""
+
+
+class Standing(Enum):
+    """Where a committed offset stands; out of range, the consumer's auto.offset.reset decides what it reads next."""
+
+    OK = "ok"
+    NO_OFFSET = "no offset"
+    BELOW_START = "below the start"
+    BEYOND_END = "beyond the end"
+
+    @property
+    def is_out_of_range(self) -> bool:
+        return self in (Standing.BELOW_START, Standing.BEYOND_END)
+
+
+class Lag(NamedTuple):
+    """`records` is None where nothing is committed, `seconds` also where no time is known."""
+
+    records: int | None
+    seconds: float | None
+    standing: Standing
+
+
+def standing(committed: int | None, start: int, end: int) -> Standing:
+    """Where an offset stands in a partition that has the offsets from `start` to before `end`."""
+    if committed is None or committed < 0:
+        return Standing.NO_OFFSET
+    if committed < start:
+        return Standing.BELOW_START
+    return Standing.BEYOND_END if committed > end else Standing.OK
+
+
+def first_unread(committed: int | None, start: int, end: int) -> int | None:
+    """The offset from which on the oldest unread record is to be looked for; None if there is nothing to read."""
+    if committed is None or committed < 0 or max(committed, start) >= end:
+        return None
+    return max(committed, start)
+
+
+def measure(committed: int | None, start: int, end: int, oldest_unread_ms: int | None, now_ms: int) -> Lag:
+    """The lag of a group in a partition.
+
+    `oldest_unread_ms` is the timestamp of the first record from `first_unread` on: None if there is none (what is left
+    are gaps and markers), UNKNOWN_TIMESTAMP if it is not known. A timestamp in the future, of a producer whose clock is
+    wrong, counts as now. What was deleted before it was read is in `records`, as in Kafka's tool, but has no age.
+    """
+    where = standing(committed, start, end)
+    if committed is None or where is Standing.NO_OFFSET:
+        return Lag(None, None, where)
+    records = max(0, end - committed)
+    if records == 0 or oldest_unread_ms is None:
+        return Lag(records, 0.0, where)
+    if oldest_unread_ms < 0:
+        return Lag(records, None, where)
+    return Lag(records, max(0, now_ms - oldest_unread_ms) / 1000, where)

@@ -1,0 +1,182 @@
+"""Groups and who is in them: classic ones (DescribeGroups) and those of KIP-848 (ConsumerGroupDescribe)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from protocol.errors import ErrorCode, MalformedRequest
+from protocol.internal.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.list_groups import ListGroupsRequest
+from tools.client import Client
+from tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, some
+
+CLASSIC, CONSUMER = "classic", "consumer"
+_WITHOUT_MEMBERS = ("Empty", "Dead")
+_GROUPS_AT_ONCE = 200
+_NO_SUCH_GROUP = Failure(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group; `headgate groups list` shows all")
+
+
+class Listed(NamedTuple):
+    """A line of the list. State and type are empty where the broker is too old to say them in a list."""
+
+    name: str
+    state: str
+    type: str
+    protocol: str
+    coordinator: int
+
+
+class Member(NamedTuple):
+    """A member and the partitions that it has now. `epoch` is that of KIP-848, None in a classic group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[TopicPartition]
+    epoch: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.member_id} (client {self.client_id or '-'} at {self.host or '-'})"
+
+
+class Group(NamedTuple):
+    """A group; `assignor` is the protocol that a classic group has chosen, or the assignor of the server."""
+
+    name: str
+    state: str
+    type: str
+    protocol: str
+    assignor: str
+    coordinator: str
+    members: list[Member]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anybody may read by it now: its offsets belong to the members then."""
+        return bool(self.members) or self.state not in _WITHOUT_MEMBERS
+
+    def who(self) -> str:
+        """Its members in a sentence."""
+        return some([str(member) for member in self.members]) or f"nobody yet, but it is {self.state}"
+
+
+def list_groups(cluster: Cluster) -> tuple[list[Listed], list[str]]:
+    """All groups of all brokers by name, and what could not be asked."""
+
+    def ask(client: Client, nodes: list[int]) -> Answers[int, list[Any]]:
+        answer = client.ask(ListGroupsRequest())
+        yield nodes[0], Failure.of(answer.error_code) if answer.error_code else answer.groups
+
+    found, failed = cluster.at_every_broker(ask)
+    listed = [
+        Listed(row.group_id, row.group_state, row.group_type, row.protocol_type, node)
+        for node, rows in found.items()
+        for row in rows
+    ]
+    return sorted(listed), [f"the groups of broker {node} are not known: {why.text}" for node, why in failed.items()]
+
+
+def with_states(cluster: Cluster, listed: list[Listed]) -> tuple[list[Listed], list[str]]:
+    """The list with states and types; those that an old broker does not list are asked for."""
+    silent = [row.name for row in listed if not row.state]
+    if not silent:
+        return listed, []
+    groups, failed = describe(cluster, silent)
+    completed = [
+        row._replace(state=groups[row.name].state, type=groups[row.name].type) if row.name in groups else row
+        for row in listed
+    ]
+    return completed, [f"the state of group {name} is not known: {why.text}" for name, why in failed.items()]
+
+
+def describe(cluster: Cluster, names: Iterable[str]) -> tuple[dict[str, Group], dict[str, Failure]]:
+    """Groups with their members. One that does not exist is a failure with GROUP_ID_NOT_FOUND."""
+
+    def ask(client: Client, wanted: list[str]) -> Answers[str, Group]:
+        for start in range(0, len(wanted), _GROUPS_AT_ONCE):
+            yield from _describe(client, wanted[start : start + _GROUPS_AT_ONCE])
+
+    return cluster.at_coordinators(names, ask)
+
+
+def _describe(client: Client, names: list[str]) -> Iterator[tuple[str, Group | Failure]]:
+    """What is no group of KIP-848 may be a classic one."""
+    others = names
+    if client.serves(ConsumerGroupDescribeRequest):
+        others = []
+        for row in client.ask(ConsumerGroupDescribeRequest(group_ids=names)).groups:
+            if row.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                others.append(row.group_id)
+            elif row.error_code:
+                yield row.group_id, Failure.of(row.error_code, row.error_message)
+            else:
+                yield row.group_id, _consumer_group(row, client.address)
+    if others:
+        for row in client.ask(DescribeGroupsRequest(groups=others)).groups:
+            if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not row.error_code and row.group_state == "Dead"):
+                yield row.group_id, _NO_SUCH_GROUP
+            elif row.error_code:
+                yield row.group_id, Failure.of(row.error_code, row.error_message)
+            else:
+                yield row.group_id, _classic_group(row, client.address)
+
+
+def _consumer_group(row: Any, address: str) -> Group:
+    members = [
+        Member(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            [
+                TopicPartition(one.topic_name, number)
+                for one in member.assignment.topic_partitions
+                for number in one.partitions
+            ],
+            member.member_epoch,
+        )
+        for member in row.members
+    ]
+    return Group(row.group_id, row.group_state, CONSUMER, PROTOCOL_TYPE, row.assignor_name, address, members)
+
+
+def _classic_group(row: Any, address: str) -> Group:
+    is_of_consumers = row.protocol_type == PROTOCOL_TYPE
+    members = [
+        Member(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            _assigned(member.member_assignment) if is_of_consumers else [],
+        )
+        for member in row.members
+    ]
+    return Group(row.group_id, row.group_state, CLASSIC, row.protocol_type, row.protocol_data, address, members)
+
+
+def _assigned(data: bytes) -> list[TopicPartition]:
+    """The partitions of a classic member; nothing where its client wrote what nobody else can read."""
+    if not data:
+        return []
+    try:
+        topics = decode_assignment(data).assigned_partitions
+    except MalformedRequest:
+        return []
+    return [TopicPartition(one.topic, number) for one in topics for number in one.partitions]
+
+
+def delete_groups(cluster: Cluster, names: Iterable[str]) -> tuple[list[str], dict[str, Failure]]:
+    """Delete groups with all their offsets; which are gone, and what failed."""
+
+    def ask(client: Client, wanted: list[str]) -> Answers[str, bool]:
+        for row in client.ask(DeleteGroupsRequest(groups_names=wanted)).results:
+            yield row.group_id, Failure.of(row.error_code, row.error_message) if row.error_code else True
+
+    found, failed = cluster.at_coordinators(names, ask)
+    return list(found), failed

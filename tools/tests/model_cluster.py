@@ -1,0 +1,399 @@
+"""A cluster for the tests of `headgate groups`: brokers as plain values behind the real client, encoder and decoder.
+
+`tools.client` connects to sockets of ours, so versions are negotiated and bytes are written and read as on a network.
+A test sets up topics, groups and offsets, and may disturb answers.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocol.errors import ErrorCode
+from protocol.frame import FrameReader
+from protocol.internal.consumer_protocol import ConsumerProtocolAssignment, TopicPartition, encode
+from protocol.messages import consumer_group_describe as kip_848
+from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from protocol.records import batch
+from protocol.schema import Message
+from tools.groups.cluster import Cluster
+from tools.tests.fake_broker import reply
+
+LATEST, EARLIEST = -1, -2
+Disturb = Callable[[int, Any, int], "Message | bytes | None"]
+
+
+@dataclass
+class Log:
+    """A partition: its batches with their last offsets, its ends, and who leads it."""
+
+    leader: int = 0
+    start: int = 0
+    end: int = 0
+    leader_epoch: int = 3
+    batches: list[bytes] = field(default_factory=list)
+
+    def append(self, *timestamps: int, size: int = 1, **options: Any) -> None:
+        """A batch of records with these timestamps at the end."""
+        records = [batch.Record(self.end + i, one, None, b"x" * size) for i, one in enumerate(timestamps)]
+        self.batches.append(bytes(batch.build(records, base_offset=self.end, **options)))
+        self.end += len(timestamps)
+
+    def read(self, offset: int, room: int, is_first: bool) -> bytes:
+        """From the batch with this offset on, cut to the room; the first of a request has its first batch whole."""
+        rest = [one for one in self.batches if batch.read_header(one).last_offset >= offset]
+        if not rest:
+            return b""
+        if len(rest[0]) > room:
+            return rest[0] if is_first else b""
+        return b"".join(rest)[:room]
+
+    def at(self, timestamp: int) -> int:
+        if timestamp == LATEST:
+            return self.end
+        if timestamp == EARLIEST:
+            return self.start
+        records = [record for one in self.batches for record in batch.iterate(one)]
+        found = [record.offset for record in records if record.timestamp >= timestamp and record.offset >= self.start]
+        return min(found, default=-1)
+
+
+@dataclass
+class ModelMember:
+    """A member with what it is assigned, by topic."""
+
+    member_id: str
+    assigned: dict[str, list[int]] = field(default_factory=dict)
+    instance_id: str | None = None
+
+
+@dataclass
+class ModelGroup:
+    """A group and what it has committed: (topic, partition) -> (offset, leader epoch, metadata)."""
+
+    state: str = "Empty"
+    type: str = "classic"
+    protocol: str = "consumer"
+    members: list[ModelMember] = field(default_factory=list)
+    offsets: dict[tuple[str, int], tuple[int, int, str]] = field(default_factory=dict)
+    coordinator: int = 0
+
+
+class ModelCluster:
+    """Brokers 0, 1 ... at 127.0.0.1:9092, 9093 ...; `served` narrows versions; `asked` is what was asked of whom."""
+
+    def __init__(self, brokers: int = 1) -> None:
+        self.nodes = list(range(brokers))
+        self.topics: defaultdict[str, list[Log]] = defaultdict(list)
+        self.groups: dict[str, ModelGroup] = {}
+        self.served: dict[type[Message], tuple[int, int]] = {}
+        self.unserved: set[type[Message]] = set()
+        self.asked: list[tuple[int, Any, int]] = []
+        self.connects: list[int] = []
+        self.dead: set[int] = set()
+        self.disturb: Disturb = lambda node, request, version: None
+        self.cluster_id = "model"
+
+    def connect(self, address: tuple[str, int], timeout_s: float) -> ModelSocket:
+        node = address[1] - 9092
+        self.connects.append(node)
+        if node in self.dead or node not in self.nodes:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        return ModelSocket(lambda request, version: self.answer(node, request, version))
+
+    def of(self, kind: type[Message]) -> list[Any]:
+        """The requests of a kind."""
+        return [request for _, request, _ in self.asked if isinstance(request, kind)]
+
+    def answer(self, node: int, request: Any, version: int) -> Message | bytes | None:
+        if isinstance(request, ApiVersionsRequest):
+            return self._api_versions()
+        self.asked.append((node, request, version))
+        disturbed = self.disturb(node, request, version)
+        return _ANSWERS[type(request)](self, node, request, version) if disturbed is None else disturbed
+
+    def _api_versions(self) -> Message:
+        kinds: list[type[Message]] = [ApiVersionsRequest, *_ANSWERS]
+        ranges = {kind: self.served.get(kind, kind.versions) for kind in kinds if kind not in self.unserved}
+        return ApiVersionsResponse(api_keys=[ApiVersion(kind.api_key, *ends) for kind, ends in ranges.items()])
+
+    # ------------------------------------------------------------------------------------------------------- groups
+
+    def find_coordinator(self, node: int, request: FindCoordinatorRequest, version: int) -> Message:
+        keys = request.coordinator_keys if version >= 4 else [request.key]
+        rows = [Coordinator(key, self._of(key), "127.0.0.1", 9092 + self._of(key), 0, None) for key in keys]
+        one = rows[0]
+        return FindCoordinatorResponse(node_id=one.node_id, host=one.host, port=one.port, coordinators=rows)
+
+    def _of(self, group: str) -> int:
+        return self.groups[group].coordinator if group in self.groups else 0
+
+    def list_groups(self, node: int, request: ListGroupsRequest, version: int) -> Message:
+        rows = [
+            ListedGroup(name, group.protocol, group.state, group.type)
+            for name, group in self.groups.items()
+            if group.coordinator == node
+        ]
+        return ListGroupsResponse(groups=rows)
+
+    def describe_groups(self, node: int, request: DescribeGroupsRequest, version: int) -> Message:
+        return DescribeGroupsResponse(groups=[self._classic(name, version) for name in request.groups])
+
+    def _classic(self, name: str, version: int) -> DescribedGroup:
+        group = self.groups.get(name)
+        if group is None or group.type != "classic":
+            return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0, None, name, "Dead")
+        members = [
+            DescribedGroupMember(one.member_id, one.instance_id, "app", "/10.0.0.1", b"", _assignment(one))
+            for one in group.members
+        ]
+        return DescribedGroup(0, None, name, group.state, group.protocol, "range" if members else "", members)
+
+    def describe_consumer_groups(self, node: int, request: Any, version: int) -> Message:
+        return kip_848.ConsumerGroupDescribeResponse(groups=[self._consumer(name) for name in request.group_ids])
+
+    def _consumer(self, name: str) -> kip_848.DescribedGroup:
+        group = self.groups.get(name)
+        if group is None or group.type != "consumer":
+            return kip_848.DescribedGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, group_id=name)
+        members = [
+            kip_848.Member(
+                member_id=one.member_id,
+                instance_id=one.instance_id,
+                member_epoch=7,
+                client_id="app",
+                client_host="/10.0.0.1",
+                assignment=kip_848.Assignment(
+                    [kip_848.TopicPartitions(bytes(16), topic, numbers) for topic, numbers in one.assigned.items()]
+                ),
+            )
+            for one in group.members
+        ]
+        return kip_848.DescribedGroup(
+            group_id=name, group_state=group.state, assignor_name="uniform", members=members, group_epoch=7
+        )
+
+    def delete_groups(self, node: int, request: DeleteGroupsRequest, version: int) -> Message:
+        return DeleteGroupsResponse(
+            results=[DeletableGroupResult(one, self._delete(one)) for one in request.groups_names]
+        )
+
+    def _delete(self, name: str) -> int:
+        if name not in self.groups:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if self.groups[name].members:
+            return ErrorCode.NON_EMPTY_GROUP
+        del self.groups[name]
+        return ErrorCode.NONE
+
+    # ------------------------------------------------------------------------------------------------------ offsets
+
+    def offset_fetch(self, node: int, request: OffsetFetchRequest, version: int) -> Message:
+        if version < 8:
+            topics = self._offsets(request.group_id, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
+            assert request.topics is None or version < 2
+            return OffsetFetchResponse(topics=topics)
+        rows = []
+        for one in request.groups:
+            assert one.topics is None
+            topics = self._offsets(one.group_id, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
+            rows.append(OffsetFetchResponseGroup(one.group_id, topics))
+        return OffsetFetchResponse(groups=rows)
+
+    def _offsets(self, name: str, topic_type: Any, partition_type: Any) -> list[Any]:
+        rows: defaultdict[str, list[Any]] = defaultdict(list)
+        group = self.groups.get(name, ModelGroup())
+        for (topic, number), (offset, epoch, metadata) in group.offsets.items():
+            rows[topic].append(
+                partition_type(
+                    partition_index=number, committed_offset=offset, committed_leader_epoch=epoch, metadata=metadata
+                )
+            )
+        return [topic_type(name=topic, partitions=partitions) for topic, partitions in rows.items()]
+
+    def offset_commit(self, node: int, request: OffsetCommitRequest, version: int) -> Message:
+        assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
+        group = self.groups.setdefault(request.group_id, ModelGroup(protocol=""))
+        code = ErrorCode.UNKNOWN_MEMBER_ID if group.members else ErrorCode.NONE
+        topics = []
+        for topic in request.topics:
+            for row in topic.partitions:
+                if not code:
+                    place = (row.committed_offset, row.committed_leader_epoch, row.committed_metadata or "")
+                    group.offsets[topic.name, row.partition_index] = place
+            rows = [OffsetCommitResponsePartition(row.partition_index, code) for row in topic.partitions]
+            topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=rows))
+        return OffsetCommitResponse(topics=topics)
+
+    def offset_delete(self, node: int, request: OffsetDeleteRequest, version: int) -> Message:
+        group = self.groups[request.group_id]
+        used = {topic for member in group.members for topic in member.assigned}
+        topics = []
+        for topic in request.topics:
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in used else ErrorCode.NONE
+            for row in topic.partitions:
+                if not code:
+                    group.offsets.pop((topic.name, row.partition_index), None)
+            rows = [OffsetDeleteResponsePartition(row.partition_index, code) for row in topic.partitions]
+            topics.append(OffsetDeleteResponseTopic(topic.name, rows))
+        return OffsetDeleteResponse(topics=topics)
+
+    # --------------------------------------------------------------------------------------------------- partitions
+
+    def metadata(self, node: int, request: MetadataRequest, version: int) -> Message:
+        names = [topic.name or "" for topic in request.topics] if request.topics is not None else list(self.topics)
+        assert version >= 4 or request.topics is None or not names, "this makes topics"
+        assert not request.allow_auto_topic_creation or version < 4
+        brokers = [MetadataResponseBroker(one, "127.0.0.1", 9092 + one) for one in self.nodes]
+        topics = [self._topic(name) for name in names]
+        return MetadataResponse(brokers=brokers, cluster_id=self.cluster_id, controller_id=0, topics=topics)
+
+    def _topic(self, name: str) -> MetadataResponseTopic:
+        if name not in self.topics:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+        partitions = [
+            MetadataResponsePartition(partition_index=i, leader_id=log.leader, leader_epoch=log.leader_epoch)
+            for i, log in enumerate(self.topics[name])
+        ]
+        return MetadataResponseTopic(name=name, topic_id=bytes(16), partitions=partitions)
+
+    def list_offsets(self, node: int, request: ListOffsetsRequest, version: int) -> Message:
+        topics = []
+        for topic in request.topics:
+            rows = []
+            for one in topic.partitions:
+                log = self.topics[topic.name][one.partition_index]
+                if log.leader != node:
+                    rows.append(
+                        ListOffsetsPartitionResponse(one.partition_index, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                    )
+                    continue
+                found = log.at(one.timestamp)
+                rows.append(ListOffsetsPartitionResponse(one.partition_index, 0, [found], offset=found))
+            topics.append(ListOffsetsTopicResponse(topic.name, rows))
+        return ListOffsetsResponse(topics=topics)
+
+    def fetch(self, node: int, request: FetchRequest, version: int) -> Message:
+        topics, is_first = [], True
+        for topic in request.topics:
+            rows = []
+            for one in topic.partitions:
+                log = self.topics[topic.topic][one.partition]
+                is_inside = log.start <= one.fetch_offset <= log.end
+                room = one.partition_max_bytes
+                data = log.read(one.fetch_offset, room, is_first) if is_inside else b""
+                is_first = is_first and not data
+                code = ErrorCode.NONE if is_inside else ErrorCode.OFFSET_OUT_OF_RANGE
+                rows.append(PartitionData(one.partition, code, log.end, records=data))
+            topics.append(FetchableTopicResponse(topic=topic.topic, partitions=rows))
+        return FetchResponse(responses=topics)
+
+
+def _assignment(member: ModelMember) -> bytes:
+    rows = [TopicPartition(topic, numbers) for topic, numbers in member.assigned.items()]
+    return encode(ConsumerProtocolAssignment(rows), 1)
+
+
+_ANSWERS: dict[type[Message], Callable[[ModelCluster, int, Any, int], Message]] = {
+    FindCoordinatorRequest: ModelCluster.find_coordinator,
+    ListGroupsRequest: ModelCluster.list_groups,
+    DescribeGroupsRequest: ModelCluster.describe_groups,
+    kip_848.ConsumerGroupDescribeRequest: ModelCluster.describe_consumer_groups,
+    DeleteGroupsRequest: ModelCluster.delete_groups,
+    OffsetFetchRequest: ModelCluster.offset_fetch,
+    OffsetCommitRequest: ModelCluster.offset_commit,
+    OffsetDeleteRequest: ModelCluster.offset_delete,
+    MetadataRequest: ModelCluster.metadata,
+    ListOffsetsRequest: ModelCluster.list_offsets,
+    FetchRequest: ModelCluster.fetch,
+}
+
+
+class ModelSocket:
+    """What `tools.client` uses of a socket: what is sent is answered at once."""
+
+    def __init__(self, answer: Callable[[Message, int], Message | bytes | None]) -> None:
+        self._answer = answer
+        self._frames = FrameReader(1 << 24)
+        self._received: deque[bytes] = deque()
+        self.is_closed = False
+
+    def sendall(self, data: bytes) -> None:
+        for frame in self._frames.feed(data):
+            self._received.append(reply(frame, self._answer) or b"")
+
+    def recv(self, size: int) -> bytes:
+        assert not self.is_closed
+        data = self._received.popleft()
+        if len(data) > size:
+            self._received.appendleft(data[size:])
+        return data[:size]
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Clock:
+    """Time that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def opened() -> Cluster:
+    """The tools' cluster over the modelled one, with time that only waiting moves."""
+    clock = Clock()
+    return Cluster("127.0.0.1:9092", timeout_s=5, clock=clock, sleep=clock.sleep)

@@ -1,0 +1,382 @@
+"""`headgate groups` as it is typed: rows, tables, sentences, exit codes, and that nothing changes without --execute."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.offset_delete import OffsetDeleteRequest
+from tools.groups import command
+from tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember
+
+NOW_MS = 1_700_000_000_000
+
+
+class Shown:
+    """What a command said."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out = code, out
+        self.errors = [line.removeprefix("headgate groups: ") for line in err.splitlines()]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Typed = Callable[..., Shown]
+
+
+@pytest.fixture
+def typed(model: ModelCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    """Three groups: `live` reads a, `idle` has stopped behind a and b, `share` is of another kind."""
+    monkeypatch.setattr("tools.groups.actions.now_ms", lambda: NOW_MS)
+    monkeypatch.setattr("tools.groups.command.now_ms", lambda: NOW_MS)
+    model.topics = model.topics | {"a": [Log(), Log(1), Log()], "b": [Log()]}
+    for logs in model.topics.values():
+        for log in logs:
+            log.append(*range(NOW_MS - 10_000, NOW_MS, 1000))
+    member = ModelMember("m-1", {"a": [0, 1, 2], "b": [0]})
+    model.groups = {
+        "live": ModelGroup("Stable", members=[member], offsets={("a", 0): (10, 0, "")}),
+        "idle": ModelGroup(coordinator=1, offsets={("a", 0): (8, 0, ""), ("a", 1): (9, 0, ""), ("b", 0): (10, 0, "")}),
+        "share": ModelGroup("Stable", "share", "share"),
+    }
+
+    def run(*arguments: str) -> Shown:
+        code = command.main(arguments)
+        said = capsys.readouterr()
+        return Shown(code, said.out, said.err)
+
+    return run
+
+
+def test_list(typed: Typed) -> None:
+    shown = typed("list")
+    assert shown.code == 0
+    assert shown.rows == [
+        {"group": "idle", "state": "Empty", "type": "classic", "protocol": "consumer", "coordinator": 1},
+        {"group": "live", "state": "Stable", "type": "classic", "protocol": "consumer", "coordinator": 0},
+        {"group": "share", "state": "Stable", "type": "share", "protocol": "share", "coordinator": 0},
+    ]
+
+
+@pytest.mark.parametrize(
+    "filters, expected",
+    [
+        (["--state", "empty"], ["idle"]),
+        (["--state", "Stable,EMPTY", "--type", "classic"], ["idle", "live"]),
+        (["--type", "share", "--type", "consumer"], ["share"]),
+        (["--protocol", "consumer"], ["idle", "live"]),
+        (["--protocol", "connect"], []),
+    ],
+)
+def test_list_of_some(typed: Typed, model: ModelCluster, filters: list[str], expected: list[str]) -> None:
+    assert [row["group"] for row in typed("list", *filters).rows] == expected
+    assert model.of(ListGroupsRequest)
+
+
+def test_describe(typed: Typed) -> None:
+    (row,) = typed("describe", "live").rows
+    assert {name: row[name] for name in ("group", "state", "type", "protocol", "assignor", "coordinator")} == {
+        "group": "live",
+        "state": "Stable",
+        "type": "classic",
+        "protocol": "consumer",
+        "assignor": "range",
+        "coordinator": "127.0.0.1:9092",
+    }
+    assert row["members"] == [
+        {
+            "member_id": "m-1",
+            "instance_id": None,
+            "client_id": "app",
+            "host": "/10.0.0.1",
+            "epoch": None,
+            "partitions": {"a": [0, 1, 2], "b": [0]},
+        }
+    ]
+    assert [(one["topic"], one["partition"], one["committed"], one["client_id"]) for one in row["partitions"]] == [
+        ("a", 0, 10, "app"),
+        ("a", 1, None, "app"),
+        ("a", 2, None, "app"),
+        ("b", 0, None, "app"),
+    ]
+
+
+def test_describe_as_tables(typed: Typed) -> None:
+    assert typed("describe", "live", "idle", "--table").out.splitlines() == [
+        "group idle: Empty, classic, coordinator 127.0.0.1:9093",
+        "",
+        "TOPIC  PARTITION  COMMITTED  END  LAG  LAG SECONDS  STATUS  LEADER  MEMBER ID",
+        "a              0          8   10    2          2.0  ok           0          -",
+        "a              1          9   10    1          1.0  ok           1          -",
+        "b              0         10   10    0          0.0  ok           0          -",
+        "",
+        "group live: Stable, classic, assignor range, coordinator 127.0.0.1:9092",
+        "",
+        "MEMBER ID  INSTANCE ID  CLIENT ID  HOST       EPOCH  PARTITIONS",
+        "m-1                  -  app        /10.0.0.1      -  a:0-2 b:0",
+        "",
+        "TOPIC  PARTITION  COMMITTED  END  LAG  LAG SECONDS  STATUS     LEADER  MEMBER ID",
+        "a              0         10   10    0          0.0  ok              0  m-1",
+        "a              1          -   10    -            -  no offset       1  m-1",
+        "a              2          -   10    -            -  no offset       0  m-1",
+        "b              0          -   10    -            -  no offset       0  m-1",
+    ]
+
+
+def test_lag_of_all(typed: Typed) -> None:
+    """Share groups have no offsets to be behind with."""
+    shown = typed("lag")
+    assert (shown.code, shown.errors) == (0, ["groups of the type share are left out"])
+    assert [(row["group"], row["topic"], row["partition"], row["lag"], row["lag_seconds"]) for row in shown.rows] == [
+        ("idle", "a", 0, 2, 2.0),
+        ("idle", "a", 1, 1, 1.0),
+        ("idle", "b", 0, 0, 0.0),
+        ("live", "a", 0, 0, 0.0),
+        ("live", "a", 1, None, None),
+        ("live", "a", 2, None, None),
+        ("live", "b", 0, None, None),
+    ]
+    assert set(shown.rows[0]) == {
+        *("group", "topic", "partition", "committed", "start", "end", "lag", "lag_seconds", "status", "leader"),
+        *("metadata", "member_id", "client_id", "host"),
+    }
+
+
+def test_lag_as_a_table_of_some(typed: Typed) -> None:
+    assert typed("lag", "idle", "--topic", "a:1,2", "--topic", "b", "--table").out.splitlines() == [
+        "GROUP  TOPIC  PARTITION  COMMITTED  END  LAG  LAG SECONDS  STATUS  CLIENT ID  HOST",
+        "idle   a              1          9   10    1          1.0  ok              -     -",
+        "idle   b              0         10   10    0          0.0  ok              -     -",
+    ]
+
+
+@pytest.mark.parametrize(
+    "limits, code, errors",
+    [
+        (["--fail-above", "1"], 3, ["idle in a-0: 2 records behind"]),
+        (["--fail-above", "2"], 0, []),
+        (["--fail-above-seconds", "1.5"], 3, ["idle in a-0: 2.0 s behind"]),
+        (["--fail-above", "1", "--topic", "b"], 0, []),
+    ],
+)
+def test_lag_for_monitoring(typed: Typed, limits: list[str], code: int, errors: list[str]) -> None:
+    shown = typed("lag", "idle", "live", *limits)
+    assert (shown.code, shown.errors) == (code, errors)
+    assert shown.rows
+
+
+@pytest.mark.parametrize("name", ["lag", "describe", "export"])
+def test_a_group_that_does_not_exist(typed: Typed, name: str) -> None:
+    shown = typed(name, "none", "idle")
+    assert shown.code == 1
+    assert shown.errors[0] == "group none: there is no such group; `headgate groups list` shows all"
+    assert bool(shown.out) == (name != "export")
+
+
+def offsets(model: ModelCluster, group: str) -> dict[tuple[str, int], int]:
+    return {partition: place[0] for partition, place in model.groups[group].offsets.items()}
+
+
+@pytest.mark.parametrize("arguments", [[], ["--dry-run"]])
+def test_a_reset_is_a_dry_run_unless_it_is_to_be_executed(
+    typed: Typed, model: ModelCluster, arguments: list[str]
+) -> None:
+    shown = typed("reset", "idle", "--to", "earliest", "--topic", "a:0-1", *arguments)
+    assert shown.code == 0
+    assert [(row["topic"], row["partition"], row["before"], row["after"]) for row in shown.rows] == [
+        ("a", 0, 8, 0),
+        ("a", 1, 9, 0),
+    ]
+    assert shown.errors == ["this was a dry run, nothing is changed; --execute does it"]
+    assert not model.of(OffsetCommitRequest)
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["--to", "earliest", "--topic", "a"], {("a", 0): 0, ("a", 1): 0, ("a", 2): 0, ("b", 0): 10}),
+        (["--to", "latest", "--all-topics"], {("a", 0): 10, ("a", 1): 10, ("b", 0): 10}),
+        (["--to", "4", "--topic", "a:1"], {("a", 0): 8, ("a", 1): 4, ("b", 0): 10}),
+        (["--to", "3s", "--all-topics"], {("a", 0): 7, ("a", 1): 7, ("b", 0): 7}),
+        (["--to", "2023-11-14T22:13:15Z", "--topic", "b"], {("a", 0): 8, ("a", 1): 9, ("b", 0): 5}),
+        (["--by", "-2", "--all-topics"], {("a", 0): 6, ("a", 1): 7, ("b", 0): 8}),
+        (["--by", "1", "--topic", "a:0"], {("a", 0): 9, ("a", 1): 9, ("b", 0): 10}),
+    ],
+)
+def test_reset(typed: Typed, model: ModelCluster, arguments: list[str], expected: dict[tuple[str, int], int]) -> None:
+    shown = typed("reset", "idle", *arguments, "--execute")
+    assert (shown.code, shown.errors) == (0, [])
+    assert offsets(model, "idle") == expected
+
+
+def test_reset_from_a_file(typed: Typed, model: ModelCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_text("a,0,3\nidle,b,0,4\n")
+    assert typed("reset", "idle", "--from-file", str(file), "--execute").code == 0
+    assert offsets(model, "idle") == {("a", 0): 3, ("a", 1): 9, ("b", 0): 4}
+    monkeypatch.setattr("sys.stdin", io.StringIO("a,0,5\na,0,6\n"))
+    shown = typed("reset", "idle", "--from-file", "-", "--execute")
+    assert (shown.code, shown.errors) == (1, ["-: line 2: a-0 is there a second time"])
+    assert offsets(model, "idle")["a", 0] == 3
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (["live", "--to", "earliest", "--all-topics"], "group live is Stable, its offsets belong to its members: m-1 "),
+        (["idle", "--to", "earliest", "--topic", "none"], "none: there is no such topic; `headgate topics list`"),
+        (["idle", "--to", "earliest", "--topic", "a", "--topic", "b:1"], "b-1: there is no such partition"),
+        (["empty", "--to", "earliest", "--all-topics"], "group empty has committed nothing; name its topics: --topic"),
+        (["idle", "--by", "1", "--topic", "a"], "group idle has committed nothing for a-2, so it cannot be moved by 1"),
+    ],
+)
+def test_a_reset_that_is_refused_changes_nothing(
+    typed: Typed, model: ModelCluster, arguments: list[str], sentence: str
+) -> None:
+    shown = typed("reset", *arguments, "--execute")
+    assert shown.code == 1
+    assert shown.errors[0].startswith(sentence)
+    assert shown.errors[-1] == "nothing is changed"
+    assert not model.of(OffsetCommitRequest)
+
+
+def test_export_and_import(typed: Typed, model: ModelCluster, tmp_path: Path) -> None:
+    file = str(tmp_path / "offsets.json")
+    assert typed("export", "idle", "--output", file).errors == [f"3 offsets of 1 groups are in {file}"]
+    before = dict(model.groups["idle"].offsets)
+    model.groups["idle"].offsets["a", 0] = (1, 0, "")
+    del model.groups["idle"].offsets["b", 0]
+    shown = typed("import", file)
+    assert [(row["partition"], row["before"], row["after"], row["note"]) for row in shown.rows] == [
+        (0, 1, 8, ""),
+        (1, 9, 9, "unchanged"),
+        (0, None, 10, ""),
+    ]
+    assert shown.errors == ["this was a dry run, nothing is changed; --execute does it"]
+    assert not model.of(OffsetCommitRequest)
+    assert typed("import", file, "--execute").code == 0
+    assert model.groups["idle"].offsets == before
+    assert len(model.of(OffsetCommitRequest)) == 1
+
+
+def test_one_active_group_stops_the_whole_import(typed: Typed, model: ModelCluster, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.json"
+    file.write_text(typed("export").out)
+    model.groups["idle"].offsets["a", 0] = (1, 0, "")
+    shown = typed("import", str(file), "--execute")
+    assert shown.code == 1
+    assert shown.errors[0].startswith("group live is Stable, its offsets belong to its members: m-1 ")
+    assert not model.of(OffsetCommitRequest)
+    assert typed("import", str(file), "--group", "idle", "--execute").code == 0
+    assert offsets(model, "idle")["a", 0] == 8
+
+
+def test_delete_groups(typed: Typed, model: ModelCluster) -> None:
+    shown = typed("delete", "idle", "live", "none", "--dry-run")
+    assert shown.rows == [{"group": "idle", "offsets": 3, "deleted": False}]
+    assert "idle" in model.groups
+    shown = typed("delete", "idle", "live", "none")
+    assert shown.rows == [{"group": "idle", "offsets": 3, "deleted": True}]
+    assert shown.code == 1
+    assert shown.errors == [
+        "group none: there is no such group; `headgate groups list` shows all",
+        "group live was not deleted, it is Stable: m-1 (client app at /10.0.0.1); stop them first",
+    ]
+    assert "idle" not in model.groups
+    assert "live" in model.groups
+    assert typed("delete", "none", "--if-exists").code == 0
+
+
+def test_delete_offsets_of_topics(typed: Typed, model: ModelCluster) -> None:
+    """Also of a topic that is gone."""
+    model.groups["idle"].offsets["gone", 4] = (77, 0, "")
+    arguments = ("delete", "idle", "--topic", "a:0", "--topic", "gone")
+    assert [row["deleted"] for row in typed(*arguments, "--dry-run").rows] == [False, False]
+    assert not model.of(OffsetDeleteRequest)
+    assert typed(*arguments).rows == [
+        {"group": "idle", "topic": "a", "partition": 0, "offset": 8, "deleted": True},
+        {"group": "idle", "topic": "gone", "partition": 4, "offset": 77, "deleted": True},
+    ]
+    assert set(offsets(model, "idle")) == {("a", 1), ("b", 0)}
+    shown = typed(*arguments)
+    assert shown.code == 1
+    assert shown.errors == ["group idle has committed nothing for a:0", "group idle has committed nothing for gone"]
+    assert typed(*arguments, "--if-exists").code == 0
+
+
+def test_delete_offsets_in_use(typed: Typed, model: ModelCluster) -> None:
+    shown = typed("delete", "live", "--topic", "a")
+    assert shown.code == 1
+    (error,) = shown.errors
+    assert error.startswith("group live: not deleted were the offsets of a-0: Offsets of a topic cannot be deleted")
+    assert error.endswith("(GROUP_SUBSCRIBED_TO_TOPIC): m-1 (client app at /10.0.0.1); stop them first")
+    assert offsets(model, "live") == {("a", 0): 10}
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        ([], "required: list|describe|lag|reset|delete|export|import"),
+        (["lst"], "invalid choice"),
+        (["reset", "g", "--all-topics"], "one of the arguments --to --by --from-file is required"),
+        (["reset", "g", "--to", "earliest"], "say for which topics: --topic topic, or --all-topics"),
+        (["reset", "g", "--to", "erliest", "--all-topics"], "'erliest' is nowhere to go: write earliest, latest"),
+        (["reset", "g", "--to", "1", "--by", "1", "--topic", "a"], "not allowed with argument"),
+        (["reset", "g", "--to", "1", "--topic", "a:x"], "'x' is no partition"),
+        (["reset", "g", "--to", "1", "--topic", "a", "--execute", "--dry-run"], "not allowed with argument"),
+        (["reset", "g", "--from-file", "x", "--topic", "a"], "--from-file names the partitions itself"),
+        (["lag", "--fail-above", "-1"], "'-1' is no whole number from 0 on"),
+        (["lag", "--fail-above", "1.5"], "'1.5' is no whole number from 0 on"),
+        (["lag", "--fail-above-seconds", "nan"], "'nan' is no number from 0 on"),
+        (["delete"], "the following arguments are required: group"),
+        (["import"], "the following arguments are required: file"),
+    ],
+)
+def test_misuse(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        command.main(arguments)
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert "usage: headgate groups" in said
+    assert sentence in said
+
+
+@pytest.mark.parametrize("name", ["list", "lag", "describe"])
+def test_no_groups_yet(typed: Typed, model: ModelCluster, name: str) -> None:
+    model.groups.clear()
+    shown = typed(name)
+    assert (shown.code, shown.out, shown.errors) == (0, "", ["there are no groups yet"])
+
+
+def test_a_group_that_has_committed_nothing(typed: Typed, model: ModelCluster) -> None:
+    model.groups["idle"].offsets.clear()
+    assert typed("describe", "idle", "--table").out.splitlines() == [
+        "group idle: Empty, classic, coordinator 127.0.0.1:9093",
+        "",
+        "nothing is committed",
+    ]
+
+
+def test_names_of_clients_are_shown_harmless(typed: Typed, model: ModelCluster) -> None:
+    model.groups = {"\x1b[2J": ModelGroup("Stable", members=[ModelMember("\x1b[31m", {"a": [0]})])}
+    said = [
+        typed("describe", "--table").out,
+        typed("list", "--table").out,
+        typed("reset", "\x1b[2J", "--to", "1", "--topic", "a").errors[0],
+    ]
+    assert all("\\x1b[2J" in text and "\x1b" not in text for text in said)
+
+
+def test_no_broker(typed: Typed, model: ModelCluster) -> None:
+    model.dead = {0}
+    shown = typed("list")
+    assert shown.code == 1
+    assert shown.errors[0].startswith("no broker answers at 127.0.0.1:9092")

@@ -1,0 +1,122 @@
+"""Where groups are: committed offsets, ends, times and owners brought together."""
+
+import pytest
+
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.list_offsets import ListOffsetsRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest
+from tools.groups.cluster import TopicPartition
+from tools.groups.lag import GONE, UNKNOWN, Place, places
+from tools.groups.members import describe
+from tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
+
+NOW_MS = 1_700_000_000_000
+
+
+def ask(model: ModelCluster, *names: str) -> tuple[dict[tuple[str, str], Place], list[str]]:
+    with opened() as cluster:
+        groups, _ = describe(cluster, names or model.groups)
+        rows, failures = places(cluster, groups, lambda: NOW_MS)
+    return {(row.group, str(row.partition)): row for row in rows}, failures
+
+
+def populate(model: ModelCluster) -> None:
+    """Topic a has ten records a second apart, the last one a second old; half of b is gone; c is empty."""
+    model.topics = model.topics | {"a": [Log(1)], "b": [Log(2)], "c": [Log()]}
+    for age_s in range(10, 0, -1):
+        model.topics["a"][0].append(NOW_MS - age_s * 1000)
+    model.topics["b"][0].append(*(NOW_MS - age_s * 1000 for age_s in (40, 30, 20, 10)))
+    model.topics["b"][0].start = 2
+    model.groups["g"] = ModelGroup(
+        "Stable",
+        members=[ModelMember("m", {"a": [0], "c": [0]})],
+        offsets={("a", 0): (7, 0, "note"), ("b", 0): (1, 0, ""), ("gone", 3): (5, 0, "")},
+    )
+    model.groups["h"] = ModelGroup(offsets={("a", 0): (10, 0, ""), ("b", 0): (9, 0, ""), ("c", 0): (0, 0, "")})
+
+
+def test_lag_in_records_and_in_seconds(model: ModelCluster) -> None:
+    populate(model)
+    rows, failures = ask(model)
+    shown = {
+        key: (row.start, row.end, row.records, row.seconds, row.status, row.leader, row.owner and row.owner.member_id)
+        for key, row in rows.items()
+    }
+    assert shown == {
+        ("g", "a-0"): (0, 10, 3, 3.0, "ok", 1, "m"),
+        ("g", "b-0"): (2, 4, 3, 20.0, "below the start", 2, None),
+        ("g", "c-0"): (0, 0, None, None, "no offset", 0, "m"),
+        ("g", "gone-3"): (None, None, None, None, GONE, None, None),
+        ("h", "a-0"): (0, 10, 0, 0.0, "ok", 1, None),
+        ("h", "b-0"): (2, 4, 0, 0.0, "beyond the end", 2, None),
+        ("h", "c-0"): (0, 0, 0, 0.0, "ok", 0, None),
+    }
+    assert {key for key, row in rows.items() if row.is_out_of_range} == {("g", "b-0"), ("h", "b-0")}
+    assert not failures
+    committed = rows["g", "a-0"].committed
+    assert committed is not None
+    assert committed.metadata == "note"
+
+
+def test_it_is_asked_for_all_at_once_and_offsets_before_ends(model: ModelCluster) -> None:
+    populate(model)
+    ask(model)
+    kinds = [type(request) for _, request, _ in model.asked]
+    assert kinds.index(OffsetFetchRequest) < kinds.index(ListOffsetsRequest)
+    assert kinds.count(OffsetFetchRequest) == 1
+    assert kinds.count(ListOffsetsRequest) == 6, "two for each leader"
+    assert kinds.count(FetchRequest) == 2, "only of partitions with something to read"
+
+
+def test_a_group_that_commits_meanwhile_is_never_beyond_the_end(model: ModelCluster) -> None:
+    populate(model)
+
+    def goes_on(node: int, request: object, version: int) -> None:
+        if isinstance(request, ListOffsetsRequest):
+            model.topics["a"][0].append(NOW_MS)
+            model.groups["h"].offsets["a", 0] = (model.topics["a"][0].end, 0, "")
+
+    model.disturb = goes_on
+    rows, _ = ask(model)
+    assert rows["h", "a-0"].status == "ok"
+    assert rows["h", "a-0"].records
+
+
+@pytest.mark.parametrize("is_dead", [True, False])
+def test_a_leader_that_cannot_be_asked_is_told(model: ModelCluster, is_dead: bool) -> None:
+    populate(model)
+    if is_dead:
+        model.dead = {2}
+    else:
+        model.topics["b"][0].leader = -1
+    rows, failures = ask(model, "g")
+    assert rows["g", "b-0"].status == UNKNOWN
+    assert rows["g", "a-0"].records == 3
+    assert len(failures) == 1
+    assert failures[0].startswith("b-0: broker 2 is advertised" if is_dead else "b-0: it has no leader at the moment")
+
+
+def test_a_coordinator_that_refuses_the_offsets(model: ModelCluster) -> None:
+    populate(model)
+    model.served[OffsetFetchRequest] = (0, 0)
+    rows, failures = ask(model, "g")
+    assert not rows
+    assert failures[0].startswith("the offsets of group g are not known: ")
+
+
+def test_a_broker_that_sends_no_times(model: ModelCluster) -> None:
+    populate(model)
+    model.served[FetchRequest] = (0, 3)
+    rows, failures = ask(model, "h", "g")
+    assert (rows["g", "a-0"].records, rows["g", "a-0"].seconds) == (3, None)
+    assert rows["h", "a-0"].seconds == 0.0
+    assert not failures
+
+
+def test_a_partition_that_does_not_exist_any_more(model: ModelCluster) -> None:
+    populate(model)
+    model.groups["g"].offsets["a", 7] = (1, 0, "")
+    rows, failures = ask(model, "g")
+    assert rows["g", "a-7"].status == GONE
+    assert not failures
+    assert TopicPartition("a", 7) in [row.partition for row in rows.values()]

@@ -1,0 +1,160 @@
+"""Groups and members, of both protocols and of brokers of any age."""
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages import consumer_group_describe as kip_848
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.schema import Message
+from tools.groups.cluster import TopicPartition
+from tools.groups.members import Group, Listed, Member, delete_groups, describe, list_groups, with_states
+from tools.tests.model_cluster import ModelCluster, ModelGroup, ModelMember, opened
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def populate(model: ModelCluster) -> None:
+    one = ModelMember("m1", {"a": [0, 1], "b": [0]}, "static")
+    model.groups = {
+        "old": ModelGroup("Stable", members=[one, ModelMember("m2")]),
+        "new": ModelGroup("Stable", "consumer", members=[one], coordinator=1),
+        "empty": ModelGroup(coordinator=2),
+    }
+
+
+def test_the_groups_of_all_brokers(model: ModelCluster) -> None:
+    populate(model)
+    with opened() as cluster:
+        listed, failures = list_groups(cluster)
+        assert with_states(cluster, listed) == (listed, [])
+    assert listed == [
+        Listed("empty", "Empty", "classic", "consumer", 2),
+        Listed("new", "Stable", "consumer", "consumer", 1),
+        Listed("old", "Stable", "classic", "consumer", 0),
+    ]
+    assert not failures
+    assert not model.of(DescribeGroupsRequest), "states are in the list"
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_states_that_an_old_broker_does_not_list_are_asked_for(model: ModelCluster, version: int) -> None:
+    populate(model)
+    model.served[ListGroupsRequest] = (0, version)
+    model.unserved = {kip_848.ConsumerGroupDescribeRequest}
+    del model.groups["new"]
+    with opened() as cluster:
+        listed, failures = with_states(cluster, list_groups(cluster)[0])
+    assert [(one.name, one.state, one.type) for one in listed] == [
+        ("empty", "Empty", "classic"),
+        ("old", "Stable", "classic"),
+    ]
+    assert not failures
+
+
+def test_a_broker_that_is_dead_or_refuses_hides_only_its_own_groups(model: ModelCluster) -> None:
+    populate(model)
+    model.dead = {2}
+    refused = ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    model.disturb = lambda node, request, version: (
+        refused if node == 1 and isinstance(request, ListGroupsRequest) else None
+    )
+    with opened() as cluster:
+        listed, failures = list_groups(cluster)
+    assert [one.name for one in listed] == ["old"]
+    assert len(failures) == 2
+    assert any(text.startswith("the groups of broker 1 are not known: Not authorized") for text in failures)
+    assert any(text.startswith("the groups of broker 2 are not known: broker 2 is advertised at") for text in failures)
+
+
+def test_members_of_both_protocols(model: ModelCluster) -> None:
+    populate(model)
+    with opened() as cluster:
+        groups, failed = describe(cluster, ["old", "new", "empty"])
+    partitions = [A0, A1, B0]
+    members = [
+        Member("m1", "static", "app", "/10.0.0.1", partitions),
+        Member("m2", None, "app", "/10.0.0.1", []),
+    ]
+    assert groups["old"] == Group("old", "Stable", "classic", "consumer", "range", "127.0.0.1:9092", members)
+    assert groups["new"] == Group(
+        "new", "Stable", "consumer", "consumer", "uniform", "127.0.0.1:9093", [members[0]._replace(epoch=7)]
+    )
+    assert groups["empty"] == Group("empty", "Empty", "classic", "consumer", "", "127.0.0.1:9094", [])
+    assert not failed
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_a_group_that_does_not_exist(model: ModelCluster, version: int) -> None:
+    """Before version 6 it is Dead, without an error."""
+    model.served[DescribeGroupsRequest] = (0, version)
+    with opened() as cluster:
+        groups, failed = describe(cluster, ["none"])
+    assert not groups
+    assert failed["none"].code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert failed["none"].text == "there is no such group; `headgate groups list` shows all"
+
+
+@pytest.mark.parametrize("kind", [DescribeGroupsRequest, kip_848.ConsumerGroupDescribeRequest])
+def test_errors(model: ModelCluster, kind: type[Message]) -> None:
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    answers: dict[type[Message], Message] = {
+        DescribeGroupsRequest: DescribeGroupsResponse(groups=[DescribedGroup(code, None, "g")]),
+        kip_848.ConsumerGroupDescribeRequest: kip_848.ConsumerGroupDescribeResponse(
+            groups=[kip_848.DescribedGroup(code, "not you", "g")]
+        ),
+    }
+    model.disturb = lambda node, request, version: answers[kind] if isinstance(request, kind) else None
+    with opened() as cluster:
+        groups, failed = describe(cluster, ["g"])
+    assert (groups, failed["g"].code) == ({}, code)
+
+
+def test_many_groups_are_asked_in_parts(model: ModelCluster) -> None:
+    model.groups = {f"g{i}": ModelGroup() for i in range(250)}
+    with opened() as cluster:
+        assert len(describe(cluster, model.groups)[0]) == 250
+    assert [len(one.groups) for one in model.of(DescribeGroupsRequest)] == [200, 50]
+
+
+@pytest.mark.parametrize("protocol, spoil", [("connect", False), ("consumer", True)])
+def test_assignments_that_only_their_clients_understand(
+    model: ModelCluster, monkeypatch: pytest.MonkeyPatch, protocol: str, spoil: bool
+) -> None:
+    model.groups["g"] = ModelGroup("Stable", protocol=protocol, members=[ModelMember("m", {"a": [0]})])
+    if spoil:
+        monkeypatch.setattr("tools.tests.model_cluster._assignment", lambda member: b"\0\1\xff\xff\xff\xf0")
+    with opened() as cluster:
+        assert describe(cluster, ["g"])[0]["g"].members[0].partitions == []
+
+
+@pytest.mark.parametrize(
+    "state, count, is_active, who",
+    [
+        ("Empty", 0, False, "nobody yet, but it is Empty"),
+        ("Dead", 0, False, "nobody yet, but it is Dead"),
+        ("PreparingRebalance", 0, True, "nobody yet, but it is PreparingRebalance"),
+        ("Stable", 1, True, "m0 (client app at /h)"),
+        ("Empty", 1, True, "m0 (client app at /h)"),
+        ("Stable", 7, True, ", ".join([*(f"m{i} (client app at /h)" for i in range(5)), "and 2 more"])),
+    ],
+)
+def test_who_is_in_a_group(state: str, count: int, is_active: bool, who: str) -> None:
+    members = [Member(f"m{i}", None, "app", "/h", []) for i in range(count)]
+    group = Group("g", state, "classic", "consumer", "", "b", members)
+    assert (group.is_active, group.who()) == (is_active, who)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_delete(model: ModelCluster, version: int) -> None:
+    model.served[DeleteGroupsRequest] = (0, version)
+    populate(model)
+    with opened() as cluster:
+        gone, failed = delete_groups(cluster, ["empty", "old", "none"])
+    assert gone == ["empty"]
+    assert {name: why.code for name, why in failed.items()} == {
+        "old": ErrorCode.NON_EMPTY_GROUP,
+        "none": ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+    assert set(model.groups) == {"old", "new"}

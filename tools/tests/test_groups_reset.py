@@ -1,0 +1,177 @@
+"""A change of offsets: what it comes to, when it is refused, and that refused means nothing was written."""
+
+from typing import Any
+
+import pytest
+
+from protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
+from tools.groups.cluster import TopicPartition
+from tools.groups.offsets import Committed
+from tools.groups.reset import Change, Wish, make, plan
+from tools.groups.target import Offset, Shift, Time
+from tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def populate(model: ModelCluster, **of_group: Any) -> None:
+    """a-0 has the offsets 10 to 20 with the times 1000, 1010 ...; a-1 is empty; b is led by another broker."""
+    log = Log(start=0)
+    log.append(*range(900, 1100, 10))
+    log.start = 10
+    model.topics = model.topics | {"a": [log, Log(end=0)], "b": [Log(leader=1, end=50)]}
+    model.groups["g"] = ModelGroup(offsets={("a", 0): (12, 4, "note"), ("a", 1): (0, -1, "")}, **of_group)
+
+
+def wish(model: ModelCluster, wanted: Wish, partition: TopicPartition = A0) -> Change:
+    with opened() as cluster:
+        changes, problems = plan(cluster, {"g": {partition: wanted}})
+    assert not problems
+    (change,) = changes
+    return change
+
+
+@pytest.mark.parametrize(
+    "wanted, after, note",
+    [
+        (Time(EARLIEST), 10, ""),
+        (Time(LATEST), 20, ""),
+        (Time(1045), 15, ""),
+        (Time(1050), 15, ""),
+        (Time(1), 10, ""),
+        (Time(5000), 20, "nothing is so new: the end"),
+        (Offset(15), 15, ""),
+        (Offset(3), 10, "3 is below the start"),
+        (Offset(99), 20, "99 is beyond the end"),
+        (Shift(3), 15, ""),
+        (Shift(-1), 11, ""),
+        (Shift(-5), 10, "7 is below the start"),
+    ],
+)
+def test_where_a_wish_leads(model: ModelCluster, wanted: Wish, after: int, note: str) -> None:
+    populate(model)
+    assert wish(model, wanted) == Change("g", A0, Committed(12, 4, "note"), Committed(after), 10, 20, note)
+
+
+@pytest.mark.parametrize("wanted", [Offset(12), Shift(0), Time(1015)])
+def test_what_is_there_already_keeps_its_note_and_epoch(model: ModelCluster, wanted: Wish) -> None:
+    populate(model)
+    change = wish(model, wanted)
+    assert change.is_none
+    with opened() as cluster:
+        assert make(cluster, [change]) == ([change], [])
+    assert not model.of(OffsetCommitRequest)
+
+
+def test_an_import_brings_its_own_note_and_epoch(model: ModelCluster) -> None:
+    populate(model)
+    assert wish(model, Committed(12, 2, "other")).after == Committed(12, 2, "other")
+    assert wish(model, Committed(99, 2, "other")).after == Committed(20, -1, "other"), "the end has another epoch"
+
+
+def test_an_empty_partition(model: ModelCluster) -> None:
+    populate(model)
+    for wanted in (Time(EARLIEST), Time(LATEST), Time(5), Offset(7)):
+        assert wish(model, wanted, A1).after.offset == 0
+
+
+def test_a_group_that_is_new_is_said_to_be(model: ModelCluster) -> None:
+    populate(model)
+    with opened() as cluster:
+        changes, problems = plan(cluster, {"typo": {A0: Offset(3), B0: Offset(1)}})
+        assert not problems
+        assert [(one.before, one.after.offset, one.note) for one in changes] == [
+            (None, 10, "3 is below the start; the group is new"),
+            (None, 1, "the group is new"),
+        ]
+        assert "typo" not in model.groups
+        make(cluster, changes)
+    assert model.groups["typo"].offsets == {("a", 0): (10, -1, ""), ("b", 0): (1, -1, "")}
+
+
+def test_what_was_planned_is_committed_in_one_request_for_each_group(model: ModelCluster) -> None:
+    populate(model)
+    model.groups["h"] = ModelGroup(coordinator=2)
+    with opened() as cluster:
+        changes, _ = plan(cluster, {"g": {A0: Offset(11), B0: Time(LATEST), A1: Offset(0)}, "h": {A0: Offset(13)}})
+        assert make(cluster, changes) == (changes, [])
+    assert model.groups["g"].offsets == {("a", 0): (11, -1, ""), ("a", 1): (0, -1, ""), ("b", 0): (50, -1, "")}
+    assert model.groups["h"].offsets == {("a", 0): (13, -1, "")}
+    assert [(node, one.group_id) for node, one, _ in model.asked if isinstance(one, OffsetCommitRequest)] == [
+        (0, "g"),
+        (2, "h"),
+    ]
+    first = model.of(OffsetCommitRequest)[0]
+    assert [topic.name for topic in first.topics] == ["a", "b"]
+    assert len(first.topics[0].partitions) == 1, "what stays is not written"
+
+
+@pytest.mark.parametrize("kind", ["classic", "consumer"])
+def test_an_active_group_is_refused_by_the_names_of_its_members(model: ModelCluster, kind: str) -> None:
+    populate(model, state="Stable", type=kind, members=[ModelMember("m-1"), ModelMember("m-2")])
+    with opened() as cluster:
+        changes, problems = plan(cluster, {"g": {A0: Offset(11)}})
+    assert not changes
+    (problem,) = problems
+    assert problem == (
+        "group g is Stable, its offsets belong to its members: m-1 (client app at /10.0.0.1), "
+        "m-2 (client app at /10.0.0.1); stop them first"
+    )
+
+
+def test_a_member_that_joins_between_check_and_change(model: ModelCluster) -> None:
+    populate(model)
+    with opened() as cluster:
+        changes, problems = plan(cluster, {"g": {A0: Offset(11)}})
+        assert not problems
+        model.groups["g"].members = [ModelMember("late")]
+        done, failures = make(cluster, changes)
+    assert not done
+    (failure,) = failures
+    assert failure.startswith("group g: not changed were a-0: ")
+    assert failure.endswith("(UNKNOWN_MEMBER_ID); a member has joined meanwhile")
+    assert model.groups["g"].offsets["a", 0] == (12, 4, "note")
+
+
+@pytest.mark.parametrize(
+    "partition, sentence",
+    [
+        (TopicPartition("gone", 0), "gone-0: there is no such topic; `headgate groups delete"),
+        (TopicPartition("a", 2), "a-2: there is no such partition: the topic has 2; "),
+    ],
+)
+def test_partitions_that_do_not_exist(model: ModelCluster, partition: TopicPartition, sentence: str) -> None:
+    populate(model)
+    with opened() as cluster:
+        changes, problems = plan(cluster, {"g": {partition: Offset(1), A0: Offset(11)}})
+    assert [one.partition for one in changes] == [A0]
+    assert len(problems) == 1
+    assert problems[0].startswith(sentence)
+
+
+def test_nothing_can_be_moved_by_steps_from_nowhere(model: ModelCluster) -> None:
+    populate(model)
+    with opened() as cluster:
+        assert plan(cluster, {"g": {B0: Shift(5)}}) == (
+            [],
+            ["group g has committed nothing for b-0, so it cannot be moved by 5; use --to"],
+        )
+
+
+def test_a_leader_that_cannot_be_asked_for_a_time(model: ModelCluster) -> None:
+    populate(model)
+    model.served[ListOffsetsRequest] = (0, 0)
+    with opened() as cluster:
+        changes, problems = plan(cluster, {"g": {A0: Time(1000)}})
+    assert not changes
+    assert "it has ListOffsets 0, this needs 1-11" in problems[0]
+
+
+def test_a_group_that_cannot_be_looked_at_is_a_problem_not_a_new_one(model: ModelCluster) -> None:
+    populate(model, coordinator=2)
+    model.dead = {2}
+    with opened() as cluster:
+        changes, problems = plan(cluster, {"g": {A0: Offset(11)}})
+    assert not changes
+    assert any(text.startswith("group g: broker 2 is advertised at") for text in problems)

@@ -1,0 +1,49 @@
+"""Tables and sentences of the commands."""
+
+import argparse
+
+import pytest
+
+from protocol.errors import ErrorCode
+from tools.output import common_options, format_table, printable, reason
+
+
+def test_a_table() -> None:
+    rows = [
+        {"a_name": "x", "count": 7, "ids": [1, 2], "is": True},
+        {"a_name": "yyy", "count": 12, "ids": [], "is": False},
+    ]
+    assert format_table(rows) == [
+        "A NAME  COUNT  IDS  IS",
+        "x           7  1,2  yes",
+        "yyy        12       no",
+    ]
+
+
+def test_what_is_not_there_is_a_dash_and_numbers_still_stand_to_the_right() -> None:
+    assert format_table([{"n": None}, {"n": 100}, {"n": 1.5}]) == ["  N", "  -", "100", "1.5"]
+    assert format_table([{"n": None, "x": 1}]) == ["N  X", "-  1"]
+
+
+def test_an_empty_table_is_nothing() -> None:
+    assert format_table([]) == []
+
+
+def test_what_clients_name_themselves_does_not_reach_the_terminal_as_it_is() -> None:
+    assert printable("K\u00f6ln \U0001f600 a-b") == "K\u00f6ln \U0001f600 a-b"
+    assert printable("\x1b[2Ja\nb\u202e") == "\\x1b[2Ja\\nb\\u202e"
+    assert format_table([{"client": "\x1b[31m"}]) == ["CLIENT", "\\x1b[31m"]
+
+
+def test_reasons() -> None:
+    assert reason(ErrorCode.NON_EMPTY_GROUP) == "The group is not empty (NON_EMPTY_GROUP)"
+    assert reason(ErrorCode.NON_EMPTY_GROUP, "it has two members") == "it has two members (NON_EMPTY_GROUP)"
+    assert reason(9999) == "error 9999"
+    assert reason(9999, "what is new") == "what is new"
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "x", "nan", "inf"])
+def test_a_timeout_is_some_time(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        argparse.ArgumentParser(parents=[common_options()]).parse_args([f"--timeout={seconds}"])
+    assert f"'{seconds}' is no number of seconds from above 0 to 86400" in capsys.readouterr().err
