@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from storage.segment import Segment
 
 TOPIC = "__consumer_offsets"
 
@@ -175,6 +177,51 @@ def test_commits_of_a_turn_are_written_before_anybody_looks(served: Node) -> Non
     partition = served.services.partitions.get(TOPIC, partition_of("g", 4))
     assert partition.log.staged is None
     assert partition.log.end_offset == 2
+
+
+def test_a_full_disk_at_the_end_of_the_turn(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was replayed and answered before its write takes back both; with a real log under it."""
+    assert commit(served, "g", 1) == ErrorCode.NONE
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Segment, "append", fails)
+        assert commit(served, "g", 2) == ErrorCode.NOT_COORDINATOR
+        assert fetch(served, "g") == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})]
+    for _ in range(3):
+        served.time.advance()
+    assert fetch(served, "g") == [(0, {"t": 1})]
+    assert commit(served, "g", 3) == ErrorCode.NONE
+    served.restart()
+    assert fetch(served, "g") == [(0, {"t": 3})]
+
+
+def test_a_slow_disk_is_written_to_by_threads(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert commit(served, "g", 1) == ErrorCode.NONE
+    threads: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(served.services.scheduler, "in_thread", lambda work, done: threads.append((work, done)))
+    disk = served.services.partitions.get(TOPIC, partition_of("g", 4)).disk
+    assert disk is not None
+    disk.is_slow = True
+    heard: list[Any] = []
+    partitions = [OffsetCommitRequestPartition(0, 2)]
+    request = OffsetCommitRequest("g", -1, topics=[OffsetCommitRequestTopic("t", partitions=partitions)])
+    waiting = served.handle(request, 8)
+    assert isinstance(waiting, Waiting)
+    served.services.purgatory.park(waiting, heard.append)
+    reading = served.handle(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)]), 8)
+    assert isinstance(reading, Waiting)
+    served.services.purgatory.park(reading, heard.append)
+    served.time.advance()
+    assert heard == []
+    ((work, done),) = threads
+    done(work())
+    served.time.advance()
+    committed, fetched = heard
+    assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert fetched.groups[0].topics[0].partitions[0].committed_offset == 2
 
 
 # Many groups in one request
