@@ -187,6 +187,15 @@ def test_open_transactions_keep_offsets_and_groups(desk: Desk) -> None:
     assert sweep(desk) == [("t", 1), ("g",)]
 
 
+def test_a_group_stays_for_what_a_transaction_will_bring(desk: Desk) -> None:
+    commit(desk, [("t", 0)])
+    desk.shard.offsets.pending["g"] = {4: {"u": {0: b""}}}
+    desk.advance(RETENTION)
+    assert sweep(desk) == [("t", 0)]
+    assert sweep(desk) == []
+    assert list(desk.shard.groups) == ["g"]
+
+
 # In steps
 
 
