@@ -234,6 +234,8 @@ def importing(cluster: Cluster, options: argparse.Namespace) -> Said:
         found, cluster_id = transfer.parse(_read(options.file), options.group)
     except Badly as error:
         raise Badly(f"{options.file}: {error}") from None
+    if not found:
+        return Said(notes=[f"there are no offsets in {options.file}"])
     return _change(cluster, transfer.without_foreign_epochs(cluster, found, cluster_id), options)
 
 

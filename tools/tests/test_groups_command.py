@@ -279,6 +279,14 @@ def test_one_active_group_stops_the_whole_import(typed: Typed, model: ModelClust
     assert offsets(model, "idle")["a", 0] == 8
 
 
+def test_an_import_of_nothing(typed: Typed, model: ModelCluster, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.json"
+    model.groups["idle"].offsets.clear()
+    file.write_text(typed("export", "idle").out)
+    shown = typed("import", str(file), "--execute")
+    assert (shown.code, shown.out, shown.errors) == (0, "", [f"there are no offsets in {file}"])
+
+
 def test_delete_groups(typed: Typed, model: ModelCluster) -> None:
     shown = typed("delete", "idle", "live", "none", "--dry-run")
     assert shown.rows == [{"group": "idle", "offsets": 3, "deleted": False}]
