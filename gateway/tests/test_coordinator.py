@@ -360,6 +360,17 @@ def test_a_write_of_a_thread_that_fails_changes_nothing() -> None:
     assert heard == [[ErrorCode.NOT_COORDINATOR], [read(-1)]]
 
 
+def test_a_fault_in_one_that_waited_stops_no_other() -> None:
+    def fails(_: Shard, __: Ticket) -> Decision:
+        raise RuntimeError("a fault of a machine")
+
+    bench = Bench(lambda partition: setattr(partition, "is_slow", True))
+    heard = [bench.commit(1), bench.ask(fails), bench.ask(reading)]
+    bench.partition.finish_write()
+    bench.run()
+    assert heard == [[row(0)], [ErrorCode.UNKNOWN_SERVER_ERROR], [read(1)]]
+
+
 def test_a_stop_while_a_thread_writes_is_told_to_all_who_wait() -> None:
     bench = Bench(lambda partition: setattr(partition, "is_slow", True))
     heard = [bench.commit(1), bench.ask(reading)]
