@@ -15,6 +15,7 @@ from gateway.metadata.local import LocalMetadata
 from gateway.tests.builders import Node, refusal
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatResponse
@@ -284,6 +285,31 @@ def test_offsets_of_a_deleted_topic_go_also_from_the_log(served: Node) -> None:
     assert fetch(served, "g") == [(0, {"u": 2})]
     served.restart()
     assert fetch(served, "g") == [(0, {"u": 2})]
+
+
+def test_consumer_groups_hear_of_topics_that_come_grow_and_go(served: Node) -> None:
+    """The next heartbeat of a member has the partitions of the topics as they are then."""
+    metadata = served.services.metadata
+
+    def beat(epoch: int, **options: Any) -> Any:
+        response = served.ask(ConsumerGroupHeartbeatRequest("g", "m", epoch, **options), 1)
+        assert response.error_code == ErrorCode.NONE
+        return response
+
+    def partitions() -> dict[str, list[int]]:
+        rows = response.assignment.topic_partitions
+        return {metadata.image.topic_names[row.topic_id]: sorted(row.partitions) for row in rows}
+
+    response = beat(0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t", "later"], topic_partitions=[])
+    assert partitions() == {"t": [0]}
+    metadata.create_partitions("t", 3)
+    served.time.advance()
+    response = beat(response.member_epoch)
+    assert partitions() == {"t": [0, 1, 2]}
+    metadata.create_topic("later", 2)
+    served.time.advance()
+    response = beat(response.member_epoch)
+    assert partitions() == {"t": [0, 1, 2], "later": [0, 1]}
 
 
 def test_expired_offsets_go_and_the_group_with_the_last(tmp_path: Path) -> None:
