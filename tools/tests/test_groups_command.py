@@ -181,6 +181,15 @@ def test_a_group_that_does_not_exist(typed: Typed, name: str) -> None:
     assert bool(shown.out) == (name != "export")
 
 
+@pytest.mark.parametrize("name", ["lag", "describe", "export"])
+def test_a_group_that_only_its_offsets_know(typed: Typed, model: ModelCluster, name: str) -> None:
+    """A broker before 0.11 describes it as Dead, and does not list it."""
+    model.groups["idle"].state = "Dead"
+    shown = typed(name, "idle")
+    assert (shown.code, shown.errors) == (0, [])
+    assert "idle" in shown.out
+
+
 def offsets(model: ModelCluster, group: str) -> dict[tuple[str, int], int]:
     return {partition: place[0] for partition, place in model.groups[group].offsets.items()}
 
