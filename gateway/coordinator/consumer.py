@@ -102,9 +102,8 @@ def _regular(
     reported = owned(request.topic_partitions)
     before = _find(draft, request, reported)
     member = _described(before, request, caller)
-    check_size(member, settings)
-    is_new = member.member_id not in draft.group.members
-    if is_new or member != before:
+    if member is not before or member.member_id not in draft.group.members:
+        check_size(member, settings)
         draft.put(member)
     has_resubscribed = update_subscription(draft, before, member, now_ms)
     draft.compute_target()
@@ -120,7 +119,7 @@ def _regular(
         member_epoch=after.epoch,
         heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
     )
-    if draft.group is draft.live:
+    if not draft.records:
         _remember(draft.live, after, clock, response, settings)
     if is_full or request.member_epoch == JOIN_EPOCH or after.assigned != before.assigned:
         response = replace_assignment(response, after)
@@ -258,21 +257,22 @@ def _check_epoch(member: Member, epoch: int, reported: Owned | None) -> None:
 
 
 def _described(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
-    """The member with what the request says of it; what it does not say stays. The texts are the request's own."""
-    changes: dict[str, object] = {"client_id": caller.client_id, "client_host": caller.client_host, "classic": None}
+    """The member with what the request says of it; what it does not say stays. The same object if nothing is new."""
+    said: dict[str, object] = {"client_id": caller.client_id, "client_host": caller.client_host, "classic": None}
     if request.instance_id is not None:
-        changes["instance_id"] = request.instance_id
+        said["instance_id"] = request.instance_id
     if request.rack_id is not None:
-        changes["rack_id"] = request.rack_id
+        said["rack_id"] = request.rack_id
     if request.rebalance_timeout_ms != -1:
-        changes["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
     if request.server_assignor is not None:
-        changes["assignor"] = request.server_assignor
+        said["assignor"] = request.server_assignor
     if request.subscribed_topic_names is not None:
-        changes["topics"] = frozenset(request.subscribed_topic_names)
+        said["topics"] = frozenset(request.subscribed_topic_names)
     if request.subscribed_topic_regex is not None:
-        changes["expression"] = request.subscribed_topic_regex
-    return replace(member, **changes)  # type: ignore[arg-type]
+        said["expression"] = request.subscribed_topic_regex
+    changes = {name: value for name, value in said.items() if value != getattr(member, name)}
+    return replace(member, **changes) if changes else member  # type: ignore[arg-type]
 
 
 def _restart(draft: Draft, member: Member, settings: GroupSettings, now_ms: float) -> Clock:

@@ -89,7 +89,7 @@ class Draft:
                 self.add(record)
 
     def step(self, member: Member, reported: Owned | None, *, has_resubscribed: bool) -> Member:
-        """The member after its next step."""
+        """The member after its next step, the last thing that a decision looks at: no copy is made for it alone."""
         group = self.group
         target = group.targets.get(member.member_id, NOTHING)
         if not has_resubscribed and member.is_at(group.target_epoch):
@@ -97,7 +97,7 @@ class Draft:
         wanted = targets.ids_of(group.topics_of(member), self.shard.topics)
         after = reconcile(member, group.target_epoch, target, wanted, group.is_free, reported, has_resubscribed)
         if after is not member:
-            self.add(consumer_records.current(group.group_id, after))
+            self.records.append(consumer_records.current(group.group_id, after))
         return after
 
 
