@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from gateway.coordinator import consumer_records, migration, targets
 from gateway.coordinator.classic_group import ClassicGroup
+from gateway.coordinator.classic_rebalance import listed
 from gateway.coordinator.consumer_draft import Draft, check_size, static_holder, succeed, update_subscription
 from gateway.coordinator.consumer_group import NEVER, Clock, ConsumerGroup, replay
 from gateway.coordinator.consumer_members import Member, Owned, is_within, owned
@@ -325,13 +326,16 @@ def tick(shard: Shard, group: ConsumerGroup, now_ms: float) -> Decision:
     settings = shard.settings_of(group.group_id)
     for member_id in [member_id for member_id in group.clocks if member_id not in group.members]:
         del group.clocks[member_id]
-    expired = {}
+    expired: dict[str, Member] = {}
+    reasons: dict[str, list[str]] = {}
     for member in group.members.values():
         clock = group.clocks.get(member.member_id) or _start(group, member, settings, now_ms)
         reason = _overdue(member, clock, now_ms)
         if reason is not None:
-            logger.info("group %s gives up the member %s: %s", group.group_id, member.member_id, reason)
             expired[member.member_id] = member
+            reasons.setdefault(reason, []).append(member.member_id)
+    for reason, names in reasons.items():
+        logger.info("group %r gives up %d members that %s: %s", group.group_id, len(names), reason, listed(names))
     group.due_ms = min((clock.next_ms for name, clock in group.clocks.items() if name not in expired), default=NEVER)
     if not expired:
         return Decision()
@@ -350,12 +354,13 @@ def _start(group: ConsumerGroup, member: Member, settings: GroupSettings, now_ms
 
 
 def _overdue(member: Member, clock: Clock, now_ms: float) -> str | None:
+    """What a member has not done in its time."""
     if clock.session_ms <= now_ms:
-        return "it was not heard of within its session timeout"
+        return "were not heard of within their session timeouts"
     if clock.revoked_ms <= now_ms and member.state == UNREVOKED_PARTITIONS:
-        return f"it did not give up partitions within {member.rebalance_timeout_ms} ms"
+        return "did not give up partitions within their rebalance timeouts"
     if clock.join_ms <= now_ms:
-        return "it did not join again within its rebalance timeout"
+        return "did not join again within their rebalance timeouts"
     if clock.sync_ms <= now_ms:
-        return "it did not send SyncGroup within its rebalance timeout"
+        return "did not send SyncGroup within their rebalance timeouts"
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,6 @@ from protocol.messages.consumer_group_heartbeat import LEAVE_STATIC_EPOCH
 
 if TYPE_CHECKING:
     from gateway.coordinator.groups import Shard
-
-logger = logging.getLogger("headgate.groups")
 
 
 class Draft:
@@ -118,7 +115,6 @@ def succeed(draft: Draft, member: Member, member_id: str, *, is_classic: bool = 
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {member.instance_id!r} belongs to {member.member_id!r}"
         )
-    logger.info("group %s: the static member %s is back as %s", draft.group.group_id, member.instance_id, member_id)
     successor = member.successor(member_id)
     target = draft.group.targets.get(member.member_id, NOTHING)
     for record in consumer_records.no_member(draft.group.group_id, member.member_id):

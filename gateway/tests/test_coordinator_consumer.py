@@ -519,3 +519,15 @@ def test_a_request_keeps_no_list_of_the_client(desk: Desk) -> None:
     Client(desk, "a").ask(request)
     names.append("other")
     assert group_of(desk).members["a"].topics == {"orders"}
+
+
+def test_names_of_clients_do_not_break_log_lines(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk({"orders": 6})
+    for number in range(20):
+        Client(desk, f"m\n{number}", "orders", group="a\ngroup").beat()
+    with caplog.at_level("INFO", "headgate.groups"):
+        desk.advance(46_000)
+    (line,) = caplog.messages
+    assert "gives up 20 members that were not heard of" in line
+    assert "\n" not in line
+    assert len(line) < 400
