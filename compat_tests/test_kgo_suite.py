@@ -125,15 +125,15 @@ class Run:
         return "\n".join([*lines[-60:], "...", *self.output.splitlines()[-30:]])
 
 
-def run(bootstrap: str, *arguments: str) -> Run:
-    """The suite, with nothing of our environment that would configure it."""
+def run(bootstrap: str, *arguments: str, **more: str) -> Run:
+    """The suite, with nothing of our environment that would configure it, but for what is given."""
     command = [toolchain.go_program("kgo.test"), "-test.v", f"-test.timeout={LIMIT_S}s", *arguments]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("KGO_")}
     wanted = {"KGO_SEEDS": bootstrap, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": str(RECORDS), "KGO_LOG_LEVEL": "none"}
     began = time.monotonic()
     done = subprocess.run(
         command,
-        env={**clean, **wanted},
+        env={**clean, **wanted, **more},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -180,6 +180,15 @@ def test_what_ran_is_what_is_listed(suite: Run, figure: Callable[[str], None]) -
         f"kgo suite: {len(TESTS)} tests in {suite.took_s:.0f} s, groups of {RECORDS} records; "
         f"{uncompared} of 3 TestGroupETL/.../848 not compared to the end"
     )
+
+
+@pytest.mark.soak
+def test_groups_of_clients_whose_connections_die(tmp_path: Path) -> None:
+    """The suite has this for its own sake: no connection of TestGroupETL lives longer than 1.5 s."""
+    with running(tmp_path, SETTINGS) as broker:
+        done = run(broker.bootstrap, "-test.run=^TestGroupETL$", KGO_TEST_CHAOS="1")
+    assert done.results == {name: "PASS" for name in GROUPS if name.startswith("TestGroupETL/")}
+    assert done.status == 0, done.output[-5000:]
 
 
 def test_what_is_not_listed_needs_no_broker() -> None:
