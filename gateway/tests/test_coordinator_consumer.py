@@ -444,6 +444,18 @@ def test_topics_that_grow_or_come_make_one_new_epoch_at_the_next_heartbeat(desk:
     assert member.decision.records == []
 
 
+def test_a_topic_that_is_deleted_and_made_again_is_another_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = pair(desk)
+    anew = b"again".ljust(16, b"\0")
+    monkeypatch.setattr(desk.topics, "id_of", {"orders": anew}.get)
+    desk.change_topic("orders", 6)
+    settle(first, second)
+    assert {**first.reads, **second.reads}.keys() == {"again"}
+    assert first.reads["again"] | second.reads["again"] == set(range(6))
+    assert group_of(desk).owners.keys() == {anew}
+    desk.check_rebuilt()
+
+
 def test_an_expression_is_resolved_written_and_refreshed_when_topics_come(desk: Desk) -> None:
     member = Client(desk, "a", subscribed_topic_names=None, subscribed_topic_regex="ord.*")
     member.beat()
