@@ -138,7 +138,7 @@ def check_size(member: Member, settings: GroupSettings) -> None:
 def update_subscription(draft: Draft, before: Member, member: Member, now_ms: float) -> bool:
     """Expressions and the group's epoch, after the member was put. Returns whether its subscription is another one."""
     live = draft.live
-    new_expression = (member.expression or None) != (before.expression or None)
+    new_expression = member.expression != before.expression
     if new_expression:
         draft.forget(before.expression)
         if member.expression and member.expression not in draft.group.resolved:

@@ -79,7 +79,7 @@ def test_the_first_member_gets_all_partitions_at_once(desk: Desk) -> None:
         (
             ConsumerGroupMemberMetadataKey(GROUP, "a"),
             ConsumerGroupMemberMetadataValue(
-                None, None, "client", "/192.0.2.9", ["orders"], None, REBALANCE_MS, None, None
+                None, None, "client", "/192.0.2.9", ["orders"], "", REBALANCE_MS, None, None
             ),
         ),
         (ConsumerGroupMetadataKey(GROUP), desk.records[1][1]),

@@ -32,7 +32,7 @@ MEMBERS = st.builds(
     client_id=TEXT,
     client_host=TEXT,
     topics=st.frozensets(TEXT, max_size=3),
-    expression=st.none() | TEXT,
+    expression=TEXT,
     rebalance_timeout_ms=st.integers(-1, 10**6),
     assignor=st.none() | TEXT,
     classic=st.none()
