@@ -326,7 +326,8 @@ class Coordinator:
     def _arm(self) -> None:
         """Have one timer, on the group that is due first."""
         shard = self.shard
-        when_ms = NEVER if shard is None else shard.due_ms
+        # Not in the past: what the scheduler finds there it runs in the same turn, and nobody else has one
+        when_ms = NEVER if shard is None else max(shard.due_ms, self.tools.clock.monotonic_ms())
         if self._timer is not None:
             if self._timer.when_ms <= when_ms and self._timer.callback is not None:
                 return  # it may be too early

@@ -429,6 +429,29 @@ def test_a_group_that_becomes_due_sooner_is_ticked_sooner() -> None:
     assert group.ticks == [50.0]
 
 
+def test_many_groups_that_are_due_leave_turns_to_others() -> None:
+    bench = Bench()
+
+    class Slow(Ticking):
+        def tick(self, shard: Shard, now_ms: float) -> Decision:
+            bench.time.clock.elapsed_ms += 0.6
+            self.ticks.append(now_ms)
+            self.due_ms = NEVER
+            return Decision()
+
+    groups = {f"g{number}": Slow(100.0) for number in range(10)}
+    for name, group in groups.items():
+        bench.shard.groups[name] = group
+        bench.ask(reading, name)
+    turns = []
+    bench.time.clock.elapsed_ms = 100.0
+    while sum(turns) < 10:
+        before = sum(len(group.ticks) for group in groups.values())
+        bench.time.scheduler.run_due()
+        turns.append(sum(len(group.ticks) for group in groups.values()) - before)
+    assert turns == [2, 2, 2, 2, 2]
+
+
 def test_a_tick_that_cannot_be_written_is_tried_again() -> None:
     bench, group = Bench(), Ticking(100.0)
     bench.ask(with_group(group))
