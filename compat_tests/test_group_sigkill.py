@@ -23,8 +23,8 @@ from compat_tests.waiting import until
 
 KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if os.environ.get("HEADGATE_SOAK") else "10"))
 GROUPS, PARTITIONS = 6, 5
-# Small segments, so that kills meet rolls, and what the cleaner leaves
-SMALL = {"offsets.topic.segment.bytes": "65536"}
+# The smallest segments that Kafka allows a topic, so that kills meet rolls
+SMALL = {"offsets.topic.segment.bytes": "1048576"}
 
 
 @pytest.fixture

@@ -115,11 +115,17 @@ def test_clients_of_all_families_share_a_group(group: Group, kinds: list[Kind]) 
     group.commit()
 
 
-@pytest.mark.parametrize("client", ["java-4.4", "confluent-kafka"])
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_a_group_changes_its_protocol_while_it_reads(group: Group, client: str, assignor: str) -> None:
-    """KIP-848's online migration: a classic group takes in members of the newer protocol, one by one; and back."""
-    classic, newer = Kind(client, assignor), Kind(client, SERVER)
+@pytest.mark.parametrize(
+    "classic",
+    [Kind("java-4.4", "range"), Kind("java-4.4", "cooperative-sticky"), Kind("confluent-kafka", "range")],
+    ids=lambda kind: kind.name,
+)
+def test_a_group_changes_its_protocol_while_it_reads(group: Group, classic: Kind) -> None:
+    """KIP-848's online migration: a classic group takes in members of the newer protocol, one by one; and back.
+
+    Not librdkafka's cooperative-sticky: it puts data of its own into assignments, and Kafka refuses to lose it.
+    """
+    newer = Kind(classic.client, SERVER)
     classic.command()
     members = [group.join(classic), group.join(classic)]
     group.settle()

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from compat_tests import toolchain
 from compat_tests.apache_kafka import CONSUMER_GROUPS, run_tool
@@ -126,12 +127,46 @@ def test_lag_in_seconds_by_the_brokers_clock(broker_of_groups: Broker) -> None:
     assert 0 < row["lag_seconds"] <= time.time() - began_s
 
 
+def test_offsets_out_of_range(broker_of_groups: Broker) -> None:
+    """One whose record was deleted, one that no record has reached; monitoring hears of both."""
+    topic = new_topic(broker_of_groups.bootstrap, 2)
+    producer = Producer({"bootstrap.servers": broker_of_groups.bootstrap})
+    now_ms = time.time_ns() // 1_000_000
+    for number in range(20):
+        producer.produce(topic, b"x", partition=number % 2, timestamp=now_ms - 50_000)
+    producer.flush()
+    group = f"lost-{topic}"
+    commit(broker_of_groups, group, topic, {0: 3, 1: 99})
+    admin = AdminClient({"bootstrap.servers": broker_of_groups.bootstrap})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 6)]).values():
+        deleted.result(LIMIT_S)
+    said = command(broker_of_groups, "lag", group, "--fail-above", "1000000")
+    below, beyond = said.rows
+    assert (below["status"], below["start"], below["end"], below["lag"]) == ("below the start", 6, 10, 7)
+    assert 50 <= below["lag_seconds"] < 50 + LIMIT_S
+    assert (beyond["status"], beyond["lag"], beyond["lag_seconds"]) == ("beyond the end", 0, 0.0)
+    assert said.code == BEHIND
+    assert f"{group} in {topic}-0: offset 3 is below the start (6 to 10)" in said.errors
+    assert f"{group} in {topic}-1: offset 99 is beyond the end (0 to 10)" in said.errors
+    said = command(broker_of_groups, "reset", group, "--to", "4", "--topic", topic)
+    assert [(row["after"], row["note"]) for row in said.rows] == [(6, "4 is below the start"), (4, "")]
+
+
 def commit(broker: Broker, group: str, topic: str, wanted: dict[int, int]) -> None:
     """As a client without group management."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
     places = [TopicPartition(topic, number, offset) for number, offset in wanted.items()]
-    consumer.committed(places, timeout=LIMIT_S)  # waits for the coordinator
-    consumer.commit(offsets=places, asynchronous=False)
+
+    def is_committed() -> bool:
+        try:
+            consumer.commit(offsets=places, asynchronous=False)
+        except KafkaException as error:  # a new coordinator still loads
+            if not error.args[0].retriable() and error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                raise
+            return False
+        return True
+
+    until(is_committed, f"the coordinator of {group}", LIMIT_S, 0.1)
     consumer.close()
 
 

@@ -14,7 +14,7 @@ from protocol.schema import Message
 DEFAULT_PORT = 9092
 DEFAULT_TIMEOUT_S = 30.0
 _RECEIVED_BYTES = 1 << 16
-_API_VERSIONS = 3  # known to every broker since 2.4; an older one answers with what it knows
+_API_VERSIONS = 3  # known to every broker since 2.4
 
 
 class ClientError(Exception):
@@ -58,10 +58,12 @@ class Client:
         software = ApiVersionsRequest(client_software_name="headgate-tools", client_software_version="1")
         try:
             answer = self.ask(software, _API_VERSIONS)
+            if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+                answer = self.ask(ApiVersionsRequest(), 0)  # such an answer has no list, or one of this API (KIP-511)
         except ClientError:
             self.close()
             raise
-        if answer.error_code not in {ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION}:
+        if answer.error_code != ErrorCode.NONE:
             self.close()
             raise ClientError(f"{self.address} refuses ApiVersions: {ErrorCode(answer.error_code).name}")
 

@@ -3,6 +3,7 @@
     request   group, generation -1, member "", retention ms -1, topics: [name, [partition, offset, metadata]]
     response  topics: [name, [partition, error]]
 
+On each connection it asks for its coordinator before, as clients do: at that, the broker makes the topic of offsets.
 Every commit gives all partitions the same number, one more than the one before.
 """
 
@@ -17,6 +18,7 @@ from compat_tests import wire
 from compat_tests.groups.committed import RETRIABLE, Answer
 
 OFFSET_COMMIT = 8
+FIND_COORDINATOR = 10
 ANSWER_LIMIT_S = 10.0
 PAUSE_S = 0.01
 
@@ -48,6 +50,7 @@ class Committer:
         """On one connection; a broker that is not there, or goes away, is what this is for."""
         try:
             with wire.connect(self.bootstrap, ANSWER_LIMIT_S) as stream:
+                wire.ask(stream, FIND_COORDINATOR, 0, wire.string(self.group))
                 while not self.is_closing.is_set():
                     self.commit(stream)
         except OSError:

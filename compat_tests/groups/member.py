@@ -83,7 +83,8 @@ KINDS = (
     Kind("aiokafka", "sticky", has_static_members=False),
     Kind("franz-go", "range"),
     Kind("franz-go", "cooperative-sticky"),
-    Kind("franz-go", SERVER),
+    # A static member's goodbye comes without its instance id there (v1.22), which Kafka and we refuse
+    Kind("franz-go", SERVER, has_static_members=False),
     Kind("sarama", "range", tells_failed_commits=False),
     Kind("sarama", "sticky", tells_failed_commits=False),
     Kind("kafkajs", "roundrobin", has_static_members=False),

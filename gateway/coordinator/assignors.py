@@ -87,41 +87,55 @@ def _claims(subscriber: Subscriber, counts: Mapping[TopicId, int]) -> Iterator[t
                     yield topic, partition
 
 
-def _missing(
-    topics: Collection[TopicId], counts: Mapping[TopicId, int], taken: Collection[tuple[TopicId, int]]
-) -> Iterator[tuple[TopicId, int]]:
-    for topic in sorted(topics):
-        for partition in range(counts[topic]):
-            if (topic, partition) not in taken:
-                yield topic, partition
-
-
 def _uniform_same_topics(members: Mapping[str, Subscriber], counts: Mapping[TopicId, int]) -> dict[str, Assignment]:
     """Each keeps what it has up to its quota; the rest is dealt in turn to those that are below theirs.
 
-    Where the quotas differ by one, those that have most get the larger ones: no fewer moves are possible.
+    Where the quotas differ by one, those that have most get the larger ones: no fewer moves are possible. Members whose
+    target stays are looked at as a whole: in a large group nearly all are.
     """
     topics = next(iter(members.values())).topics
-    taken: set[tuple[TopicId, int]] = set()
-    kept: dict[str, list[tuple[TopicId, int]]] = {}
-    for member_id in sorted(members):
-        claims = [claim for claim in _claims(members[member_id], counts) if claim not in taken]
-        taken.update(claims)
-        kept[member_id] = claims
+    left = {topic: set(range(counts[topic])) for topic in topics}
+    kept = {member_id: _take(members[member_id].target, left) for member_id in sorted(members)}
+    sizes = {member_id: sum(map(len, target.values())) for member_id, target in kept.items()}
     least, extra = divmod(sum(counts[topic] for topic in topics), len(members))
     room: list[tuple[str, int]] = []
-    for index, member_id in enumerate(sorted(kept, key=lambda member_id: (-len(kept[member_id]), member_id))):
+    for index, member_id in enumerate(sorted(kept, key=lambda member_id: (-sizes[member_id], member_id))):
         quota = least + (index < extra)
-        taken.difference_update(kept[member_id][quota:])
-        del kept[member_id][quota:]
-        if len(kept[member_id]) < quota:
-            room.append((member_id, quota))
-    unassigned = _missing(topics, counts, taken)
+        if sizes[member_id] > quota:
+            kept[member_id] = _cut(kept[member_id], quota, left)
+        elif sizes[member_id] < quota:
+            room.append((member_id, quota - sizes[member_id]))
+    unassigned = [(topic, partition) for topic in sorted(left) for partition in sorted(left[topic])]
+    gained: dict[str, list[tuple[TopicId, int]]] = {member_id: [] for member_id, _ in room}
+    dealt = iter(unassigned)
     while room:
         for member_id, _ in room:
-            kept[member_id].append(next(unassigned))
-        room = [(member_id, quota) for member_id, quota in room if len(kept[member_id]) < quota]
-    return {member_id: _grouped(kept[member_id], members[member_id].target) for member_id in members}
+            gained[member_id].append(next(dealt))
+        room = [(member_id, more) for member_id, more in room if len(gained[member_id]) < more]
+    for member_id, partitions in gained.items():
+        partitions += [(topic, partition) for topic, numbers in kept[member_id].items() for partition in numbers]
+        kept[member_id] = _grouped(partitions, members[member_id].target)
+    return kept
+
+
+def _take(target: Assignment, left: Mapping[TopicId, set[int]]) -> Assignment:
+    """What of a target is still there to be kept, and is not there any more then; the target itself if all of it is."""
+    if all(topic in left and left[topic].issuperset(numbers) for topic, numbers in target.items()):
+        kept = target
+    else:
+        found = {topic: numbers & left[topic] for topic, numbers in target.items() if topic in left}
+        kept = {topic: numbers for topic, numbers in found.items() if numbers}
+    for topic, numbers in kept.items():
+        left[topic].difference_update(numbers)
+    return kept
+
+
+def _cut(target: Assignment, quota: int, left: Mapping[TopicId, set[int]]) -> Assignment:
+    """The first of a target's partitions; the others are there again."""
+    partitions = [(topic, partition) for topic in sorted(target) for partition in sorted(target[topic])]
+    for topic, partition in partitions[quota:]:
+        left[topic].add(partition)
+    return _grouped(partitions[:quota], target)
 
 
 def _grouped(partitions: Collection[tuple[TopicId, int]], before: Assignment) -> Assignment:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from gateway.coordinator.classic_group import ClassicGroup, State, join_refused, replay
 from gateway.coordinator.classic_members import NEVER, Member, new_member, protocols_of, rebalance_timeout_ms
-from gateway.coordinator.classic_rebalance import Turn, quoted
+from gateway.coordinator.classic_rebalance import Turn, listed, quoted
 from gateway.coordinator.decision import Caller, Decision, Ticket
 from protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from protocol.internal import consumer_protocol
@@ -229,7 +229,7 @@ class Join(Turn):
         group.add(member)
         group.newcomers = True
         self.park_join(member, self.ticket, self.caller.version)
-        self.rebalance_or_complete(f"new member {member_id}, reason: {quoted(self.request.reason)}")
+        self.rebalance_or_complete(f"new member {quoted(member_id)}, reason: {quoted(self.request.reason)}")
 
     # Those who are members
 
@@ -244,7 +244,9 @@ class Join(Turn):
         else:  # a leader of a stable group joins again when it wants to assign anew
             self._update(member)
             self.park_join(member, self.ticket, self.caller.version)
-            self.rebalance_or_complete(f"{member.member_id} joined again, reason: {quoted(self.request.reason)}")
+            self.rebalance_or_complete(
+                f"{quoted(member.member_id)} joined again, reason: {quoted(self.request.reason)}"
+            )
 
     def _update(self, member: Member) -> None:
         self.group.members.set_protocols(member, protocols_of(self.request.protocols))
@@ -268,7 +270,9 @@ class Join(Turn):
         group.replace(old, new)
         self.park_join(new, self.ticket, self.caller.version)
         # The leader may have been told of the old id already, and would give nothing to the new one (KAFKA-9801)
-        self.rebalance_or_complete(f"static member {new.instance_id} came back, reason: {quoted(self.request.reason)}")
+        self.rebalance_or_complete(
+            f"static member {quoted(new.instance_id)} came back, reason: {quoted(self.request.reason)}"
+        )
 
     def _keeps_assignment(self, old: Member, new: Member) -> bool:
         """Whether the group would do the same with the new one: the same protocol, the same topics."""
@@ -387,7 +391,7 @@ def _assign(turn: Turn, assignments: dict[str, bytes]) -> None:
             turn.begin_session(member)
     missing = sum(member.member_id not in assignments for member in group.members)
     turn.log(
-        "group %s has generation %d with %d members, %d of them without an assignment",
+        "group %r has generation %d with %d members, %d of them without an assignment",
         group.group_id,
         group.generation,
         len(group.members),
@@ -443,7 +447,7 @@ def leave(shard: Shard, request: LeaveGroupRequest, caller: Caller, ticket: Tick
     codes = [_leave_one(turn, identity) for identity in leaving]
     gone = [identity for identity, code in zip(leaving, codes, strict=True) if code is ErrorCode.NONE]
     if len(group.members) < size:
-        who = ", ".join(identity.member_id or f"{identity.group_instance_id}" for identity in gone[:10])
+        who = listed(identity.member_id or identity.group_instance_id for identity in gone)
         turn.rebalance_or_complete(f"{len(gone)} members left: {who}, reason: {quoted(gone[0].reason)}")
     elif gone:
         turn.complete_if_all_joined()  # it waited for one who was only about to join

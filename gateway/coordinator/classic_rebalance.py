@@ -12,7 +12,9 @@ rebalance timeout (KIP-134).
 
 from __future__ import annotations
 
+import itertools
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gateway.coordinator.classic_group import ClassicGroup, State, join_refused
@@ -90,7 +92,7 @@ class Turn:
                 self.refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
         group.sync_due_ms = NEVER
-        self.log("group %s rebalances after generation %d: %s", group.group_id, group.generation, reason)
+        self.log("group %r rebalances after generation %d: %s", group.group_id, group.generation, reason)
         group.is_initial = group.state is State.EMPTY
         group.move_to(State.PREPARING, self.shard.timestamp_ms())
         if group.is_initial:
@@ -123,7 +125,7 @@ class Turn:
         group.join_due_ms = NEVER
         self._drop_missing()
         if len(group.members) and not self._elect():
-            self.log("group %s has members, but none of them joined; it waits for them again", group.group_id)
+            self.log("group %r has members, but none of them joined; it waits for them again", group.group_id)
             self._wait_for_joins()
             return
         group.generation += 1
@@ -136,7 +138,7 @@ class Turn:
             group.protocol = group.leader = None
             group.move_to(State.EMPTY, timestamp_ms)
             self.decision.records.append(group.record(timestamp_ms))
-            self.log("group %s has no members any more; generation %d", group.group_id, group.generation)
+            self.log("group %r has no members any more; generation %d", group.group_id, group.generation)
 
     def _all_joined(self) -> bool:
         return self.group.members.all_joined and not self.group.pending
@@ -169,8 +171,8 @@ class Turn:
             self.refuse_join(member, ErrorCode.UNKNOWN_MEMBER_ID)
             group.remove(member.member_id)
         if missing:
-            names = ", ".join(member.member_id for member in missing[:10])
-            self.log("group %s goes on without %d that did not join: %s", group.group_id, len(missing), names)
+            names = listed(member.member_id for member in missing)
+            self.log("group %r goes on without %d that did not join: %s", group.group_id, len(missing), names)
 
     def _elect(self) -> bool:
         """Let the leader be one who has joined. Static members may all be missing: then nobody can lead."""
@@ -230,14 +232,19 @@ class Turn:
                 gone.append(member)
                 self.remove(member)
         if gone:
-            names = ", ".join(member.member_id for member in gone[:10])
-            self.log("group %s: the session of %d members is over: %s", group.group_id, len(gone), names)
+            names = listed(member.member_id for member in gone)
+            self.log("group %r: the session of %d members is over: %s", group.group_id, len(gone), names)
             if group.state is State.PREPARING:
                 self.complete_if_all_joined()
             else:
                 self.prepare(f"{len(gone)} members were not heard of any more")
         elif lapsed:
             self.complete_if_all_joined()
+
+
+def listed(names: Iterable[str | None]) -> str:
+    """Some of many names that clients have chosen."""
+    return ", ".join(quoted(name) for name in itertools.islice(names, 10))
 
 
 def quoted(reason: str | None) -> str:

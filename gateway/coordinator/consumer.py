@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from gateway.coordinator import consumer_records, migration, targets
 from gateway.coordinator.classic_group import ClassicGroup
+from gateway.coordinator.classic_rebalance import listed
 from gateway.coordinator.consumer_draft import Draft, check_size, static_holder, succeed, update_subscription
 from gateway.coordinator.consumer_group import NEVER, Clock, ConsumerGroup, replay
 from gateway.coordinator.consumer_members import Member, Owned, is_within, owned
@@ -102,9 +103,8 @@ def _regular(
     reported = owned(request.topic_partitions)
     before = _find(draft, request, reported)
     member = _described(before, request, caller)
-    check_size(member, settings)
-    is_new = member.member_id not in draft.group.members
-    if is_new or member != before:
+    if member is not before or member.member_id not in draft.group.members:
+        check_size(member, settings)
         draft.put(member)
     has_resubscribed = update_subscription(draft, before, member, now_ms)
     draft.compute_target()
@@ -120,7 +120,7 @@ def _regular(
         member_epoch=after.epoch,
         heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
     )
-    if draft.group is draft.live:
+    if not draft.records:
         _remember(draft.live, after, clock, response, settings)
     if is_full or request.member_epoch == JOIN_EPOCH or after.assigned != before.assigned:
         response = replace_assignment(response, after)
@@ -258,21 +258,22 @@ def _check_epoch(member: Member, epoch: int, reported: Owned | None) -> None:
 
 
 def _described(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
-    """The member with what the request says of it; what it does not say stays. The texts are the request's own."""
-    changes: dict[str, object] = {"client_id": caller.client_id, "client_host": caller.client_host, "classic": None}
+    """The member with what the request says of it; what it does not say stays. The same object if nothing is new."""
+    said: dict[str, object] = {"client_id": caller.client_id, "client_host": caller.client_host, "classic": None}
     if request.instance_id is not None:
-        changes["instance_id"] = request.instance_id
+        said["instance_id"] = request.instance_id
     if request.rack_id is not None:
-        changes["rack_id"] = request.rack_id
+        said["rack_id"] = request.rack_id
     if request.rebalance_timeout_ms != -1:
-        changes["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
     if request.server_assignor is not None:
-        changes["assignor"] = request.server_assignor
+        said["assignor"] = request.server_assignor
     if request.subscribed_topic_names is not None:
-        changes["topics"] = frozenset(request.subscribed_topic_names)
+        said["topics"] = frozenset(request.subscribed_topic_names)
     if request.subscribed_topic_regex is not None:
-        changes["expression"] = request.subscribed_topic_regex
-    return replace(member, **changes)  # type: ignore[arg-type]
+        said["expression"] = request.subscribed_topic_regex
+    changes = {name: value for name, value in said.items() if value != getattr(member, name)}
+    return replace(member, **changes) if changes else member  # type: ignore[arg-type]
 
 
 def _restart(draft: Draft, member: Member, settings: GroupSettings, now_ms: float) -> Clock:
@@ -325,13 +326,16 @@ def tick(shard: Shard, group: ConsumerGroup, now_ms: float) -> Decision:
     settings = shard.settings_of(group.group_id)
     for member_id in [member_id for member_id in group.clocks if member_id not in group.members]:
         del group.clocks[member_id]
-    expired = {}
+    expired: dict[str, Member] = {}
+    reasons: dict[str, list[str]] = {}
     for member in group.members.values():
         clock = group.clocks.get(member.member_id) or _start(group, member, settings, now_ms)
         reason = _overdue(member, clock, now_ms)
         if reason is not None:
-            logger.info("group %s gives up the member %s: %s", group.group_id, member.member_id, reason)
             expired[member.member_id] = member
+            reasons.setdefault(reason, []).append(member.member_id)
+    for reason, names in reasons.items():
+        logger.info("group %r gives up %d members that %s: %s", group.group_id, len(names), reason, listed(names))
     group.due_ms = min((clock.next_ms for name, clock in group.clocks.items() if name not in expired), default=NEVER)
     if not expired:
         return Decision()
@@ -350,12 +354,13 @@ def _start(group: ConsumerGroup, member: Member, settings: GroupSettings, now_ms
 
 
 def _overdue(member: Member, clock: Clock, now_ms: float) -> str | None:
+    """What a member has not done in its time."""
     if clock.session_ms <= now_ms:
-        return "it was not heard of within its session timeout"
+        return "were not heard of within their session timeouts"
     if clock.revoked_ms <= now_ms and member.state == UNREVOKED_PARTITIONS:
-        return f"it did not give up partitions within {member.rebalance_timeout_ms} ms"
+        return "did not give up partitions within their rebalance timeouts"
     if clock.join_ms <= now_ms:
-        return "it did not join again within its rebalance timeout"
+        return "did not join again within their rebalance timeouts"
     if clock.sync_ms <= now_ms:
-        return "it did not send SyncGroup within its rebalance timeout"
+        return "did not send SyncGroup within their rebalance timeouts"
     return None

@@ -65,7 +65,7 @@ def join(
         client_id=caller.client_id,
         client_host=caller.client_host,
         topics=frozenset(subscription.topics),
-        expression=None,
+        expression="",
         rebalance_timeout_ms=described.rebalance_timeout_ms,
         classic=migration.metadata_of(request.session_timeout_ms, described.protocols),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,6 @@ from protocol.messages.consumer_group_heartbeat import LEAVE_STATIC_EPOCH
 
 if TYPE_CHECKING:
     from gateway.coordinator.groups import Shard
-
-logger = logging.getLogger("headgate.groups")
 
 
 class Draft:
@@ -89,7 +86,7 @@ class Draft:
                 self.add(record)
 
     def step(self, member: Member, reported: Owned | None, *, has_resubscribed: bool) -> Member:
-        """The member after its next step."""
+        """The member after its next step, the last thing that a decision looks at: no copy is made for it alone."""
         group = self.group
         target = group.targets.get(member.member_id, NOTHING)
         if not has_resubscribed and member.is_at(group.target_epoch):
@@ -97,7 +94,7 @@ class Draft:
         wanted = targets.ids_of(group.topics_of(member), self.shard.topics)
         after = reconcile(member, group.target_epoch, target, wanted, group.is_free, reported, has_resubscribed)
         if after is not member:
-            self.add(consumer_records.current(group.group_id, after))
+            self.records.append(consumer_records.current(group.group_id, after))
         return after
 
 
@@ -118,7 +115,6 @@ def succeed(draft: Draft, member: Member, member_id: str, *, is_classic: bool = 
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {member.instance_id!r} belongs to {member.member_id!r}"
         )
-    logger.info("group %s: the static member %s is back as %s", draft.group.group_id, member.instance_id, member_id)
     successor = member.successor(member_id)
     target = draft.group.targets.get(member.member_id, NOTHING)
     for record in consumer_records.no_member(draft.group.group_id, member.member_id):
@@ -142,7 +138,7 @@ def check_size(member: Member, settings: GroupSettings) -> None:
 def update_subscription(draft: Draft, before: Member, member: Member, now_ms: float) -> bool:
     """Expressions and the group's epoch, after the member was put. Returns whether its subscription is another one."""
     live = draft.live
-    new_expression = (member.expression or None) != (before.expression or None)
+    new_expression = member.expression != before.expression
     if new_expression:
         draft.forget(before.expression)
         if member.expression and member.expression not in draft.group.resolved:

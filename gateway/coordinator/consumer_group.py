@@ -409,7 +409,7 @@ class ConsumerGroup:
             client_id=member.client_id,
             client_host=member.client_host,
             subscribed_topic_names=sorted(member.topics),
-            subscribed_topic_regex=member.expression or None,
+            subscribed_topic_regex=member.expression,
             assignment=described.Assignment(list(_named(member.assigned, topics))),
             target_assignment=described.Assignment(list(_named(self.targets.get(member.member_id, NOTHING), topics))),
             member_type=kind,

@@ -28,7 +28,7 @@ Owned = Mapping[TopicId, Collection[int]]
 class Member:
     """What the records say of a member; never changed, only replaced.
 
-    topics      the names it subscribes to        expression  the one it subscribes to, None or "" for none
+    topics      the names it subscribes to        expression  the one it subscribes to; empty if there is none
     epoch       of the target that it has reached; 0 before the first, LEAVE_STATIC_EPOCH while a static one is away
     state       STABLE, UNREVOKED_PARTITIONS or UNRELEASED_PARTITIONS
     assigned    what it may read                  revoking    what it has to give up first, and still owns
@@ -41,7 +41,7 @@ class Member:
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[str] = frozenset()
-    expression: str | None = None
+    expression: str = ""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicMemberMetadata | None = None

@@ -128,7 +128,7 @@ def with_metadata(before: Member, value: ConsumerGroupMemberMetadataValue) -> Me
         client_id=value.client_id,
         client_host=value.client_host,
         topics=frozenset(value.subscribed_topic_names),
-        expression=value.subscribed_topic_regex,
+        expression=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,
         classic=value.classic_member_metadata,

@@ -261,8 +261,15 @@ class Coordinator:
         return written
 
     def _go_on(self) -> None:
+        """Decide what came while a thread wrote, until one has to write again."""
         while self._queue and not self._is_writing and self.shard is not None:
-            self._decide(*self._queue.popleft())
+            group_id, decide, ticket, lost = self._queue.popleft()
+            try:
+                self._decide(group_id, decide, ticket, lost)
+            except Exception:
+                logger.exception("a request or a tick of group %r failed", group_id)
+                if ticket is not None:
+                    ticket.answer(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         if not self._is_writing:
             self._arm()
 
@@ -321,7 +328,8 @@ class Coordinator:
     def _arm(self) -> None:
         """Have one timer, on the group that is due first."""
         shard = self.shard
-        when_ms = NEVER if shard is None else shard.due_ms
+        # Not in the past: what the scheduler finds there it runs in the same turn, and nobody else has one
+        when_ms = NEVER if shard is None else max(shard.due_ms, self.tools.clock.monotonic_ms())
         if self._timer is not None:
             if self._timer.when_ms <= when_ms and self._timer.callback is not None:
                 return  # it may be too early
@@ -376,6 +384,7 @@ class Coordinator:
     def _load(self) -> None:
         if self._is_closed or self.shard is not None:
             return
+        self.tools.appends.commit()  # what is staged has to be in the file
         log = self.partition.log
         loading = Loading(self._make_shard(), log.start_offset)
         if log.end_offset == log.start_offset:
@@ -392,7 +401,7 @@ class Coordinator:
         if self._is_closed:
             return
         now_ms = self.tools.clock.monotonic_ms()
-        shard = self.shard = loading.shard
+        self.shard = loading.shard
         self._end_offset = self.partition.log.end_offset
         if loading.replayed:
             count, took_ms = loading.replayed, now_ms - began_ms
@@ -401,7 +410,6 @@ class Coordinator:
             logger.error("%r: %d records skipped; %s", self.partition, loading.skipped, loading.problem)
         if loading.unknown:
             logger.warning("%r: %d records are of kinds that are not served", self.partition, loading.unknown)
-        shard.loaded(now_ms)
         self._arm()
         self._when_loaded(self)
 
@@ -423,7 +431,8 @@ class _Load:
     def start(self) -> None:
         """Read the next piece and replay it, and so on; at the end of the log, be done."""
         if self._slice is None and not self._segments:
-            self._done(self._loading, self._began_ms)
+            clocks = self._loading.shard.start_clocks(self._tools.clock.monotonic_ms())
+            self._tools.slices.add(clocks, lambda: self._done(self._loading, self._began_ms))
             return
         try:
             self._read()

@@ -18,7 +18,7 @@ nothing that a machine of ours wrote; what it cannot take from others raises Val
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from random import Random
 from typing import Any, Protocol
 from uuid import UUID
@@ -171,9 +171,15 @@ class Shard:
 
     def loaded(self, now_ms: float) -> None:
         """Everything was replayed: start the clocks of all groups."""
+        for _ in self.start_clocks(now_ms):
+            pass
+
+    def start_clocks(self, now_ms: float) -> Iterator[None]:
+        """`loaded`, one group a step: there may be very many."""
         for group_id, group in self.groups.items():
             group.loaded(now_ms)
             self.note_due(group_id)
+            yield
 
     # Time
 

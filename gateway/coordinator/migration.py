@@ -60,7 +60,6 @@ def upgrade(shard: Shard, group: ClassicGroup) -> Records:
         return records
     refusal = _refusal_of_upgrade(group, shard.settings)
     if refusal is not None:
-        logger.info("group %s stays a classic one: %s", group.group_id, refusal)
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND, f"the classic group {group.group_id!r} cannot be converted: {refusal}"
         )
@@ -70,7 +69,7 @@ def upgrade(shard: Shard, group: ClassicGroup) -> Records:
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND, f"the group {group.group_id!r} cannot be converted: {error}"
         ) from None
-    logger.info("group %s becomes a consumer group, with %d classic members", group.group_id, len(members))
+    logger.info("group %r becomes a consumer group, with %d classic members", group.group_id, len(members))
     name, epoch = group.group_id, group.generation
     records += [consumer_records.member(name, member) for member in members]
     records.append(consumer_records.epoch(name, epoch, 0))
@@ -168,7 +167,7 @@ def downgrade(shard: Shard, group: ConsumerGroup, leaving: Collection[str]) -> R
     staying = [member for member in group.members.values() if member.member_id not in leaving]
     protocol = _common_protocol(staying)
     assert protocol is not None  # may_downgrade looked
-    logger.info("group %s becomes a classic group, with %d members", group.group_id, len(staying))
+    logger.info("group %r becomes a classic group, with %d members", group.group_id, len(staying))
     members = []
     for member in staying:
         assert member.classic is not None  # may_downgrade looked

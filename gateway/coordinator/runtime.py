@@ -89,6 +89,43 @@ class ImageTopics:
         return self._metadata.image.topics.keys()
 
 
+class _Gathering:
+    """The replies of many groups, of which some are still to come; each wait list knows whose it is."""
+
+    def __init__(self, replies: list[Any], assemble: Callable[[list[Any]], Any]) -> None:
+        self.replies = replies
+        self.open = 0
+        self._assemble = assemble
+        self._owners: dict[WaitList, list[int]] = {}
+        for number, reply in enumerate(replies):
+            if isinstance(reply, Waiting):
+                self.open += 1
+                for wait_list in reply.lists:
+                    self._owners.setdefault(wait_list, []).append(number)
+
+    def waiting(self) -> Waiting:
+        """What the request waits for: the last of them."""
+        return Waiting(list(self._owners), NEVER, self._attempt, self._expire)
+
+    def _attempt(self, touched: WaitList) -> Any:
+        for number in self._owners[touched]:
+            waiting = self.replies[number]
+            if isinstance(waiting, Waiting):
+                self._take(number, _value(lambda: waiting.attempt(touched)))  # noqa: B023 - called at once
+        return None if self.open else self._assemble(self.replies)
+
+    def _expire(self) -> Any:
+        for number, waiting in enumerate(self.replies):
+            if isinstance(waiting, Waiting):
+                self._take(number, _value(waiting.expire))
+        return self._assemble(self.replies)
+
+    def _take(self, number: int, reply: Any) -> None:
+        if reply is not None:
+            self.replies[number] = reply
+            self.open -= 1
+
+
 class Coordinators:
     """Groups, wherever on this broker they are."""
 
@@ -144,24 +181,8 @@ class Coordinators:
 
         An error of one group is among them as a KafkaError, and stops no other.
         """
-        replies = [self._attempt(group_id, decide) for group_id in group_ids]
-        open_ = [reply for reply in replies if isinstance(reply, Waiting)]
-        if not open_:
-            return assemble(replies)
-        lists = [wait_list for waiting in open_ for wait_list in waiting.lists]
-
-        def attempt(_: WaitList) -> Any:
-            return finish(lambda waiting: waiting.attempt(next(iter(waiting.lists))))
-
-        def finish(ask: Callable[[Waiting], Any]) -> Any:
-            for number, waiting in enumerate(replies):
-                if isinstance(waiting, Waiting):
-                    reply = _value(lambda: ask(waiting))  # noqa: B023 - called at once
-                    if reply is not None:
-                        replies[number] = reply
-            return None if any(isinstance(reply, Waiting) for reply in replies) else assemble(replies)
-
-        return Waiting(lists, NEVER, attempt, lambda: finish(lambda waiting: waiting.expire()))
+        gathering = _Gathering([self._attempt(group_id, decide) for group_id in group_ids], assemble)
+        return gathering.waiting() if gathering.open else assemble(gathering.replies)
 
     def _attempt(self, group_id: str, decide: GatherDecide) -> Any:
         return _value(lambda: self.submit(group_id, lambda shard, ticket: decide(shard, group_id, ticket)))

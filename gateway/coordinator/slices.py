@@ -26,6 +26,7 @@ class Slices:
         self._clock = clock
         self._scheduler = scheduler
         self._works: deque[tuple[Iterator[object], Callable[[], None]]] = deque()
+        self._is_armed = False
 
     def add(self, steps: Iterator[object], done: Callable[[], None] = lambda: None) -> None:
         """Go through `steps`, after the present turn and as slowly as need be; then call `done`.
@@ -33,7 +34,8 @@ class Slices:
         One that raises is logged and given up, without `done`.
         """
         self._works.append((steps, done))
-        if len(self._works) == 1:
+        if not self._is_armed:
+            self._is_armed = True
             self._scheduler.call_after(0.0, self._run)
 
     def _run(self) -> None:
@@ -41,15 +43,15 @@ class Slices:
         while self._works:
             steps, done = self._works[0]
             try:
-                ended = next(steps, _END) is _END
+                if next(steps, _END) is _END:
+                    self._works.popleft()
+                    done()
             except Exception:
                 logger.exception("a long work is given up")
-                self._works.popleft()
-                continue
-            if ended:
-                self._works.popleft()
-                self._scheduler.call_soon(done)
+                if self._works and self._works[0][0] is steps:
+                    self._works.popleft()
             if self._clock.monotonic_ms() >= end_ms:
                 break
+        self._is_armed = bool(self._works)
         if self._works:
             self._scheduler.call_after(0.0, self._run)

@@ -106,7 +106,9 @@ class ClassicDesk(Desk):
 
     def restart(self) -> None:
         """The broker dies; what it wrote is all that the next one knows."""
+        random = self.shard.random
         self.shard = self.rebuilt()
+        self.shard.random = random  # or it would give out the same ids again
         self.shard.loaded(self.now_ms)
 
     # Requests

@@ -360,6 +360,17 @@ def test_a_write_of_a_thread_that_fails_changes_nothing() -> None:
     assert heard == [[ErrorCode.NOT_COORDINATOR], [read(-1)]]
 
 
+def test_a_fault_in_one_that_waited_stops_no_other() -> None:
+    def fails(_: Shard, __: Ticket) -> Decision:
+        raise RuntimeError("a fault of a machine")
+
+    bench = Bench(lambda partition: setattr(partition, "is_slow", True))
+    heard = [bench.commit(1), bench.ask(fails), bench.ask(reading)]
+    bench.partition.finish_write()
+    bench.run()
+    assert heard == [[row(0)], [ErrorCode.UNKNOWN_SERVER_ERROR], [read(1)]]
+
+
 def test_a_stop_while_a_thread_writes_is_told_to_all_who_wait() -> None:
     bench = Bench(lambda partition: setattr(partition, "is_slow", True))
     heard = [bench.commit(1), bench.ask(reading)]
@@ -416,6 +427,29 @@ def test_a_group_that_becomes_due_sooner_is_ticked_sooner() -> None:
     bench.ask(reading)
     bench.time.advance(50)
     assert group.ticks == [50.0]
+
+
+def test_many_groups_that_are_due_leave_turns_to_others() -> None:
+    bench = Bench()
+
+    class Slow(Ticking):
+        def tick(self, shard: Shard, now_ms: float) -> Decision:
+            bench.time.clock.elapsed_ms += 0.6
+            self.ticks.append(now_ms)
+            self.due_ms = NEVER
+            return Decision()
+
+    groups = {f"g{number}": Slow(100.0) for number in range(10)}
+    for name, group in groups.items():
+        bench.shard.groups[name] = group
+        bench.ask(reading, name)
+    turns: list[int] = []
+    bench.time.clock.elapsed_ms = 100.0
+    while sum(turns) < 10:
+        before = sum(len(group.ticks) for group in groups.values())
+        bench.time.scheduler.run_due()
+        turns.append(sum(len(group.ticks) for group in groups.values()) - before)
+    assert turns == [2, 2, 2, 2, 2]
 
 
 def test_a_tick_that_cannot_be_written_is_tried_again() -> None:

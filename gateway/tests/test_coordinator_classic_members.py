@@ -1,5 +1,6 @@
 """Members of a group: what is counted is what one would find by looking at all of them."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def member(member_id: str, instance_id: str | None = None, protocols: list[str] 
     return Member(member_id, instance_id, "client", "/h", 100, 10, dict.fromkeys(protocols or ["a"], b""))
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_counts_are_those_of_the_members(steps: list[tuple[str, int, list[str]]]) -> None:
     members = Members()

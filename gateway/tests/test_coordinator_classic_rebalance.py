@@ -10,6 +10,7 @@ from gateway.coordinator.classic_members import Member, Members
 from gateway.coordinator.classic_rebalance import MAX_REASON_LENGTH
 from gateway.tests.classic_desk import DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicDesk, Joined
 from protocol.errors import ErrorCode
+from protocol.messages.leave_group import MemberIdentity
 
 # The first rebalance (KIP-134)
 
@@ -391,10 +392,12 @@ def test_a_group_may_move_to_another_protocol_member_by_member() -> None:
 
 
 def test_reasons_are_logged_short_and_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    desk = ClassicDesk()
-    member = desk.stable()[0]
+    desk = ClassicDesk("group\nof mine")
+    member = desk.stable(0, ["in\nstance"])[0]
     with caplog.at_level(logging.INFO, "headgate.groups"):
-        desk.join(member.member_id, reason="tired\nof " + "x" * 1_000)
+        desk.join(member.member_id, member.instance_id, reason="tired\nof " + "x" * 1_000)
+        desk.leave(MemberIdentity("", member.instance_id))
+    assert not [line for line in caplog.messages if "\n" in line]
     line = caplog.messages[0]
     assert "tired\\nof" in line
     assert len(line) < MAX_REASON_LENGTH + 200

@@ -187,6 +187,15 @@ def test_open_transactions_keep_offsets_and_groups(desk: Desk) -> None:
     assert sweep(desk) == [("t", 1), ("g",)]
 
 
+def test_a_group_stays_for_what_a_transaction_will_bring(desk: Desk) -> None:
+    commit(desk, [("t", 0)])
+    desk.shard.offsets.pending["g"] = {4: {"u": {0: b""}}}
+    desk.advance(RETENTION)
+    assert sweep(desk) == [("t", 0)]
+    assert sweep(desk) == []
+    assert list(desk.shard.groups) == ["g"]
+
+
 # In steps
 
 
@@ -216,7 +225,7 @@ def test_a_group_that_spans_steps_goes_with_the_last(desk: Desk, monkeypatch: py
     batches = [
         len(decision.records) for decision in expiry.expire(desk.shard, desk.timestamp_ms) if desk.run(decision) == []
     ]
-    assert batches == [2, 1, 1, 0]
+    assert batches == [1, 1, 1, 1, 0]
     assert hard(desk.shard) == ({}, {})
 
 
@@ -282,6 +291,22 @@ def test_offsets_of_deleted_topics_are_forgotten(desk: Desk, monkeypatch: pytest
     assert forget(desk, "u") == [("u", 1), ("u", 1), ("u", 0)]
     assert desk.shard.offsets.hard() == {}
     assert list(desk.shard.groups) == ["g", "h", "i"]
+
+
+def test_a_topic_that_is_made_again_while_the_old_one_is_forgotten(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps_of(monkeypatch, 1)
+    commit(desk, [("t", 0), ("t", 1), ("t", 2)])
+    desk.topics.set("t", 0)
+    steps = expiry.forget_topics(desk.shard, ["t"])
+    desk.advance(1)
+    desk.topics.set("t", 3)
+    commit(desk, [("t", 0)])
+    desk.run(next(steps))
+    commit(desk, [("t", 1)])
+    for decision in steps:
+        assert len(decision.records) <= 1
+        desk.run(decision)
+    assert list(desk.shard.offsets.of("g")) == [("t", 0), ("t", 1)]
 
 
 def test_what_a_transaction_is_about_to_commit_is_forgotten_too(desk: Desk) -> None:

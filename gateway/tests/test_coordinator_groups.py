@@ -128,8 +128,9 @@ def test_after_a_load_every_group_has_its_clock(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ClassicGroup, "loaded", loaded)
     shard = Desk().shard
     shard.replay(OffsetCommitKey("g", "t", 0), COMMITTED, 1)
-    shard.loaded(100.0)
-    assert shard.due_ms == 105.0
+    shard.replay(OffsetCommitKey("h", "t", 0), COMMITTED, 1)
+    assert len(list(shard.start_clocks(100.0))) == 2
+    assert taken(shard, 105.0) == ["g", "h"]
 
 
 # The desk

@@ -276,6 +276,16 @@ def test_unknown_topics_stand_first(desk: Desk, version: int) -> None:
     assert [(key.topic, key.partition) for key, _ in desk.records] == [("t", 1), ("u", 0)]  # type: ignore[attr-defined]
 
 
+def test_a_topic_that_is_named_twice(desk: Desk) -> None:
+    """It has two rows, as in Kafka, unless something was refused: then one."""
+    twice = [named(8, "t", partition(0)), named(8, "u", partition(0)), named(8, "t", partition(1))]
+    assert commit_rows(commit(desk, 8, *twice)) == [("t", [(0, NONE)]), ("u", [(0, NONE)]), ("t", [(1, NONE)])]
+    assert commit_rows(commit(desk, 8, *twice, named(8, "t", partition(-1)))) == [
+        ("t", [(-1, UNKNOWN), (0, NONE), (1, NONE)]),
+        ("u", [(0, NONE)]),
+    ]
+
+
 def test_a_known_topic_without_partitions_is_not_answered(desk: Desk) -> None:
     assert commit(desk, 8, named(8, "t")).topics == []
     assert commit_rows(commit(desk, 8, named(8, "t"), named(8, "u", partition(0)))) == [("u", [(0, NONE)])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from gateway.metadata.local import LocalMetadata
 from gateway.tests.builders import Node, refusal
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatResponse
@@ -24,6 +26,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from storage.segment import Segment
 
 TOPIC = "__consumer_offsets"
 
@@ -177,6 +180,51 @@ def test_commits_of_a_turn_are_written_before_anybody_looks(served: Node) -> Non
     assert partition.log.end_offset == 2
 
 
+def test_a_full_disk_at_the_end_of_the_turn(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was replayed and answered before its write takes back both; with a real log under it."""
+    assert commit(served, "g", 1) == ErrorCode.NONE
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Segment, "append", fails)
+        assert commit(served, "g", 2) == ErrorCode.NOT_COORDINATOR
+        assert fetch(served, "g") == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})]
+    for _ in range(3):
+        served.time.advance()
+    assert fetch(served, "g") == [(0, {"t": 1})]
+    assert commit(served, "g", 3) == ErrorCode.NONE
+    served.restart()
+    assert fetch(served, "g") == [(0, {"t": 3})]
+
+
+def test_a_slow_disk_is_written_to_by_threads(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert commit(served, "g", 1) == ErrorCode.NONE
+    threads: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(served.services.scheduler, "in_thread", lambda work, done: threads.append((work, done)))
+    disk = served.services.partitions.get(TOPIC, partition_of("g", 4)).disk
+    assert disk is not None
+    disk.is_slow = True
+    heard: list[Any] = []
+    partitions = [OffsetCommitRequestPartition(0, 2)]
+    request = OffsetCommitRequest("g", -1, topics=[OffsetCommitRequestTopic("t", partitions=partitions)])
+    waiting = served.handle(request, 8)
+    assert isinstance(waiting, Waiting)
+    served.services.purgatory.park(waiting, heard.append)
+    reading = served.handle(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)]), 8)
+    assert isinstance(reading, Waiting)
+    served.services.purgatory.park(reading, heard.append)
+    served.time.advance()
+    assert heard == []
+    ((work, done),) = threads
+    done(work())
+    served.time.advance()
+    committed, fetched = heard
+    assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert fetched.groups[0].topics[0].partitions[0].committed_offset == 2
+
+
 # Many groups in one request
 
 
@@ -237,6 +285,31 @@ def test_offsets_of_a_deleted_topic_go_also_from_the_log(served: Node) -> None:
     assert fetch(served, "g") == [(0, {"u": 2})]
     served.restart()
     assert fetch(served, "g") == [(0, {"u": 2})]
+
+
+def test_consumer_groups_hear_of_topics_that_come_grow_and_go(served: Node) -> None:
+    """The next heartbeat of a member has the partitions of the topics as they are then."""
+    metadata = served.services.metadata
+
+    def beat(epoch: int, **options: Any) -> Any:
+        response = served.ask(ConsumerGroupHeartbeatRequest("g", "m", epoch, **options), 1)
+        assert response.error_code == ErrorCode.NONE
+        return response
+
+    def partitions() -> dict[str, list[int]]:
+        rows = response.assignment.topic_partitions
+        return {metadata.image.topic_names[row.topic_id]: sorted(row.partitions) for row in rows}
+
+    response = beat(0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t", "later"], topic_partitions=[])
+    assert partitions() == {"t": [0]}
+    metadata.create_partitions("t", 3)
+    served.time.advance()
+    response = beat(response.member_epoch)
+    assert partitions() == {"t": [0, 1, 2]}
+    metadata.create_topic("later", 2)
+    served.time.advance()
+    response = beat(response.member_epoch)
+    assert partitions() == {"t": [0, 1, 2], "later": [0, 1]}
 
 
 def test_expired_offsets_go_and_the_group_with_the_last(tmp_path: Path) -> None:

@@ -314,27 +314,53 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 
 
 def _read_record(data: bytes, position: int) -> tuple[int, int, bytes | None, bytes | None, list[Header], int]:
-    """Timestamp delta, offset delta, key, value, headers and the position after one record."""
+    """Timestamp delta, offset delta, key, value, headers and the position after one record.
+
+    Whoever loads a log reads millions: what is short, and has its length in one byte, is taken without another call.
+    A slice that ends before it should is found out at the record's end.
+    """
     length, position = _read_varint(data, position)
     end = position + length
     timestamp_delta, position = _read_varint(data, position + 1)  # a byte of attributes, unused, comes first
     offset_delta, position = _read_varint(data, position)
-    key, position = _read_bytes(data, position)
-    value, position = _read_bytes(data, position)
-    count, position = _read_varint(data, position)
+    key: bytes | None
+    value: bytes | None
+    size = data[position]
+    if size & 0x81:
+        key, position = _read_bytes(data, position)
+    else:
+        start = position + 1
+        position = start + (size >> 1)
+        key = data[start:position]
+    size = data[position]
+    if size & 0x81:
+        value, position = _read_bytes(data, position)
+    else:
+        start = position + 1
+        position = start + (size >> 1)
+        value = data[start:position]
     headers: list[Header] = []
-    if count:
-        if not 0 < count <= len(data) - position:
-            raise IndexError(f"a count of {count} headers")
-        for _ in range(count):
-            name, position = _read_bytes(data, position)
-            if name is None:
-                raise IndexError("a header without a name")
-            content, position = _read_bytes(data, position)
-            headers.append((name.decode(), content))
+    if data[position]:
+        headers, position = _read_headers(data, position)
+    else:
+        position += 1
     if position != end or end > len(data):
         raise IndexError(f"its length is {length}, its fields end {position - end} bytes behind that")
     return timestamp_delta, offset_delta, key, value, headers, position
+
+
+def _read_headers(data: bytes, position: int) -> tuple[list[Header], int]:
+    count, position = _read_varint(data, position)
+    if not 0 < count <= len(data) - position:
+        raise IndexError(f"a count of {count} headers")
+    headers: list[Header] = []
+    for _ in range(count):
+        name, position = _read_bytes(data, position)
+        if name is None:
+            raise IndexError("a header without a name")
+        content, position = _read_bytes(data, position)
+        headers.append((name.decode(), content))
+    return headers, position
 
 
 def _write_varint(out: bytearray, value: int) -> None:

@@ -25,7 +25,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.registry import APIS, header_versions, request, response
 from protocol.schema import Message, Struct, Versions, fields_in
-from protocol.tests.definitions import assert_declared, definition, snake_case
+from protocol.tests.definitions import assert_declared, definition, in_jar, parsed, snake_case
 from protocol.tests.values import VERSIONS, full
 
 with warnings.catch_warnings():
@@ -62,6 +62,21 @@ def test_fields_are_those_of_kafkas_definition(cls: type[Message], version: int)
     flexible = version in Versions.parse(defined["flexibleVersions"])
     assert flexible == (version in cls.flexible)
     assert_declared(cls, defined["fields"], version, flexible)
+
+
+@pytest.mark.sockets
+def test_fields_are_those_of_the_newest_kafkas_definitions() -> None:
+    """Every version that Kafka 4.4 has: kafka-python's definitions are older."""
+    texts = in_jar("clients/kafka-clients-*.jar")
+    compared = set()
+    for cls, version in VERSIONS:
+        defined = parsed(texts[cls.__name__])
+        if version in Versions.parse(defined["validVersions"]):
+            flexible = version in Versions.parse(defined["flexibleVersions"])
+            assert (defined["apiKey"], flexible) == (cls.api_key, version in cls.flexible)
+            assert_declared(cls, defined["fields"], version, flexible)
+            compared.add(cls)
+    assert compared == {cls for cls, _ in VERSIONS}
 
 
 # ------------------------------------------------------------------------------------------------------------- bytes

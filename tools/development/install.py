@@ -26,7 +26,13 @@ from typing import Final
 
 OLDEST: Final = (3, 11)
 JAR_SETS: Final = ("clients", "broker", "spark")
-GO_CLIENTS: Final = ("franz-go", "sarama")
+# What is built: by which words of go, in which directory of compat_tests/go, of which package
+GO_PROGRAMS: Final = {
+    "franz-go": ("build", "franz-go", "."),
+    "sarama": ("build", "sarama", "."),
+    # The tests of the package itself, from the version that the client pins
+    "kgo.test": ("test -c", "franz-go", "github.com/twmb/franz-go/pkg/kgo"),
+}
 NODE_MANIFEST: Final = ("package.json", "package-lock.json", ".npmrc")
 
 
@@ -311,8 +317,11 @@ def go(machine: Machine) -> None:
     """The programs of compat_tests/go into build/go; go.sum has the checksum of every module."""
     source = machine.root / "compat_tests" / "go"
     shared = sorted((source / "lines").iterdir())
-    wanted = {name: digest(*shared, *sorted((source / name).iterdir())) for name in GO_CLIENTS}
-    stale = [name for name in GO_CLIENTS if not is_current(machine.go_programs / f"{name}.stamp", wanted[name])]
+    wanted = {
+        name: digest(verb, package, *shared, *sorted((source / module).iterdir()))
+        for name, (verb, module, package) in GO_PROGRAMS.items()
+    }
+    stale = [name for name in GO_PROGRAMS if not is_current(machine.go_programs / f"{name}.stamp", wanted[name])]
     if not stale:
         return
     if shutil.which("go") is None:
@@ -320,11 +329,14 @@ def go(machine: Machine) -> None:
         return
     with timed(f"go clients: {', '.join(stale)}"):
         for name in stale:
+            verb, module, package = GO_PROGRAMS[name]
             target = machine.go_programs / name
             target.unlink(missing_ok=True)
+            # -buildvcs: a tree whose owner is another is no reason to fail
+            options = ("-C", source / module, "-mod=readonly", "-buildvcs=false", "-o", target)
+            words = verb.split()
             try:
-                # -buildvcs: a tree whose owner is another is no reason to fail
-                machine.run("go", "build", "-C", source / name, "-mod=readonly", "-buildvcs=false", "-o", target, ".")
+                machine.run("go", words[0], *options[:2], *words[1:], *options[2:], package)
             except InstallError as error:  # also a Go that is too old and fetches no newer one by itself
                 missing(machine, f"{error}\n{name} is not built (it needs Go 1.26 or newer)")
                 continue

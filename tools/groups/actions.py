@@ -177,6 +177,11 @@ def _chosen(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, Group], l
         wanted = [row.name for row in listed if row.type.lower() in _WITH_OFFSETS]
         others = sorted({row.type for row in listed if row.type.lower() not in _WITH_OFFSETS})
     groups, failed = describe(cluster, wanted)
+    missing = [name for name, why in failed.items() if names and why.code == ErrorCode.GROUP_ID_NOT_FOUND]
+    for name, offsets in committed(cluster, missing)[0].items() if missing else ():
+        if offsets:  # brokers of old do not know a group by its offsets alone
+            groups[name] = Group(name, "Empty", CLASSIC, "", "", "", [])
+            del failed[name]
     for name, why in failed.items():
         if names or why.code != ErrorCode.GROUP_ID_NOT_FOUND:
             failures.append(f"group {name}: {why.text}")
@@ -234,6 +239,8 @@ def importing(cluster: Cluster, options: argparse.Namespace) -> Said:
         found, cluster_id = transfer.parse(_read(options.file), options.group)
     except Badly as error:
         raise Badly(f"{options.file}: {error}") from None
+    if not found:
+        return Said(notes=[f"there are no offsets in {options.file}"])
     return _change(cluster, transfer.without_foreign_epochs(cluster, found, cluster_id), options)
 
 

@@ -61,7 +61,7 @@ def _tables(rows: Sequence[Row]) -> Iterable[str]:
         assignor = f", assignor {row['assignor']}" if row["assignor"] else ""
         lines += [
             "",
-            f"group {row['group']}: {row['state']}, {row['type']}{assignor}, coordinator {row['coordinator']}",
+            f"group {row['group']}: {row['state']}, {row['type']}{assignor}, coordinator {row['coordinator'] or '-'}",
         ]
         members = [{**one, "partitions": _ranges(one["partitions"]) or None} for one in row["members"]]
         for table in (members, [_rounded(one, _PLACE_COLUMNS) for one in row["partitions"]]):

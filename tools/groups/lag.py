@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from protocol.messages.list_offsets import EARLIEST, LATEST
 from storage.lag import UNKNOWN_TIMESTAMP, Lag, Standing, first_unread, measure
-from tools.groups.cluster import Cluster, Failure, TopicPartition
+from tools.groups.cluster import Cluster, Failure, TopicPartition, together
 from tools.groups.members import Group, Member
 from tools.groups.offsets import Committed, Offsets, committed, find_offsets, is_gone
 from tools.groups.oldest import Position, oldest_unread
@@ -54,7 +54,8 @@ def places(
     owners = {name: _owners(group) for name, group in groups.items() if name in offsets}
     wanted = {name: sorted({*offsets[name], *owners[name]}) for name in owners}
     ends = _ask_ends(cluster, {partition for rows in wanted.values() for partition in rows})
-    failures += [f"{one}: {why.text}" for one, why in ends.failed.items() if not is_gone(why)]
+    unknown = {one: why for one, why in ends.failed.items() if not is_gone(why)}
+    failures += [f"{names}: {why.text}" for names, why in together(unknown)]
     times, unreadable = _oldest(cluster, offsets, ends)
     failures += [f"{one.partition}: the age of offset {one.offset} is not known: {why.text}" for one, why in unreadable]
     now_ms = timestamp_ms()

@@ -8,12 +8,12 @@ Kafka's own tool does; the plan says where.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, TypeAlias
 
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import EARLIEST, LATEST
-from tools.groups.cluster import Cluster, TopicPartition, together
+from tools.groups.cluster import Cluster, Failure, TopicPartition, together
 from tools.groups.members import describe
 from tools.groups.offsets import Committed, Offsets, commit, committed, find_offsets, is_gone
 from tools.groups.target import Offset, Shift, Time
@@ -61,7 +61,8 @@ def plan(cluster: Cluster, wishes: Wishes) -> Plan:
     texts = list(problems.values())
     texts += [f"the offsets of group {name} are not known: {why.text}" for name, why in lost.items()]
     facts, failures = _facts(cluster, wishes)
-    texts += failures
+    known = {partition for offsets in before.values() for partition in offsets}
+    texts += _told(failures, known)
     changes = []
     for group, rows in wishes.items():
         offsets = before.get(group, {})
@@ -71,7 +72,7 @@ def plan(cluster: Cluster, wishes: Wishes) -> Plan:
             change = _change(group, partition, offsets.get(partition), wish, facts)
             if isinstance(change, str):
                 texts.append(change)
-            elif group in new_groups:
+            elif group in new_groups and not offsets:  # brokers of old do not know a group by its offsets alone
                 changes.append(change._replace(note=_join(change.note, "the group is new")))
             else:
                 changes.append(change)
@@ -91,7 +92,17 @@ def _check_groups(cluster: Cluster, wishes: Wishes) -> tuple[set[str], dict[str,
     return new, problems
 
 
-def _facts(cluster: Cluster, wishes: Wishes) -> tuple[_Facts, list[str]]:
+def _told(failures: Mapping[TopicPartition, Failure], known: Collection[TopicPartition]) -> list[str]:
+    """Why partitions cannot be had; offsets of what is gone can still be forgotten."""
+    gone = {one: why for one, why in failures.items() if is_gone(why) and one in known}
+    advice = "; `headgate groups delete GROUP --topic TOPIC` forgets the offsets"
+    others = {one: why for one, why in failures.items() if one not in gone}
+    return [f"{names}: {why.text}" for names, why in together(others)] + [
+        f"{names}: {why.text}{advice}" for names, why in together(gone)
+    ]
+
+
+def _facts(cluster: Cluster, wishes: Wishes) -> tuple[_Facts, dict[TopicPartition, Failure]]:
     partitions = {partition for rows in wishes.values() for partition in rows}
     ends, failed = find_offsets(cluster, partitions, LATEST)
     starts, failed_too = find_offsets(cluster, ends, EARLIEST)
@@ -107,9 +118,7 @@ def _facts(cluster: Cluster, wishes: Wishes) -> tuple[_Facts, list[str]]:
         at |= {(partition, timestamp): offset for partition, offset in found.items()}
         failed |= lost
     known = {partition: start for partition, start in starts.items() if partition not in failed}
-    advice = "; `headgate groups delete GROUP --topic TOPIC` forgets its offsets"
-    texts = [f"{one}: {why.text}{advice if is_gone(why) else ''}" for one, why in sorted(failed.items())]
-    return _Facts(known, ends, at), texts
+    return _Facts(known, ends, at), failed
 
 
 def _change(group: str, partition: TopicPartition, before: Committed | None, wish: Wish, facts: _Facts) -> Change | str:

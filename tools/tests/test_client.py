@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -51,6 +52,32 @@ def test_questions_are_asked_in_the_newest_common_version() -> None:
         (MetadataRequest, 9),
         (MetadataRequest, 1),
     ]
+
+
+@pytest.mark.sockets
+def test_a_broker_older_than_2_4_is_asked_once_more() -> None:
+    """It refuses the version, without a list: what it serves it says to the first one."""
+    asked: list[int] = []
+
+    def answer(request: Message, version: int) -> Message | bytes:
+        asked.append(version)
+        if version == 3:
+            return b"\0\0\0\x0a\0\0\0\0\0\x23\0\0\0\0"  # correlation id 0, error 35, no list: version 0
+        return SERVED
+
+    with fake_broker(answer) as address, Client(address) as client:
+        assert client.serves(MetadataRequest)
+    assert asked == [3, 0]
+
+
+@pytest.mark.sockets
+def test_a_broker_that_refuses_to_say_what_it_serves() -> None:
+    refused = ApiVersionsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    with (
+        fake_broker(lambda request, version: refused) as address,
+        pytest.raises(ClientError, match="refuses ApiVersions: CLUSTER_AUTHORIZATION_FAILED"),
+    ):
+        Client(address)
 
 
 @pytest.mark.sockets

@@ -181,6 +181,15 @@ def test_a_group_that_does_not_exist(typed: Typed, name: str) -> None:
     assert bool(shown.out) == (name != "export")
 
 
+@pytest.mark.parametrize("name", ["lag", "describe", "export"])
+def test_a_group_that_only_its_offsets_know(typed: Typed, model: ModelCluster, name: str) -> None:
+    """A broker before 0.11 describes it as Dead, and does not list it."""
+    model.groups["idle"].state = "Dead"
+    shown = typed(name, "idle")
+    assert (shown.code, shown.errors) == (0, [])
+    assert "idle" in shown.out
+
+
 def offsets(model: ModelCluster, group: str) -> dict[tuple[str, int], int]:
     return {partition: place[0] for partition, place in model.groups[group].offsets.items()}
 
@@ -277,6 +286,14 @@ def test_one_active_group_stops_the_whole_import(typed: Typed, model: ModelClust
     assert not model.of(OffsetCommitRequest)
     assert typed("import", str(file), "--group", "idle", "--execute").code == 0
     assert offsets(model, "idle")["a", 0] == 8
+
+
+def test_an_import_of_nothing(typed: Typed, model: ModelCluster, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.json"
+    model.groups["idle"].offsets.clear()
+    file.write_text(typed("export", "idle").out)
+    shown = typed("import", str(file), "--execute")
+    assert (shown.code, shown.out, shown.errors) == (0, "", [f"there are no offsets in {file}"])
 
 
 def test_delete_groups(typed: Typed, model: ModelCluster) -> None:

@@ -149,6 +149,9 @@ def test_or_the_one_that_is_configured() -> None:
 
 
 def test_bounds_must_be_in_order() -> None:
+    text = "group.consumer.session.timeout.ms=10000"  # without its lower bound: Kafka refuses it too
+    bound = "group.consumer.min.session.timeout.ms=45000 must not exceed group.consumer.session.timeout.ms=10000"
+    assert bound in problems(text)[0]
     text = "group.min.session.timeout.ms=5000\ngroup.max.session.timeout.ms=4000"
     assert "group.min.session.timeout.ms=5000 must not exceed group.max.session.timeout.ms=4000" in problems(text)[0]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import MalformedRequest
@@ -90,6 +90,7 @@ def test_what_follows_is_left_alone() -> None:
 @BOTH
 @pytest.mark.parametrize("version", range(4))
 @given(data=st.data())
+@settings(max_examples=settings().max_examples // 5)
 def test_what_is_written_is_read(
     cls: type[ConsumerProtocolSubscription | ConsumerProtocolAssignment], version: int, data: st.DataObject
 ) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import shutil
 import subprocess
-import zipfile
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -54,11 +52,11 @@ from protocol.reading import MAX_ELEMENTS
 from protocol.records import batch
 from protocol.records.batch import Record
 from protocol.schema import Message, Struct, Versions, fields_in, tree
-from protocol.tests.definitions import assert_declared, parsed
+from protocol.tests.definitions import JARS, assert_declared, in_jar, missing, parsed
 from protocol.tests.values import full, messages
 from protocol.wire import ZERO_UUID
 
-BROKER_JARS = Path(__file__).resolve().parents[3] / "build" / "jars" / "broker"
+BROKER_JARS = JARS / "broker"
 
 # More in a soak run, which asks for more of everything
 few = settings(max_examples=settings().max_examples // 5)
@@ -419,27 +417,16 @@ def test_what_is_long_was_written_so_and_is_read() -> None:
 # --------------------------------------------------------------------------------------------------------- Kafka's jars
 
 
-def missing(reason: str) -> NoReturn:
-    if os.environ.get("CI", "").lower() in {"1", "true"}:
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
-
-
-def definitions() -> dict[str, dict[str, Any]]:
-    """The definitions in the jar of Kafka's group coordinator, by name."""
-    (jar, *_) = [*BROKER_JARS.glob("kafka-group-coordinator-[0-9]*.jar"), None]
-    if jar is None:
-        missing(f"the jars in {BROKER_JARS} are not here: run `make jars`")
-    with zipfile.ZipFile(jar) as archive:
-        texts = {Path(name).stem: archive.read(name).decode() for name in archive.namelist() if name.endswith(".json")}
-    # One struct of ours has two names there
-    return {name: parsed(text.replace('"[]TopicPartition"', '"[]TopicPartitions"')) for name, text in texts.items()}
-
-
-@pytest.mark.sockets  # for the jars: what needs them is left out of `make unit`
+@pytest.mark.sockets
 def test_fields_are_those_of_kafkas_definitions() -> None:
     """All of Kafka's definitions but those of the kinds of groups that are not built are compared."""
-    defined = {name: found for name, found in definitions().items() if not name.startswith(("Share", "Streams"))}
+    texts = in_jar("broker/kafka-group-coordinator-[0-9]*.jar")
+    # One struct of ours has two names there
+    defined = {
+        name: parsed(text.replace('"[]TopicPartition"', '"[]TopicPartitions"'))
+        for name, text in texts.items()
+        if not name.startswith(("Share", "Streams"))
+    }
     for cls in [cls for pair in PAIRS for cls in pair]:
         kafkas = defined.pop(cls.__name__)
         assert (cls.api_key, cls.versions) == (kafkas["apiKey"], Versions.parse(kafkas["validVersions"]))

@@ -48,7 +48,7 @@ def machine(tmp_path: Path) -> Recorder:
     for name in ("", *install.JAR_SETS):
         (tmp_path / "compat_tests" / "java" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "compat_tests" / "java" / name / "pom.xml").write_text("<project/>")
-    for name in ("lines", *install.GO_CLIENTS):
+    for name in ("lines", "franz-go", "sarama"):
         (tmp_path / "compat_tests" / "go" / name).mkdir(parents=True)
         (tmp_path / "compat_tests" / "go" / name / "go.mod").write_text(f"module {name}\n")
     (tmp_path / "compat_tests" / "node").mkdir()
@@ -169,8 +169,9 @@ def test_go_clients_are_built_once_and_again_when_what_they_are_made_of_changed(
     install.go(machine)
     (sources / "lines" / "lines.go").write_text("package lines\n")
     install.go(machine)
-    built = [Path(command[command.index("-C") + 1]).name for command in machine.commands]
-    assert built == ["franz-go", "sarama", "sarama", "franz-go", "sarama"]
+    built = [Path(command[command.index("-o") + 1]).name for command in machine.commands]
+    everything = ["franz-go", "sarama", "kgo.test"]
+    assert built == [*everything, "sarama", *everything]
 
 
 def test_a_go_client_that_was_not_built_is_as_good_as_missing_and_built_by_the_next_run(
@@ -184,7 +185,20 @@ def test_a_go_client_that_was_not_built_is_as_good_as_missing_and_built_by_the_n
     assert "sarama is not built (it needs Go 1.26 or newer)" in capsys.readouterr().err
     machine.commands.clear()
     install.go(machine)
-    assert [Path(command[command.index("-C") + 1]).name for command in machine.commands] == ["sarama"]
+    assert [Path(command[command.index("-o") + 1]).name for command in machine.commands] == ["sarama"]
+
+
+def test_the_suite_of_a_go_client_is_built_from_the_version_that_its_lock_pins(machine: Recorder, path: Path) -> None:
+    provide(path, "go")
+    install.go(machine)
+    client, suite = machine.root / "compat_tests" / "go" / "franz-go", machine.go_programs / "kgo.test"
+    (command,) = [words for words in machine.commands if str(suite) in words]
+    assert command[:5] == ("go", "test", "-C", str(client), "-c")
+    assert command[-3:] == ("-o", str(suite), "github.com/twmb/franz-go/pkg/kgo")
+    machine.commands.clear()
+    (client / "go.mod").write_text("module changed\n")
+    install.go(machine)
+    assert any(str(suite) in words for words in machine.commands)
 
 
 def test_node_packages_are_installed_once_and_again_with_a_changed_lock(machine: Recorder, path: Path) -> None:
