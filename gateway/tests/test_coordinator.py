@@ -443,7 +443,7 @@ def test_many_groups_that_are_due_leave_turns_to_others() -> None:
     for name, group in groups.items():
         bench.shard.groups[name] = group
         bench.ask(reading, name)
-    turns = []
+    turns: list[int] = []
     bench.time.clock.elapsed_ms = 100.0
     while sum(turns) < 10:
         before = sum(len(group.ticks) for group in groups.values())
