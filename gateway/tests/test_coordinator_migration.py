@@ -80,6 +80,24 @@ def test_members_that_wait_for_a_rebalance_are_sent_to_the_new_group() -> None:
     assert group_of(desk).classic_members() == 2
 
 
+def test_what_members_read_is_theirs_although_their_generation_was_never_assigned() -> None:
+    """Cooperative members go on reading while they rebalance; Kafka forgets what, if one joins at the wrong time."""
+    desk = desk_with(partitions=20)
+    first, second = classic_pair(desk)
+    third = ClassicConsumer(desk, "orders")
+    third.join()
+    first.join()
+    second.sync = lambda _: None  # type: ignore[method-assign,assignment]
+    second.join()
+    assert classic_group(desk).state is State.COMPLETING
+    ClassicConsumer(desk, "orders").join()
+    assert classic_group(desk).state is State.PREPARING
+    new = Client(desk, "new", "orders")
+    new.beat()
+    assert first.reads | second.reads == set(range(20))
+    assert new.reads == {}
+
+
 def test_when_the_write_fails_the_group_stays_classic() -> None:
     from gateway.coordinator import consumer
     from gateway.tests.consumers import CALLER
