@@ -102,7 +102,7 @@ def _maybe_downgrade(draft: Draft, member_id: str, instance_id: str | None) -> N
 def _subscription(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     """What the member subscribes to, by the protocol that it likes best. Raises KafkaError."""
     classic = [member.classic for member in group.members.values() if member.classic is not None]
-    names = [[each.name for each in other.supported_protocols] for other in classic]
+    names = [{each.name for each in other.supported_protocols} for other in classic]
     if request.protocol_type != PROTOCOL_TYPE or not any(
         all(protocol.name in others for others in names) for protocol in request.protocols
     ):
