@@ -126,7 +126,7 @@ def _regular(
         response = replace_assignment(response, after)
     replies: list[tuple[Ticket, Reply]] = [(ticket, response)]
     if draft.converted is not None:
-        replies += migration.dismissed(draft.converted)
+        replies += migration.dismissed(draft.converted, now_ms)
     return Decision(draft.records, replies, failed=draft.live.mark_stale)
 
 

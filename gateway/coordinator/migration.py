@@ -130,12 +130,16 @@ def _assigned(member: ClassicMember, topics: TopicsView) -> Assignment:
     return with_ids(assignment.assigned_partitions, topics)
 
 
-def dismissed(group: ClassicGroup) -> list[tuple[Ticket, Reply]]:
-    """Members of the classic group that wait for it to rebalance: they shall join again, and find the other one."""
+def dismissed(group: ClassicGroup, now_ms: float) -> list[tuple[Ticket, Reply]]:
+    """Members of the classic group that wait for it to rebalance: they shall join again, and find the other one.
+
+    Should the group stay a classic one, because nothing can be written, they are watched as if they had just come.
+    """
     replies: list[tuple[Ticket, Reply]] = []
     for member in group.members:
         version, join, sync = member.join_version, group.members.take_join(member), member.sync
         member.sync = None
+        group.wake_at(member.begin_session(now_ms))
         if join is not None:
             replies.append((join, join_refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, version)))
         if sync is not None:
