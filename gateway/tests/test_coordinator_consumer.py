@@ -380,6 +380,19 @@ def test_a_failed_write_leaves_the_member_as_it_was(desk: Desk) -> None:
     desk.check_rebuilt()
 
 
+def test_a_revocation_that_could_not_be_written_has_no_deadline(desk: Desk) -> None:
+    """A deadline that passes and has no effect would be due at every turn, until the session ends."""
+    member = Client(desk, "a", "orders", rebalance_timeout_ms=5_000)
+    member.settle()
+    Client(desk, "b", "orders").beat()
+    desk.fail(consumer.heartbeat(desk.shard, member.request(), CALLER, desk.ticket(), desk.now_ms))
+    desk.now_ms += 6_000
+    assert desk.shard.take_due(desk.now_ms) == GROUP
+    desk.run(group_of(desk).tick(desk.shard, desk.now_ms))
+    assert desk.shard.due_ms > desk.now_ms
+    assert "a" in group_of(desk).members
+
+
 # Static members (KIP-345)
 
 
