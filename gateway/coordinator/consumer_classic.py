@@ -53,8 +53,8 @@ def join(
         refusal = request.error_response(caller.version, ErrorCode.MEMBER_ID_REQUIRED)
         refusal.member_id = shard.new_member_id(caller.client_id)
         return Decision.reply(ticket, refusal)
-    described = new_member("", request, caller.client_id, caller.client_host, caller.version)
-    if described.stored_bytes() > settings.max_member_bytes:
+    described = new_member(request.member_id, request, caller.client_id, caller.client_host, caller.version)
+    if described.has_long_name() or described.stored_bytes() > settings.max_member_bytes:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
     draft = Draft(shard, group)
     before = _find(draft, request, caller)

@@ -366,6 +366,12 @@ def test_sessions_and_revocations_begin_anew_after_a_restart(desk: Desk) -> None
     assert group_of(desk).members.keys() == {"b"}, "60 s for revocations, since the restart"
 
 
+@pytest.mark.parametrize("field", ["member_id", "instance_id"])
+def test_a_name_that_no_record_can_hold(desk: Desk, field: str) -> None:
+    assert Client(desk, "a", "orders").refused(**{field: "m" * 40_000}) is ErrorCode.INVALID_REQUEST
+    assert not desk.shard.groups
+
+
 def test_a_failed_write_leaves_the_member_as_it_was(desk: Desk) -> None:
     member = Client(desk, "a", "orders")
     member.settle(2)

@@ -278,3 +278,8 @@ def test_members_with_thousands_of_protocols_are_no_burden() -> None:
     new.leave()  # the group becomes a classic one: five seconds, as lists
     assert desk.shard.groups[GROUP].kind == "classic"
     assert time.process_time() - started < 0.5
+
+
+@pytest.mark.parametrize("fields", [{"member_id": "m" * 40_000}, {"member_id": "", "instance_id": "i" * 40_000}])
+def test_nobody_joins_with_a_name_that_no_record_can_hold(desk: Desk, fields: dict[str, str]) -> None:
+    assert ask(desk, joining(**fields)).code is ErrorCode.MESSAGE_TOO_LARGE
