@@ -33,6 +33,7 @@ from gateway.coordinator.classic_group import ClassicGroup, State, join_refused,
 from gateway.coordinator.classic_members import NEVER, Member, new_member, protocols_of, rebalance_timeout_ms
 from gateway.coordinator.classic_rebalance import Turn, listed, quoted
 from gateway.coordinator.decision import Caller, Decision, Ticket
+from gateway.coordinator.settings import MAX_NAME_BYTES
 from protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from protocol.internal import consumer_protocol
 from protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue
@@ -197,7 +198,9 @@ class Join(Turn):
         return request.protocol_type == group.protocol_type and group.members.supports_any(names)
 
     def _is_too_large(self) -> bool:
-        return self._new("").stored_bytes() > self.shard.settings.max_member_bytes
+        member = self._new("")
+        long_type = len((self.request.protocol_type or "").encode()) > MAX_NAME_BYTES
+        return long_type or member.has_long_name() or member.stored_bytes() > self.shard.settings.max_member_bytes
 
     # Those who come for the first time
 

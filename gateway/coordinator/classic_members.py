@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gateway.coordinator.decision import Ticket
+from gateway.coordinator.settings import MAX_NAME_BYTES
 from protocol.errors import ErrorCode
 from protocol.internal.offsets import MemberMetadata
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -95,6 +96,11 @@ class Member:
         self.session_timeout_ms = record.session_timeout
         self.rebalance_timeout_ms = record.session_timeout if record.rebalance_timeout < 0 else record.rebalance_timeout
         self.assignment = record.assignment
+
+    def has_long_name(self) -> bool:
+        """Whether it has a name that no record of a classic group can hold."""
+        names = (self.member_id, self.instance_id or "", self.client_id, *self.protocols)
+        return any(len(name) * 4 > MAX_NAME_BYTES < len(name.encode()) for name in names)
 
     def stored_bytes(self) -> int:
         """What is kept of it, about: ids and protocols with their metadata, but not its assignment."""

@@ -88,7 +88,6 @@ class Turn:
         group = self.group
         if group.state is State.COMPLETING:
             for member in group.members:
-                member.assignment = b""
                 self.refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
         group.sync_due_ms = NEVER

@@ -126,7 +126,7 @@ def _regular(
         response = replace_assignment(response, after)
     replies: list[tuple[Ticket, Reply]] = [(ticket, response)]
     if draft.converted is not None:
-        replies += migration.dismissed(draft.converted)
+        replies += migration.dismissed(draft.converted, now_ms)
     return Decision(draft.records, replies, failed=draft.live.mark_stale)
 
 
@@ -330,6 +330,8 @@ def tick(shard: Shard, group: ConsumerGroup, now_ms: float) -> Decision:
     reasons: dict[str, list[str]] = {}
     for member in group.members.values():
         clock = group.clocks.get(member.member_id) or _start(group, member, settings, now_ms)
+        if member.state != UNREVOKED_PARTITIONS:
+            clock.revoked_ms = NEVER  # what set it could not be written
         reason = _overdue(member, clock, now_ms)
         if reason is not None:
             expired[member.member_id] = member
@@ -357,7 +359,7 @@ def _overdue(member: Member, clock: Clock, now_ms: float) -> str | None:
     """What a member has not done in its time."""
     if clock.session_ms <= now_ms:
         return "were not heard of within their session timeouts"
-    if clock.revoked_ms <= now_ms and member.state == UNREVOKED_PARTITIONS:
+    if clock.revoked_ms <= now_ms:
         return "did not give up partitions within their rebalance timeouts"
     if clock.join_ms <= now_ms:
         return "did not join again within their rebalance timeouts"

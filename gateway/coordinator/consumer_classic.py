@@ -53,8 +53,8 @@ def join(
         refusal = request.error_response(caller.version, ErrorCode.MEMBER_ID_REQUIRED)
         refusal.member_id = shard.new_member_id(caller.client_id)
         return Decision.reply(ticket, refusal)
-    described = new_member("", request, caller.client_id, caller.client_host, caller.version)
-    if described.stored_bytes() > settings.max_member_bytes:
+    described = new_member(request.member_id, request, caller.client_id, caller.client_host, caller.version)
+    if described.has_long_name() or described.stored_bytes() > settings.max_member_bytes:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
     draft = Draft(shard, group)
     before = _find(draft, request, caller)
@@ -102,7 +102,7 @@ def _maybe_downgrade(draft: Draft, member_id: str, instance_id: str | None) -> N
 def _subscription(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     """What the member subscribes to, by the protocol that it likes best. Raises KafkaError."""
     classic = [member.classic for member in group.members.values() if member.classic is not None]
-    names = [[each.name for each in other.supported_protocols] for other in classic]
+    names = [{each.name for each in other.supported_protocols} for other in classic]
     if request.protocol_type != PROTOCOL_TYPE or not any(
         all(protocol.name in others for others in names) for protocol in request.protocols
     ):

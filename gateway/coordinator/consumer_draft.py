@@ -11,7 +11,7 @@ from gateway.coordinator.classic_group import ClassicGroup
 from gateway.coordinator.consumer_group import ConsumerGroup
 from gateway.coordinator.consumer_members import Member, Owned, reconcile
 from gateway.coordinator.decision import Records
-from gateway.coordinator.settings import GroupSettings
+from gateway.coordinator.settings import MAX_NAME_BYTES, GroupSettings
 from gateway.coordinator.subscriptions import Resolved
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.offsets import GroupMetadataKey
@@ -126,6 +126,9 @@ def succeed(draft: Draft, member: Member, member_id: str, *, is_classic: bool = 
 
 
 def check_size(member: Member, settings: GroupSettings) -> None:
+    for name in (member.member_id, member.instance_id, member.client_id):
+        if name and len(name.encode()) > MAX_NAME_BYTES:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name[:100]!r}... has more than {MAX_NAME_BYTES} bytes")
     texts = (member.member_id, member.instance_id, member.rack_id, member.client_id, *member.topics)
     size = sum(len(text.encode()) for text in texts if text)
     if size > settings.max_member_bytes:

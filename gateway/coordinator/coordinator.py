@@ -224,7 +224,7 @@ class Coordinator:
         partition = self.partition
         writer = partition.writer()
         try:
-            data = memoryview(encode(decision.records, now_ms, self.tools.codec, decision.is_atomic))
+            data = self._encode(decision, now_ms)
             if writer is not None:
                 self._is_writing = True
                 writer.append(data, ACKS_ALL, now_ms, self._continuation(group_id, decision, now_ms, ticket is None))
@@ -241,6 +241,13 @@ class Coordinator:
             self._failed(group_id, decision, error, is_tick=ticket is None)
             return
         self._replay(decision, info, now_ms)
+
+    def _encode(self, decision: Decision, now_ms: int) -> memoryview:
+        try:
+            return memoryview(encode(decision.records, now_ms, self.tools.codec, decision.is_atomic))
+        except Exception as error:
+            logger.exception("%r: what was decided is no record", self.partition)
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"no record can hold it: {error}") from error
 
     def _continuation(self, group_id: str, decision: Decision, now_ms: int, is_tick: bool) -> Done:
         """What happens when a thread has written."""

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterator
 
 from gateway.coordinator.groups import Shard
-from protocol.errors import KafkaError, MalformedRequest
+from protocol.errors import KafkaError
 from protocol.internal.offsets import OffsetCommitKey, UnknownType, check_offset, decode
 from protocol.records import batch
 from protocol.records.batch import HEADER_SIZE, BatchHeader, Record
@@ -87,7 +87,10 @@ class Loading:
         yield
 
     def _end_transaction(self, header: BatchHeader, view: memoryview) -> None:
-        marker = next(batch.iterate(view)).key or b""
+        record = next(batch.iterate(view), None)
+        if record is None:  # Kafka's cleaner took the marker, and keeps the batch for the producer's sake
+            return
+        marker = record.key or b""
         records = self._open.pop(header.producer_id, [])
         if len(marker) >= _MARKER.size and _MARKER.unpack_from(marker)[1] == _COMMIT:
             for _ in self._records(iter(records)):
@@ -104,8 +107,8 @@ class Loading:
                     self.replayed += 1
                 else:
                     self._record(key or b"", value, timestamp)
-            except (MalformedRequest, ValueError) as error:
-                self._skip(f"the record at offset {offset}: {error}")
+            except Exception as error:  # noqa: BLE001  whatever a machine thinks of it
+                self._skip(f"the record at offset {offset}: {error!r}")
             if not number % RECORDS_A_STEP:
                 yield
 

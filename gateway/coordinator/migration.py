@@ -14,6 +14,7 @@ also after a crash, knows that it must rebalance, because what the member that w
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -129,12 +130,16 @@ def _assigned(member: ClassicMember, topics: TopicsView) -> Assignment:
     return with_ids(assignment.assigned_partitions, topics)
 
 
-def dismissed(group: ClassicGroup) -> list[tuple[Ticket, Reply]]:
-    """Members of the classic group that wait for it to rebalance: they shall join again, and find the other one."""
+def dismissed(group: ClassicGroup, now_ms: float) -> list[tuple[Ticket, Reply]]:
+    """Members of the classic group that wait for it to rebalance: they shall join again, and find the other one.
+
+    Should the group stay a classic one, because nothing can be written, they are watched as if they had just come.
+    """
     replies: list[tuple[Ticket, Reply]] = []
     for member in group.members:
         version, join, sync = member.join_version, group.members.take_join(member), member.sync
         member.sync = None
+        group.wake_at(member.begin_session(now_ms))
         if join is not None:
             replies.append((join, join_refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, version)))
         if sync is not None:
@@ -191,9 +196,9 @@ def downgrade(shard: Shard, group: ConsumerGroup, leaving: Collection[str]) -> R
 def _common_protocol(members: Collection[Member]) -> str | None:
     """The one that all speak and most like best; the first of the first member among equals."""
     names = [[each.name for each in member.classic.supported_protocols] for member in members if member.classic]
-    common = [name for name in names[0] if all(name in others for others in names)]
-    votes = [next(name for name in own if name in common) for own in names] if common else []
-    return max(common, key=votes.count, default=None)
+    common = set(names[0]).intersection(*names[1:])
+    votes = Counter(next(name for name in own if name in common) for own in names) if common else Counter()
+    return max((name for name in names[0] if name in common), key=votes.__getitem__, default=None)
 
 
 # What the protocols of consumers call by name

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # A member may store so much: protocols with their metadata, or its assignment. Kafka has no limit but that of a record.
 MAX_MEMBER_BYTES = 1 << 20
+# The strings of a classic group's record have at most 32,767 bytes; to some an id of 36 characters is joined.
+MAX_NAME_BYTES = 0x7FFF - 37
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from protocol.messages.consumer_group_describe import (
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: Context
 ) -> ConsumerGroupDescribeResponse | Waiting:
-    """Describe every group that is named. A group that is not there, or is of another kind, is not found."""
-    group_ids = request.group_ids
+    """Describe every group that is named, once. A group that is not there, or is of another kind, is not found."""
+    group_ids = list(dict.fromkeys(request.group_ids))
 
     def decide(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
         return Decision.reply(ticket, _describe(shard, group_id))

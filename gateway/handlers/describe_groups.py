@@ -23,8 +23,8 @@ _DEAD = "Dead"
 
 @handles(DescribeGroupsRequest, versions="0-6")
 def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse | Waiting:
-    """Describe every group that is named."""
-    group_ids = request.groups
+    """Describe every group that is named, and once: the reply must not be larger than all groups are."""
+    group_ids = list(dict.fromkeys(request.groups))
 
     def decide(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
         return Decision.reply(ticket, _describe(shard, group_id, context.version))

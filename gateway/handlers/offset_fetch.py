@@ -7,6 +7,7 @@ Version 0 reads from ZooKeeper: it is not served yet. Every version is answered 
 it is made of that at the end.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from gateway.context import Context
@@ -34,12 +35,13 @@ def offset_fetch(request: OffsetFetchRequest, context: Context) -> Any:
     """Ask the coordinator of every group; what was written before is below the high watermark when it answers."""
     version = context.version
     groups = request.groups if version >= _MANY_GROUPS else [_only_group(request)]
+    _refuse_repeated(groups)
     asked: dict[str, list[OffsetFetchRequestGroup]] = {}
-    for group in groups:
+    for group in reversed(groups):
         asked.setdefault(group.group_id, []).append(group)
 
     def decide(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
-        wanted = asked[group_id].pop(0)  # one that is named twice is asked in that order
+        wanted = asked[group_id].pop()  # one that is named twice is asked in that order
         return offset_requests.fetch(shard, wanted, version, ticket, request.require_stable)
 
     def assemble(replies: list[OffsetFetchResponseGroup | KafkaError]) -> OffsetFetchResponse:
@@ -50,6 +52,13 @@ def offset_fetch(request: OffsetFetchRequest, context: Context) -> Any:
         return OffsetFetchResponse(groups=rows) if version >= _MANY_GROUPS else _old(request, version, rows[0])
 
     return context.broker.groups.gather([group.group_id for group in groups], decide, assemble)
+
+
+def _refuse_repeated(groups: Sequence[OffsetFetchRequestGroup]) -> None:
+    """A group has as many offsets as it has: a short request must not have them told very often."""
+    whole = [group.group_id for group in groups if group.topics is None]
+    if len(set(whole)) < len(whole):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "all offsets of a group are asked for more than once")
 
 
 def _refused(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:

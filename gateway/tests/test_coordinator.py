@@ -429,6 +429,20 @@ def test_a_group_that_becomes_due_sooner_is_ticked_sooner() -> None:
     assert group.ticks == [50.0]
 
 
+def test_what_no_record_can_hold_is_refused_as_if_it_could_not_be_written() -> None:
+    """Whoever waits must hear of it, and what the decision changed is put right."""
+    failures: list[int] = []
+
+    def decide(_: Shard, ticket: Ticket) -> Decision:
+        too_long = OffsetCommitKey("g", "t" * 40_000, 0), OffsetCommitValue(1, -1, "", 1)
+        return Decision([too_long], [(ticket, row(0))], failed=lambda: failures.append(1))
+
+    bench = Bench()
+    assert bench.ask(decide) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert failures == [1]
+    assert bench.commit(7) == [row(0)]
+
+
 def test_many_groups_that_are_due_leave_turns_to_others() -> None:
     bench = Bench()
 

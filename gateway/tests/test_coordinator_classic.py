@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from gateway.coordinator import classic
 from gateway.coordinator.classic import NEW_MEMBER_JOIN_TIMEOUT_MS
 from gateway.coordinator.classic_group import MAX_PENDING, State
 from gateway.tests.classic_desk import DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicDesk, Joined
+from gateway.tests.groups import CALLER
 from protocol.errors import ErrorCode
 from protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from protocol.messages.heartbeat import HeartbeatResponse
@@ -145,6 +147,18 @@ def test_a_member_may_not_store_too_much() -> None:
     assert desk.join("", "i" * 1_000).error is ErrorCode.MESSAGE_TOO_LARGE
     assert not desk.shard.groups
     assert desk.join(protocols={"range": bytes(500)}).error is ErrorCode.MEMBER_ID_REQUIRED
+
+
+@pytest.mark.parametrize(
+    "fields", [{"instance_id": "i" * 40_000}, {"protocols": ["p" * 40_000]}, {"protocol_type": "t" * 40_000}]
+)
+def test_nobody_joins_with_a_name_that_no_record_can_hold(fields: dict[str, Any]) -> None:
+    """The whole group could not be written down any more."""
+    desk = ClassicDesk()
+    assert desk.join(**fields).error is ErrorCode.MESSAGE_TOO_LARGE
+    caller = CALLER._replace(client_id="c" * 0x7FFF)  # the id that it would be given is longer
+    asked = desk.ask(lambda ticket: classic.join(desk.shard, desk.joining(), caller, ticket, desk.now_ms))
+    assert asked.error is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_a_pending_id_lapses_with_the_session_timeout() -> None:

@@ -118,3 +118,11 @@ def test_stored_bytes_grow_with_everything_that_is_kept() -> None:
     large = member("m", protocols=["a"])
     large.protocols["a"] = bytes(1_000)
     assert large.stored_bytes() == small + 1_000
+
+
+@pytest.mark.parametrize("name", ["n" * 40_000, "ü" * 20_000])
+def test_names_that_no_record_can_hold(name: str) -> None:
+    assert not member("m", "i", ["a"]).has_long_name()
+    assert member(name).has_long_name()
+    assert member("m", name).has_long_name()
+    assert member("m", protocols=[name]).has_long_name()

@@ -366,6 +366,12 @@ def test_sessions_and_revocations_begin_anew_after_a_restart(desk: Desk) -> None
     assert group_of(desk).members.keys() == {"b"}, "60 s for revocations, since the restart"
 
 
+@pytest.mark.parametrize("field", ["member_id", "instance_id"])
+def test_a_name_that_no_record_can_hold(desk: Desk, field: str) -> None:
+    assert Client(desk, "a", "orders").refused(**{field: "m" * 40_000}) is ErrorCode.INVALID_REQUEST
+    assert not desk.shard.groups
+
+
 def test_a_failed_write_leaves_the_member_as_it_was(desk: Desk) -> None:
     member = Client(desk, "a", "orders")
     member.settle(2)
@@ -378,6 +384,19 @@ def test_a_failed_write_leaves_the_member_as_it_was(desk: Desk) -> None:
     desk.advance(50_000)
     assert group_of(desk).clocks == {}
     desk.check_rebuilt()
+
+
+def test_a_revocation_that_could_not_be_written_has_no_deadline(desk: Desk) -> None:
+    """A deadline that passes and has no effect would be due at every turn, until the session ends."""
+    member = Client(desk, "a", "orders", rebalance_timeout_ms=5_000)
+    member.settle()
+    Client(desk, "b", "orders").beat()
+    desk.fail(consumer.heartbeat(desk.shard, member.request(), CALLER, desk.ticket(), desk.now_ms))
+    desk.now_ms += 6_000
+    assert desk.shard.take_due(desk.now_ms) == GROUP
+    desk.run(group_of(desk).tick(desk.shard, desk.now_ms))
+    assert desk.shard.due_ms > desk.now_ms
+    assert "a" in group_of(desk).members
 
 
 # Static members (KIP-345)

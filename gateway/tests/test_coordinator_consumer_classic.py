@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -258,3 +259,27 @@ def test_a_static_member_that_was_the_last_of_its_protocol_makes_it_a_classic_gr
     assert desk.shard.groups[GROUP].kind == "classic"
     assert isinstance(desk.batches[-1][-1][0], GroupMetadataKey)
     desk.check_rebuilt()
+
+
+def test_members_with_thousands_of_protocols_are_no_burden() -> None:
+    def speaking(member_id: str, name: str) -> JoinGroupRequest:
+        names = [f"{name}{number}" for number in range(6_500)]
+        return joining(member_id, protocols=[JoinGroupRequestProtocol(each, SUBSCRIPTION) for each in names])
+
+    desk = Desk({"orders": 6})
+    new = Client(desk, "new", "orders")
+    new.settle(2)
+    started = time.process_time()
+    assert ask(desk, speaking("first", "p")).error_code == ErrorCode.NONE
+    assert ask(desk, speaking("other", "q")).code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # a second, as lists
+    turned = speaking("second", "p")
+    turned.protocols.reverse()
+    assert ask(desk, turned).error_code == ErrorCode.NONE
+    new.leave()  # the group becomes a classic one: five seconds, as lists
+    assert desk.shard.groups[GROUP].kind == "classic"
+    assert time.process_time() - started < 0.5
+
+
+@pytest.mark.parametrize("fields", [{"member_id": "m" * 40_000}, {"member_id": "", "instance_id": "i" * 40_000}])
+def test_nobody_joins_with_a_name_that_no_record_can_hold(desk: Desk, fields: dict[str, str]) -> None:
+    assert ask(desk, joining(**fields)).code is ErrorCode.MESSAGE_TOO_LARGE

@@ -6,14 +6,22 @@ import struct
 from random import Random
 
 import pytest
+from crc32c import crc32c
 
 from gateway.coordinator.coordinator import encode
 from gateway.coordinator.groups import Shard
 from gateway.coordinator.loading import RECORDS_A_STEP, Loading
 from gateway.coordinator.settings import GroupSettings
 from gateway.tests.groups import FakeTopics
-from protocol.internal.offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
-from protocol.records.batch import Record, build
+from protocol.internal.offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+    encode_value,
+)
+from protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, Record, build
 
 NOW_MS = 1_700_000_000_000
 
@@ -144,6 +152,32 @@ def test_offsets_of_a_transaction_count_when_it_was_committed(
         end = Record(timestamp=NOW_MS, key=struct.pack(">hh", 0, marker), value=struct.pack(">hi", 0, 0))
         data += build([end], base_offset=2, producer_id=5, producer_epoch=0, is_transactional=True, is_control=True)
     assert offsets(load(data)) == expected
+
+
+def test_a_marker_that_was_cleaned_away_ends_nothing() -> None:
+    """Kafka's cleaner keeps the last batch of a producer without its records."""
+    end = Record(timestamp=NOW_MS, key=struct.pack(">hh", 0, 1), value=struct.pack(">hi", 0, 0))
+    control = build([end], producer_id=5, producer_epoch=0, is_transactional=True, is_control=True)
+    header = HEADER.unpack_from(control)
+    empty = bytearray(HEADER.pack(*header[:1], HEADER_SIZE - LOG_OVERHEAD, *header[2:-1], 0))
+    empty[17:21] = struct.pack(">I", crc32c(bytes(empty[21:])))
+    loading = load(bytes(empty) + build([record(1)], base_offset=1))
+    assert (loading.skipped, offsets(loading)) == (0, {("t", 0): 1})
+
+
+def test_a_record_that_a_machine_trips_over_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trip(*_: object) -> None:
+        raise KeyError("no such protocol")
+
+    monkeypatch.setattr("gateway.coordinator.classic.replay", trip)
+    group = Record(
+        timestamp=NOW_MS,
+        key=encode_key(GroupMetadataKey("g")),
+        value=encode_value(GroupMetadataValue("consumer", 1, "range", "m", NOW_MS, [])),
+    )
+    loading = load(log([group, record(1)]))
+    assert (loading.skipped, offsets(loading)) == (1, {("t", 0): 1})
+    assert "no such protocol" in loading.problem
 
 
 def test_what_the_coordinator_writes_is_what_is_loaded() -> None:

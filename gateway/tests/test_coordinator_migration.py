@@ -14,7 +14,7 @@ from gateway.coordinator.consumer_group import ConsumerGroup
 from gateway.coordinator.settings import GroupSettings
 from gateway.tests.consumers import GROUP, LEAVE_STATIC_EPOCH, Client, group_of
 from gateway.tests.groups import Desk, hard
-from gateway.tests.mixed_consumers import ClassicConsumer, settle_all
+from gateway.tests.mixed_consumers import SESSION_MS, ClassicConsumer, settle_all
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.offsets import GroupMetadataKey
 
@@ -80,6 +80,24 @@ def test_members_that_wait_for_a_rebalance_are_sent_to_the_new_group() -> None:
     assert group_of(desk).classic_members() == 2
 
 
+def test_what_members_read_is_theirs_although_their_generation_was_never_assigned() -> None:
+    """Cooperative members go on reading while they rebalance; Kafka forgets what, if one joins at the wrong time."""
+    desk = desk_with(partitions=20)
+    first, second = classic_pair(desk)
+    third = ClassicConsumer(desk, "orders")
+    third.join()
+    first.join()
+    second.sync = lambda _: None  # type: ignore[method-assign,assignment]
+    second.join()
+    assert classic_group(desk).state is State.COMPLETING
+    ClassicConsumer(desk, "orders").join()
+    assert classic_group(desk).state is State.PREPARING
+    new = Client(desk, "new", "orders")
+    new.beat()
+    assert first.reads | second.reads == set(range(20))
+    assert new.reads == {}
+
+
 def test_when_the_write_fails_the_group_stays_classic() -> None:
     from gateway.coordinator import consumer
     from gateway.tests.consumers import CALLER
@@ -91,6 +109,32 @@ def test_when_the_write_fails_the_group_stays_classic() -> None:
     assert classic_group(desk).state is State.STABLE
     settle_all(desk, (first, second))
     desk.check_rebuilt()
+
+
+def test_when_the_write_fails_who_waited_is_watched_again() -> None:
+    from gateway.coordinator import consumer
+    from gateway.tests.consumers import CALLER
+
+    desk = desk_with()
+    first, second = classic_pair(desk)
+    follower, leader = sorted((first, second), key=lambda member: member.member_id == classic_group(desk).leader)
+    follower.join()
+    given: list[Any] = []
+    assign, leader.sync = leader.sync, given.extend  # type: ignore[method-assign,assignment]
+    leader.join()
+    follower.step()
+    assert follower.is_parked
+    for _ in range(4):  # while its SyncGroup waits, the follower's session does not end
+        desk.advance(SESSION_MS / 3)
+        leader.heartbeat()
+    new = Client(desk, "new", "orders")
+    desk.fail(consumer.heartbeat(desk.shard, new.request(), CALLER, desk.ticket(), desk.now_ms))
+    assign(given)
+    assert classic_group(desk).state is State.STABLE
+    for _ in range(4):  # the follower is not heard of any more
+        desk.advance(SESSION_MS / 3)
+        leader.step()
+    assert follower.member_id not in classic_group(desk).members.by_id
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,11 @@ def test_describe(node: Node, version: int) -> None:
         assert other.authorized_operations == operations.UNKNOWN
 
 
+def test_a_group_that_is_named_often_is_described_once(node: Node) -> None:
+    rows = node.ask(ConsumerGroupDescribeRequest(["a", "b", *["a"] * 1_000]), 1).groups
+    assert [row.group_id for row in rows] == ["a", "b"]
+
+
 def test_a_group_is_listed_with_its_type(node: Node) -> None:
     node.ask(joining(), 1)
     (row,) = node.ask(ListGroupsRequest(types_filter=["consumer"]), 5).groups

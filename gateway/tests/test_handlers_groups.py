@@ -127,6 +127,11 @@ def test_only_a_group_without_members_is_deleted(node: Node, version: int) -> No
     assert [row[0] for row in listed(node)] == ["busy"]
 
 
+def test_a_group_that_is_named_often_is_described_once(node: Node) -> None:
+    rows = node.ask(DescribeGroupsRequest(["busy", "simple", *["busy"] * 1_000]), 5).groups
+    assert [row.group_id for row in rows] == ["busy", "simple"]
+
+
 def test_of_a_group_that_is_named_twice_the_second_is_gone(node: Node) -> None:
     rows = node.ask(DeleteGroupsRequest(["simple", "simple"]), 2).results
     assert [row.error_code for row in rows] == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]

@@ -120,6 +120,15 @@ def test_a_group_may_be_asked_for_twice(filled: Node) -> None:
     ]
 
 
+def test_a_group_may_not_be_asked_for_all_it_has_twice(filled: Node) -> None:
+    everything = OffsetFetchRequestGroup("g", topics=None)
+    response = filled.ask(OffsetFetchRequest(groups=[everything, everything]), 9)
+    assert {group.error_code for group in response.groups} == {ErrorCode.INVALID_REQUEST}
+    other = OffsetFetchRequestGroup("h", topics=None)
+    response = filled.ask(OffsetFetchRequest(groups=[everything, other]), 9)
+    assert [(group.group_id, group.error_code) for group in response.groups] == [("g", NONE), ("h", NONE)]
+
+
 def reload(node: Node, group: str) -> None:
     index = partition_of(group, node.config.offsets_topic_num_partitions)
     node.services.groups._coordinators[index].reload("a test wants it")
