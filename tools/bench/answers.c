@@ -1,5 +1,6 @@
 /* Reads Kafka answers far enough to find every error code, and for Fetch the next offset.
-   Layouts: message definitions of Apache Kafka 4.1, ProduceResponse 3-13, FetchResponse 4-18, MetadataResponse 1-13. */
+   Layouts: message definitions of Apache Kafka 4.1, ProduceResponse 3-13, FetchResponse 4-18, MetadataResponse 1-13,
+   OffsetCommitResponse 3-10, HeartbeatResponse 1-4, ConsumerGroupHeartbeatResponse 0-1. */
 #include "load.h"
 
 #include <inttypes.h>
@@ -75,7 +76,9 @@ static void check_end(const struct cursor *cursor) {
     if (cursor->at != cursor->end) die("%s answer: %td bytes too many", cursor->name, cursor->end - cursor->at);
 }
 
-static uint64_t check_produce(struct cursor *c, int version) {
+static uint64_t check_produce(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
+    int version = checker->settings->version;
+    (void)consumer;
     int64_t topics = take_count(c);
     if (topics != 1) die("Produce answer: %" PRId64 " topics, 1 was sent", topics);
     if (version >= 13) take(c, 16);
@@ -203,7 +206,9 @@ static void check_metadata_topic(struct cursor *c, int version) {
     skip_tags(c);
 }
 
-static uint64_t check_metadata(struct cursor *c, int version) {
+static uint64_t check_metadata(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
+    int version = checker->settings->version;
+    (void)consumer;
     if (version >= 3) check_throttle(c);
     int64_t brokers = take_count(c);
     if (brokers < 1) die("Metadata answer: no broker");
@@ -225,15 +230,79 @@ static uint64_t check_metadata(struct cursor *c, int version) {
     return 0;
 }
 
+static uint64_t check_offset_commit(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
+    check_throttle(c);
+    int64_t topics = take_count(c);
+    if (topics != 1) die("OffsetCommit answer: %" PRId64 " topics, 1 was sent", topics);
+    if (checker->settings->version >= 10) take(c, 16);
+    else skip_string(c);
+    int64_t partitions = take_count(c);
+    if (partitions < 1) die("OffsetCommit answer: no partition");
+    for (; partitions > 0; partitions--) {
+        take_int32(c);
+        check_error(c, "partition", take_int16(c));
+        skip_tags(c);
+    }
+    skip_tags(c);
+    skip_tags(c);
+    consumer->next_offset++;
+    return 0;
+}
+
+static uint64_t check_heartbeat(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
+    (void)checker, (void)consumer;
+    check_throttle(c);
+    check_error(c, "answer", take_int16(c));
+    skip_tags(c);
+    return 0;
+}
+
+/* Of a member that has what it is to have: a new epoch or assignment would have to be taken, and is another load. */
+static uint64_t check_consumer_group_heartbeat(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
+    (void)checker;
+    check_throttle(c);
+    check_error(c, "answer", take_int16(c));
+    skip_string(c); /* message */
+    skip_string(c); /* member */
+    int32_t epoch = take_int32(c);
+    if (consumer->session_id && consumer->session_id != epoch)
+        die("ConsumerGroupHeartbeat answer: epoch %d became %d", consumer->session_id, epoch);
+    consumer->session_id = epoch;
+    take_int32(c); /* interval */
+    if (*take(c, 1) != 0xff) die("ConsumerGroupHeartbeat answer: an assignment where nothing changed");
+    skip_tags(c);
+    return 0;
+}
+
+struct answer {
+    int api, flexible_since;
+    const char *name;
+    uint64_t (*check)(const struct checker *checker, struct consumer *consumer, struct cursor *c);
+};
+
+static const struct answer answers[] = {
+    {API_PRODUCE, 9, "Produce", check_produce},
+    {API_FETCH, 12, "Fetch", check_fetch},
+    {API_METADATA, 9, "Metadata", check_metadata},
+    {API_OFFSET_COMMIT, 8, "OffsetCommit", check_offset_commit},
+    {API_HEARTBEAT, 4, "Heartbeat", check_heartbeat},
+    {API_CONSUMER_GROUP_HEARTBEAT, 0, "ConsumerGroupHeartbeat", check_consumer_group_heartbeat},
+};
+
+static const struct answer *answer_of(int api) {
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        if (answers[i].api == api) return &answers[i];
+    return NULL;
+}
+
+bool can_check(int api) { return answer_of(api) != NULL; }
+
 uint64_t check_answer(const struct checker *checker, struct consumer *consumer, const uint8_t *body, size_t length) {
-    int api = checker->settings->api, version = checker->settings->version;
-    struct cursor cursor = {.at = body, .end = body + length};
-    cursor.name = api == API_PRODUCE ? "Produce" : api == API_FETCH ? "Fetch" : "Metadata";
-    cursor.flexible = version >= (api == API_FETCH ? 12 : 9);
+    const struct answer *answer = answer_of(checker->settings->api);
+    struct cursor cursor = {.at = body, .end = body + length, .name = answer->name};
+    cursor.flexible = checker->settings->version >= answer->flexible_since;
     skip_tags(&cursor); /* of the response header, version 1 */
-    uint64_t bytes = api == API_PRODUCE ? check_produce(&cursor, version)
-                     : api == API_FETCH ? check_fetch(checker, consumer, &cursor)
-                                        : check_metadata(&cursor, version);
+    uint64_t bytes = answer->check(checker, consumer, &cursor);
     check_end(&cursor);
     return bytes;
 }

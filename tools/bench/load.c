@@ -65,8 +65,7 @@ static void parse_setting(const char *argument) {
 }
 
 static void check_settings(void) {
-    if (settings.api != API_PRODUCE && settings.api != API_FETCH && settings.api != API_METADATA)
-        die("api=%d: only 0 (Produce), 1 (Fetch), 3 (Metadata)", settings.api);
+    if (!can_check(settings.api)) die("api=%d: answers of it are not known here", settings.api);
     if (settings.connections < 1 || settings.in_flight < 1 || !settings.port || !settings.templates)
         die("port, templates, connections and in_flight are needed");
     if (settings.api == API_FETCH && settings.in_flight != 1)

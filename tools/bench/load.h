@@ -7,12 +7,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { API_PRODUCE = 0, API_FETCH = 1, API_METADATA = 3 };
+enum {
+    API_PRODUCE = 0,
+    API_FETCH = 1,
+    API_METADATA = 3,
+    API_OFFSET_COMMIT = 8,
+    API_HEARTBEAT = 12,
+    API_CONSUMER_GROUP_HEARTBEAT = 68
+};
 
 /* A request built by Python; a position of 0 means that the request has no such field. */
 struct template {
     uint32_t length;           /* of the whole frame, its size field included */
-    uint32_t offset_position;  /* where the fetch offset is, int64 */
+    uint32_t offset_position;  /* where the offset is that is fetched from, or committed, int64 */
     uint32_t session_position; /* where session id and session epoch are, int32 each */
     uint32_t load_bytes;       /* bytes of record batches that one request carries */
     int64_t first_offset;      /* where a consumer starts */
@@ -43,8 +50,9 @@ struct checker {
     size_t batch_length;
 };
 
+bool can_check(int api);
 /* Read one answer (from behind its correlation id to its end); returns the bytes of complete record batches in it,
-   or dies. The consumer is used for Fetch only. */
+   or dies. The consumer is used for Fetch, and for OffsetCommit, whose next offset is one further. */
 uint64_t check_answer(const struct checker *checker, struct consumer *consumer, const uint8_t *body, size_t length);
 
 /* Log-linear latency histogram: 64 steps an octave, so an error below 1.6 percent. */

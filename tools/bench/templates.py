@@ -1,7 +1,7 @@
 """The file that hands requests to the C load generator: per template five little-endian fields, then the frame.
 
-frame length, position of the fetch offset, position of the session, bytes of record batches   uint32 each, 0: none
-first fetch offset                                                                             int64
+frame length, position of the offset, position of the session, bytes of record batches   uint32 each, 0: none
+first offset                                                                             int64
 """
 
 import struct
@@ -26,7 +26,8 @@ class Template(NamedTuple):
 
 def template(writer: RequestWriter, load_bytes: int = 0, first_offset: int = 0) -> Template:
     marks = writer.marks
-    return Template(writer.frame(), marks.get("fetch_offset", 0), marks.get("session", 0), load_bytes, first_offset)
+    offset = marks.get("fetch_offset", 0) or marks.get("committed_offset", 0)
+    return Template(writer.frame(), offset, marks.get("session", 0), load_bytes, first_offset)
 
 
 def write_templates(path: Path, templates: Iterable[Template]) -> None:

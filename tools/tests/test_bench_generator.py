@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench import wire
+from tools.bench import group_wire, wire
 from tools.bench.brokers import free_port
 from tools.bench.client import BenchError
 from tools.bench.generator import Load, compile_program, run_load
+from tools.bench.group_wire import Place
 from tools.bench.rows import produce_templates
 from tools.bench.target import Topic
 from tools.bench.templates import Template, template, write_templates
@@ -193,3 +194,49 @@ def test_metadata_errors_are_found(bed: Bed) -> None:
     assert bed.run(load, answer(0))["requests"] == 40
     with pytest.raises(BenchError, match="error code 5 in topic"):
         bed.run(load, answer(5))
+
+
+def committed(version: int, error: int = 0) -> bytes:
+    """OffsetCommit answer of two partitions."""
+    if version < 8:
+        return struct.pack(">iih1siihih", 0, 1, 1, b"t", 2, 0, 0, 1, error)
+    name = TOPIC.topic_id if version >= 10 else b"\x02t"
+    partitions = struct.pack(">ihb", 0, 0, 0) + struct.pack(">ihb", 1, error, 0)
+    return b"\x00" + bytes(4) + b"\x02" + name + b"\x03" + partitions + b"\x00\x00"
+
+
+@pytest.mark.parametrize("version", [7, 9, 10])
+def test_commits_are_counted_and_their_errors_found(bed: Bed, version: int) -> None:
+    templates = [template(group_wire.offset_commit(version, "g", Place("t", [0, 1], TOPIC.topic_id)))]
+    load = bed.load(templates, api=wire.OFFSET_COMMIT, version=version, requests=20, connections=2)
+    assert bed.run(load, committed(version))["requests"] == 40
+    with pytest.raises(BenchError, match="OffsetCommit answer: error code 25 in partition"):
+        bed.run(load, committed(version, error=25))
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_heartbeat_is_to_find_its_group_stable(bed: Bed, version: int) -> None:
+    templates = [template(group_wire.heartbeat(version, "g", "member", 1))]
+    load = bed.load(templates, api=wire.HEARTBEAT, version=version, requests=20)
+    tags = b"\x00" if version == 4 else b""
+    assert bed.run(load, tags + struct.pack(">ih", 0, 0) + tags)["requests"] == 20
+    with pytest.raises(BenchError, match="Heartbeat answer: error code 27 in answer"):
+        bed.run(load, tags + struct.pack(">ih", 0, 27) + tags)
+
+
+def test_a_heartbeat_of_kip848_is_to_change_nothing(bed: Bed) -> None:
+    def answer(assignment: bytes) -> bytes:
+        return (
+            b"\x00" + struct.pack(">ih", 0, 0) + b"\x00\x07member" + struct.pack(">ii", 5, 5000) + assignment + b"\x00"
+        )
+
+    templates = [template(group_wire.consumer_group_heartbeat(1, "g", "member", 5))]
+    load = bed.load(templates, api=wire.CONSUMER_GROUP_HEARTBEAT, version=1, requests=20)
+    assert bed.run(load, answer(b"\xff"))["requests"] == 20
+    with pytest.raises(BenchError, match="an assignment where nothing changed"):
+        bed.run(load, answer(b"\x01\x01\x00"))
+
+
+def test_answers_that_nobody_can_check_are_not_asked_for(bed: Bed) -> None:
+    with pytest.raises(BenchError, match="api=19: answers of it are not known here"):
+        bed.run(bed.load(produce_templates(TOPIC, BATCH, 7), api=wire.CREATE_TOPICS, requests=1), produced())
