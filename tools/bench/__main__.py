@@ -30,7 +30,7 @@ from tools.bench.report import (
     verdict,
 )
 from tools.bench.run import QUICK, Bench, Settings
-from tools.bench.table import ALL_ROWS
+from tools.bench.table import ALL_ROWS, BY_NAME_ONLY
 
 BUILD = Path("build/bench")
 
@@ -39,7 +39,9 @@ def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Names
     parser = argparse.ArgumentParser(
         prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("rows", nargs="*", default=environment.get("ROWS", "").split(), help=" ".join(ALL_ROWS))
+    parser.add_argument(
+        "rows", nargs="*", default=environment.get("ROWS", "").split(), help=" ".join(ALL_ROWS + BY_NAME_ONLY)
+    )
     parser.add_argument("--quick", action="store_true", default=environment.get("QUICK", "") not in ("", "0"))
     parser.add_argument("--repeat", type=int, default=environment.get("REPEAT"))
     parser.add_argument("--seconds", type=float, default=environment.get("SECONDS"))
@@ -54,13 +56,14 @@ def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Names
 
 
 def chosen_rows(names: list[str]) -> tuple[str, ...]:
-    """In the table's order, whatever the order of the names; every row for none."""
+    """In the table's order, whatever the order of the names; for none every row that is not measured by name only."""
     if not names or names == ["all"]:
         return ALL_ROWS
+    known = (*BY_NAME_ONLY, *ALL_ROWS)
     for name in names:
-        if name not in ALL_ROWS:
-            raise BenchError(f"no row {name}; there are: {' '.join(ALL_ROWS)}")
-    return tuple(name for name in ALL_ROWS if name in names)
+        if name not in known:
+            raise BenchError(f"no row {name}; there are: {' '.join(known)}")
+    return tuple(name for name in known if name in names)
 
 
 def settings_of(options: argparse.Namespace) -> Settings:

@@ -25,7 +25,7 @@ _JVM_FLAGS = ["-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMill
 _JVM_FLAGS += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15"]
 _JVM_FLAGS += ["-Djava.awt.headless=true"]
 
-# Only the last two settings are not about having one node: they shorten the delay of deletion (60 s, the first one 30 s
+# The last two settings are not about having one node: they shorten the delay of deletion (60 s, the first one 30 s
 # after start), because the next repetition waits until the files of the last one are gone, so that nobody pays for
 # them while it is measured.
 _KRAFT_PROPERTIES = """\
@@ -42,6 +42,9 @@ transaction.state.log.min.isr=1
 log.segment.delete.delay.ms=100
 log.initial.task.delay.ms=500
 """
+
+# Both brokers have it: by default each new group of the classic protocol waits for 3 s, in which nothing is to be seen.
+_SHARED_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 def free_port() -> int:
@@ -86,7 +89,7 @@ def java_command(jars: Path) -> list[str]:
 
 
 class Launcher(ABC):
-    """Knows how one kind of broker is started; `start` may be called again and again, each on a fresh directory."""
+    """Knows how one kind of broker is started: on a fresh directory, or again on what one has left."""
 
     name: str
 
@@ -98,6 +101,12 @@ class Launcher(ABC):
         shutil.rmtree(directory, ignore_errors=True)
         data = directory / "data"
         data.mkdir(parents=True)
+        return self._launch(directory, data)
+
+    def start_again(self, directory: Path) -> Broker:
+        return self._launch(directory, directory / "data")
+
+    def _launch(self, directory: Path, data: Path) -> Broker:
         port = free_port()
         command = self.command(directory, data, port)
         environment = {
@@ -137,8 +146,8 @@ class HeadgateLauncher(Launcher):
         return program
 
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
-        listeners = f"listeners=PLAINTEXT://127.0.0.1:{port}"
-        return [self.program, "serve", "--override", listeners, "--override", f"log.dirs={data}"]
+        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(data), **_SHARED_SETTINGS}
+        return [self.program, "serve", *(f"--override={name}={value}" for name, value in settings.items())]
 
 
 class KafkaLauncher(Launcher):
@@ -161,12 +170,15 @@ class KafkaLauncher(Launcher):
 
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
         properties = directory / "server.properties"
-        properties.write_text(_KRAFT_PROPERTIES.format(port=port, controller_port=free_port(), data=data))
+        shared = "".join(f"{name}={value}\n" for name, value in _SHARED_SETTINGS.items())
+        own = _KRAFT_PROPERTIES.format(port=port, controller_port=free_port(), data=data)
+        properties.write_text(own + shared)
         if not self.formatted:
             self._format(properties)
             self.formatted = {path.name: path.read_bytes() for path in data.iterdir()}
         for name, content in self.formatted.items():
-            (data / name).write_bytes(content)
+            if not (data / name).exists():
+                (data / name).write_bytes(content)
         return [self.java[0], *_JVM_FLAGS, *self.java[1:], "kafka.Kafka", str(properties)]
 
     def _format(self, properties: Path) -> None:

@@ -11,6 +11,7 @@ from tools.bench import wire
 METADATA_WITH_IDS = 10
 METADATA_OF_ANY_BROKER = 1
 _LEADERS_WITHIN_SECONDS = 30.0
+_SECONDS_A_PARTITION = 0.1  # of a topic with very many: to make the files of one took Kafka 0.02 s
 
 
 class BenchError(Exception):
@@ -130,13 +131,14 @@ class Client:
 
     def _wait_for_leaders(self, name: str, partitions: int, version: int) -> bytes:
         """A leader in Metadata is not yet one that answers: Kafka publishes the image before its partitions follow."""
-        deadline = time.monotonic() + _LEADERS_WITHIN_SECONDS
+        seconds = max(_LEADERS_WITHIN_SECONDS, partitions * _SECONDS_A_PARTITION)
+        deadline = time.monotonic() + seconds
         while True:
             (topic,) = self.metadata([name], version).topics
             if topic.is_ready(partitions) and not any(self.end_offset_errors(name, partitions)):
                 return topic.topic_id
             if time.monotonic() > deadline:
-                raise BenchError(f"{name}: not every partition has a leader after {_LEADERS_WITHIN_SECONDS} s: {topic}")
+                raise BenchError(f"{name}: not every partition has a leader after {seconds:g} s: {str(topic)[:500]}")
             time.sleep(0.02)
 
     def end_offset_errors(self, name: str, partitions: int) -> list[int]:

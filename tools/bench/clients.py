@@ -13,14 +13,18 @@ from tools.bench import wire
 from tools.bench.client import BenchError
 from tools.bench.figures import Sample
 from tools.bench.generator import LoadResult
+from tools.bench.groups import new_group, wait_until_served
 from tools.bench.rows import BATCH_16K, KIBIBYTE, MEBIBYTE, BatchShape, Row, Run, filled_topic
 from tools.bench.target import Target
 
 RECORD_BYTES = KIBIBYTE
 _ENDS_WITHIN_SECONDS = 120.0
+_SILENCE_MS = 15_000
 
 # 3000 records sent, 4278.9 records/sec (4.17 MB/sec), 62.37 ms avg latency, 114.00 ms max latency, 59 ms 50th, ...
 _PRODUCED = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec .* (\d+) ms 50th, .* (\d+) ms 99th, ", re.MULTILINE)
+# start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms
+_CONSUMED = re.compile(r"^[\d-]+ [\d:]+, [\d-]+ [\d:]+, ([\d.]+), [\d.]+, (\d+), [\d.]+, (\d+), (\d+), ", re.MULTILINE)
 _MEAN = re.compile(r"^Avg latency: ([\d.]+) ms$", re.MULTILINE)
 _PERCENTILES = re.compile(r"^Percentiles: 50th = (\d+), 99th = (\d+),", re.MULTILINE)
 
@@ -55,6 +59,44 @@ class ProducerPerformanceRow(Row):
         words = ["--topic", topic, "--num-records", records, "--record-size", RECORD_BYTES, "--throughput", -1]
         settings = [f"bootstrap.servers={target.address}", "acks=all", f"batch.size={self.batch_bytes}"]
         return [*tool, *map(str, words), "--producer-props", *settings]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerPerformanceRow(Row):
+    """org.apache.kafka.tools.ConsumerPerformance: a new group of one consumer reads resident data from its start.
+
+    It counts records, not seconds: at most those that are there. `group_protocol` is the consumer's setting.
+    """
+
+    warm_up_share: float = 0.3
+    least_seconds: float = math.inf
+    batch: BatchShape = BATCH_16K
+    resident_bytes: int = 256 * MEBIBYTE
+    group_protocol: str = "classic"
+    records_per_second: int = 120_000
+
+    api = wire.FETCH
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        topic, _, batches = filled_topic(target, self.batch, self.resident_bytes)
+        there = topic.partitions * batches * self.batch.records
+
+        def run(seconds: float) -> Sample:
+            records = max(1, min(there, int(seconds * self.records_per_second)))
+            group = new_group(self.name)
+            wait_until_served(target.broker.client, [group])
+            command = self.command(target, topic.name, group, records)
+            return target.measure(lambda: read_consumer_performance(output_of(command), records))
+
+        yield run
+
+    def command(self, target: Target, topic: str, group: str, records: int) -> list[str]:
+        path = target.scratch_file(f"{self.name}.properties")
+        path.write_text(f"group.protocol={self.group_protocol}\n")
+        tool = java_tool(target, "ConsumerPerformance", "-Xmx512m")
+        words = ["--bootstrap-server", target.address, "--topic", topic, "--group", group, "--messages", records]
+        return [*tool, *map(str, words), "--consumer.config", str(path), "--timeout", str(_SILENCE_MS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +178,15 @@ def read_producer_performance(output: str, records: int) -> LoadResult:
         raise BenchError(f"ProducerPerformance did not produce {records} records:\n{output[-2000:]}")
     seconds = records / float(found[2])
     return LoadResult(records, records * RECORD_BYTES, seconds, int(found[3]) * 1e3, int(found[4]) * 1e3)
+
+
+def read_consumer_performance(output: str, records: int) -> LoadResult:
+    """It may read some records more than it was asked for: those that came with the last ones."""
+    found = _CONSUMED.search(output)
+    if found is None or int(found[2]) < records or "Exception" in output:
+        raise BenchError(f"ConsumerPerformance did not read {records} records:\n{output[-2000:]}")
+    seconds = (int(found[3]) + int(found[4])) / 1e3
+    return LoadResult(int(found[2]), round(float(found[1]) * MEBIBYTE), seconds)
 
 
 def read_end_to_end_latency(output: str, messages: int) -> LoadResult:

@@ -14,7 +14,14 @@ from tools.bench.target import Filled, Target, Topic
 from tools.bench.templates import Template, template, write_templates
 
 NEWEST = -1
-_NEWEST_BUILT = {wire.PRODUCE: 13, wire.FETCH: 18, wire.METADATA: 13}
+_NEWEST_BUILT = {
+    wire.PRODUCE: 13,
+    wire.FETCH: 18,
+    wire.METADATA: 13,
+    wire.OFFSET_COMMIT: 10,
+    wire.HEARTBEAT: 4,
+    wire.CONSUMER_GROUP_HEARTBEAT: 1,
+}
 
 KIBIBYTE, MEBIBYTE = 1024, 1024 * 1024
 
@@ -54,6 +61,8 @@ class Row(ABC):
     """Of the time that rows are warmed up for."""
     least_seconds: float = 0.0
     """Of one leg: below, it would be about clients that start, or waits that do not end."""
+    turn_share: float = 1.0
+    """Of the turns that other rows have: the table has its time."""
 
     api = wire.METADATA
 

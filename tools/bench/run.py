@@ -6,7 +6,7 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 from tools.bench.brokers import HEADGATE, KAFKA, Broker, Launcher
 from tools.bench.client import BenchError
 from tools.bench.compiled import lines_of, measured
+from tools.bench.coordinator_load import Loaded, coordinator_load
 from tools.bench.figures import Figure, Sample
 from tools.bench.gauge import Conditions, count_alike, most_alike, running_gauge
 from tools.bench.generator import PROGRAMS, compile_program
@@ -21,7 +22,7 @@ from tools.bench.idle import idle_connection_bytes
 from tools.bench.machine import MachineTime, machine_time, others_share, own_cpu_seconds, process_cpu_seconds
 from tools.bench.report import Journal, Line, Progress, Turns
 from tools.bench.rows import Row, Run
-from tools.bench.table import IDLE_CONNECTIONS, MEMORY, MESSAGES, ROWS, START
+from tools.bench.table import COORDINATOR_LOAD, IDLE_CONNECTIONS, MEMORY, MESSAGES, ROWS, START
 from tools.bench.target import Target, resident_megabytes
 
 _SETTLE_SECONDS = 3.0  # after start, before idle memory is read
@@ -54,10 +55,9 @@ class Settings:
 
     def turns_of(self, row: Row) -> tuple[int, float]:
         """How many, and the seconds of one leg: as much is measured in long and in short ones."""
-        leg_seconds = max(self.turn_seconds, row.least_seconds)
-        if leg_seconds >= self.seconds:
-            return self.repetitions, self.seconds
-        return round(self.repetitions * self.seconds / leg_seconds), leg_seconds
+        leg_seconds = min(max(self.turn_seconds, row.least_seconds), self.seconds)
+        turns = self.repetitions * self.seconds / leg_seconds
+        return max(1, round(turns * row.turn_share)), leg_seconds
 
     def most_turns_of(self, row: Row) -> int:
         """With those that are repeated. A long leg is not: gears change within it."""
@@ -68,7 +68,8 @@ class Settings:
         """Measurements and warm-ups, for the progress bar; without turns that are repeated."""
         loads = [ROWS[name] for name in self.rows if name in ROWS]
         each = sum(self.turns_of(row)[0] + 1 for row in loads)
-        each += (START in self.rows) * self.repetitions + (IDLE_CONNECTIONS in self.rows)
+        each += ((START in self.rows) + (COORDINATOR_LOAD in self.rows)) * self.repetitions
+        each += IDLE_CONNECTIONS in self.rows
         warm_ups = len(WARM_UP_ROWS) * (bool(loads) and KAFKA in brokers)
         return len(brokers) * each + warm_ups + (MESSAGES in self.rows and HEADGATE in brokers)
 
@@ -83,6 +84,13 @@ _IDLE, _AFTER_LOAD = "idle", "after load"
 _MEMORY_FIGURES = {
     _IDLE: Figure("resident MB, idle", lambda _: math.nan, limit=64, unit="MB"),
     _AFTER_LOAD: Figure("resident MB, after load", lambda _: math.nan, limit=120, unit="MB"),
+}
+_LOADED_FIGURES: dict[Figure, Callable[[Loaded], float]] = {
+    Figure("s to every group", lambda _: math.nan, mark=1.0): lambda loaded: loaded.all_seconds,
+    Figure("s to half of them", lambda _: math.nan): lambda loaded: loaded.half_seconds,
+    Figure("s to Metadata", lambda _: math.nan): lambda loaded: loaded.metadata_seconds,
+    Figure("CPU s", lambda _: math.nan, mark=1.0): lambda loaded: loaded.cpu_seconds,
+    Figure("resident MB", lambda _: math.nan, mark=1.0): lambda loaded: loaded.resident_megabytes,
 }
 _CONNECTION_FIGURE = Figure("resident bytes each", lambda _: math.nan, limit=4096, unit="bytes")
 
@@ -110,6 +118,8 @@ class Bench:
                 self._measure_messages()
             if IDLE_CONNECTIONS in self.settings.rows:
                 self._measure_idle_connections(directory / "idle")
+            if COORDINATOR_LOAD in self.settings.rows:
+                self._measure_coordinator_load(directory / "load")
             if MEMORY in self.settings.rows or self._loads():
                 self._measure_loads(directory)
 
@@ -144,6 +154,21 @@ class Bench:
             values[launcher.name] = [idle_connection_bytes(launcher, directory)]
             self.progress.step(f"{IDLE_CONNECTIONS} {launcher.name} {values[launcher.name][0]:.0f} bytes")
         self.journal.figure(Line.of(IDLE_CONNECTIONS, _CONNECTION_FIGURE, values, _share_since(before, own)))
+
+    def _measure_coordinator_load(self, directory: Path) -> None:
+        """Each broker is alone, and begins with nothing but its data."""
+        loads: dict[str, list[Loaded]] = {launcher.name: [] for launcher in self.launchers}
+        compile_program("load", self.build)
+        before, own = machine_time(), own_cpu_seconds()
+        for number in range(self.settings.repetitions):
+            for launcher in self.launchers:
+                loaded = coordinator_load(launcher, directory, self.build)
+                loads[launcher.name].append(loaded)
+                self.progress.step(f"{COORDINATOR_LOAD} {number + 1} {launcher.name} {loaded}")
+        share = _share_since(before, own)
+        for figure, of in _LOADED_FIGURES.items():
+            values = {name: [of(loaded) for loaded in series] for name, series in loads.items()}
+            self.journal.figure(Line.of(COORDINATOR_LOAD, figure, values, share))
 
     def _loads(self) -> list[str]:
         return [name for name in self.settings.rows if name in ROWS]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tools.bench.clients import EndToEndLatencyRow, LibrdkafkaRow, ProducerPerformanceRow
+from tools.bench.clients import ConsumerPerformanceRow, EndToEndLatencyRow, LibrdkafkaRow, ProducerPerformanceRow
 from tools.bench.figures import (
     Figure,
     cpu_microseconds_per_request,
@@ -11,6 +11,8 @@ from tools.bench.figures import (
     requests_per_second,
 )
 from tools.bench.floor import FloorRow
+from tools.bench.groups import ConsumerHeartbeatRow, HeartbeatRow, OffsetCommitRow, RebalanceRow
+from tools.bench.members import ConsumerMember
 from tools.bench.rows import (
     BATCH_1M,
     BATCH_4K,
@@ -40,6 +42,12 @@ def _per_request(cpu_mark: float | None, rate_mark: float | None = None) -> tupl
     return Figure("CPU us/request", cpu_microseconds_per_request, mark=cpu_mark), rate, *_LATENCIES
 
 
+def _per_answer(name: str, cpu_name: str) -> tuple[Figure, ...]:
+    """Of requests of groups: what one costs, and how many there are in a second."""
+    rate = Figure(name, requests_per_second, more_is_better=True)
+    return Figure(cpu_name, cpu_microseconds_per_request, mark=1.0), rate, *_LATENCIES
+
+
 _LONG_POLL = (Figure("CPU us/expiry", cpu_microseconds_per_request, mark=0.5),)
 _FLOOR = (Figure("requests/s", requests_per_second, more_is_better=True, mark=0.55),)
 _CPU_PER_MESSAGE = Figure("CPU us/message", cpu_microseconds_per_request)
@@ -54,6 +62,13 @@ _JAVA_END_TO_END = (
     Figure("mean us", lambda sample: sample.mean_us, mark=1.0),
     Figure("p99 us", lambda sample: sample.p99_us, mark=1.0),
     _CPU_PER_MESSAGE,
+)
+_REBALANCE = (
+    Figure("CPU s", lambda sample: sample.server_cpu_seconds, mark=1.0),
+    Figure("s to stable, all", lambda sample: sample.seconds, mark=1.0),
+    Figure("s to join", lambda sample: sample.mean_us / 1e6),
+    Figure("ms a restart, p50", lambda sample: sample.p50_us / 1e3),
+    Figure("generator CPU s", lambda sample: sample.client_cpu_seconds),
 )
 
 _PLAIN: list[Row] = [
@@ -70,6 +85,15 @@ _PLAIN: list[Row] = [
         max_bytes=4 * KIBIBYTE, resident_bytes=64 * MEBIBYTE,
     ),
 ]  # fmt: skip
+_COMMIT = OffsetCommitRow(
+    "offset-commit", _per_answer("commits/s", "CPU us/commit"), 64, version=7, warm_up_share=0.3, turn_share=0.2
+)
+_HEARTBEAT_FIGURES = (
+    Figure("CPU us/heartbeat", cpu_microseconds_per_request, mark=1.0),
+    Figure("heartbeats/CPU s", lambda sample: sample.requests / sample.server_cpu_seconds, more_is_better=True),
+    *_per_answer("heartbeats/s", "")[1:],
+)
+_GROUP = RebalanceRow("group-500", _REBALANCE, 500, version=9, partitions=1000, turn_share=0.4)
 _METADATA = MetadataRow("metadata", _per_request(0.6), 64, version=1)
 
 ROWS: dict[str, Row] = {
@@ -87,7 +111,32 @@ ROWS: dict[str, Row] = {
         ProducerPerformanceRow("java-produce-64k", _per_gigabyte(0.75), 1, version=7, batch_bytes=64 * KIBIBYTE),
         ProducerPerformanceRow("java-produce-1m", _per_gigabyte(0.75), 1, version=7, batch_bytes=MEBIBYTE),
         LibrdkafkaRow("librdkafka-fetch", _per_gigabyte(1.0), 1, version=11, partitions=4),
+        ConsumerPerformanceRow("java-consume", _per_gigabyte(1.0, 1.0), 1, version=11, partitions=4, turn_share=0.4),
+        ConsumerPerformanceRow(
+            "java-consume-kip848",
+            _per_gigabyte(1.0, 1.0),
+            1,
+            version=11,
+            partitions=4,
+            turn_share=0.4,
+            group_protocol="consumer",
+        ),
+        _COMMIT,
+        replace(_COMMIT, name="offset-commit-newest", version=NEWEST),
+        HeartbeatRow(
+            "heartbeat", _HEARTBEAT_FIGURES, 64, version=NEWEST, partitions=8, warm_up_share=0.3, turn_share=0.2
+        ),
+        ConsumerHeartbeatRow(
+            "heartbeat-kip848", _HEARTBEAT_FIGURES, 64, version=NEWEST, partitions=8, warm_up_share=0.3, turn_share=0.2
+        ),
+        _GROUP,
     )
 }
 START, MESSAGES, IDLE_CONNECTIONS, MEMORY = "start", "messages", "idle-connections", "memory"
+COORDINATOR_LOAD = "coordinator-load"
 ALL_ROWS = (START, MESSAGES, IDLE_CONNECTIONS, *ROWS, MEMORY)
+
+_GROUP_OF_KIP848 = replace(_GROUP, name="group-500-kip848", kind=ConsumerMember)
+BY_NAME_ONLY = (COORDINATOR_LOAD, _GROUP_OF_KIP848.name)
+"""Rows that take too long for the table: Kafka needs 20 s to make a topic of 1,000 partitions."""
+ROWS[_GROUP_OF_KIP848.name] = _GROUP_OF_KIP848

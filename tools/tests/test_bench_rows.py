@@ -16,7 +16,7 @@ from tools.bench.figures import Sample
 from tools.bench.generator import Load
 from tools.bench.rows import NEWEST, FetchRow, ProduceRow, produce_templates
 from tools.bench.run import QUICK, Settings
-from tools.bench.table import ALL_ROWS, ROWS
+from tools.bench.table import ALL_ROWS, BY_NAME_ONLY, ROWS
 from tools.bench.target import Topic
 from tools.bench.templates import Template, write_templates
 
@@ -80,7 +80,9 @@ def test_rows_come_in_the_order_of_the_table() -> None:
     assert chosen_rows([]) == ALL_ROWS
     assert chosen_rows(["all"]) == ALL_ROWS
     assert chosen_rows(["memory", "fetch-1m", "produce-16k"]) == ("produce-16k", "fetch-1m", "memory")
-    with pytest.raises(BenchError, match="no row produce-16m; there are: start"):
+    assert chosen_rows(["memory", "coordinator-load"]) == ("coordinator-load", "memory")
+    assert not set(BY_NAME_ONLY) & set(ALL_ROWS)
+    with pytest.raises(BenchError, match=r"no row produce-16m; there are: coordinator-load .* memory$"):
         chosen_rows(["produce-16m"])
 
 
@@ -109,6 +111,7 @@ def test_progress_counts_warm_ups() -> None:
     assert settings.steps(["headgate", "kafka"]) == 2 * (3 + 2 * (15 + 1)) + 2
     assert Settings(("idle-connections",)).steps(["headgate", "kafka"]) == 2
     assert Settings(("memory",)).steps(["kafka"]) == 0
+    assert Settings(("coordinator-load",)).steps(["headgate", "kafka"]) == 2 * 5
 
 
 @pytest.mark.parametrize("settings", [Settings(()), QUICK])
@@ -124,6 +127,12 @@ def test_short_turns_measure_as_much_as_long_ones(settings: Settings) -> None:
 
 def test_a_long_poll_has_time_to_expire() -> None:
     assert Settings(()).turns_of(ROWS["long-poll"]) == (10, 1.0)
+
+
+@pytest.mark.parametrize("settings, turns", [(Settings(()), (5, 2, 2)), (QUICK, (1, 1, 1))])
+def test_rows_of_groups_have_a_part_of_the_turns(settings: Settings, turns: tuple[int, ...]) -> None:
+    names = ("offset-commit", "java-consume", "group-500")
+    assert tuple(settings.turns_of(ROWS[name])[0] for name in names) == turns
 
 
 def test_a_repetition_below_a_turn_is_not_made_longer() -> None:

@@ -15,9 +15,11 @@ import pytest
 from tools.bench import wire
 from tools.bench.brokers import KAFKA, Broker, HeadgateLauncher, Launcher
 from tools.bench.client import BenchError, exchange
+from tools.bench.coordinator_load import coordinator_load
 from tools.bench.figures import Sample
 from tools.bench.floor import ECHO, echo_beside
 from tools.bench.generator import PROGRAMS, compile_program
+from tools.bench.groups import RebalanceRow
 from tools.bench.idle import allow_files, idle_connection_bytes
 from tools.bench.report import Journal, Progress
 from tools.bench.rows import MEBIBYTE, MetadataRow, Row, Run
@@ -50,6 +52,8 @@ def target(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 def small(name: str) -> Row:
     row = ROWS[name]
+    if isinstance(row, RebalanceRow):
+        return replace(row, connections=10, partitions=25)
     if "resident_bytes" in {field.name for field in fields(row)}:
         return replace(row, resident_bytes=MEBIBYTE)  # type: ignore[call-arg]
     return row
@@ -68,6 +72,12 @@ def small(name: str) -> Row:
         "end-to-end-1k",
         "end-to-end-10k",
         "librdkafka-fetch",
+        "offset-commit",
+        "offset-commit-newest",
+        "heartbeat",
+        "heartbeat-kip848",
+        "group-500",
+        "group-500-kip848",
     ],
 )
 def test_a_row_has_a_figure_for_everything_it_promises(target: Target, name: str) -> None:
@@ -144,6 +154,14 @@ class EchoLauncher(Launcher):
 def test_a_connection_costs_what_its_buffers_take(programs: Path, tmp_path: Path) -> None:
     """The echo server has 64 KB for each, of which it touches the first page alone, and that of the allocator."""
     assert 4096 <= idle_connection_bytes(EchoLauncher(programs), tmp_path / "echo", connections=300) <= 16384
+
+
+def test_committed_offsets_are_there_after_a_restart(programs: Path, tmp_path: Path) -> None:
+    """Of as many groups as are needed for each partition of the offsets to have one."""
+    loaded = coordinator_load(HeadgateLauncher(), tmp_path / "load", programs, groups=200, partitions=3)
+    assert 0 < loaded.metadata_seconds < loaded.half_seconds <= loaded.all_seconds
+    assert loaded.cpu_seconds > 0
+    assert loaded.resident_megabytes > 1
 
 
 def test_files_are_allowed_up_to_the_hard_limit() -> None:
