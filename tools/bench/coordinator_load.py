@@ -23,7 +23,6 @@ PARTITIONS: Final = 100
 """Of each group one offset in each partition."""
 _AT_ONCE = 500
 _COMMIT_VERSION = 9
-_METADATA = "committed by the bench"
 _OTHER_FILES = 2500
 _LOADED_WITHIN_SECONDS = 300.0
 _LOADING = {14, 15, 16}  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
@@ -66,7 +65,7 @@ def coordinator_load(
 def _commit(broker: Broker, generators: Path, names: Sequence[str], place: Place) -> None:
     """Each group in one request."""
     path = generators / "coordinator-load.templates"
-    writers = (group_wire.offset_commit(_COMMIT_VERSION, name, place, _METADATA) for name in names)
+    writers = (group_wire.offset_commit(_COMMIT_VERSION, name, place) for name in names)
     write_templates(path, (template(writer) for writer in writers))
     try:
         load = Load(wire.OFFSET_COMMIT, _COMMIT_VERSION, path, connections=len(names), requests=1)
@@ -99,7 +98,7 @@ def _loaded(broker: Broker, names: Sequence[str], place: Place) -> Loaded:
 
 def _is_there(broker: Broker, connection: socket.socket, name: str, place: Place) -> bool:
     found = _committed(exchange(connection, group_wire.offset_fetch(name, place)))
-    if found not in (None, (0, _METADATA)):
+    if found not in (None, (0, "")):
         raise BenchError(f"{broker.name} has {found} for {name}, which is not what was committed")
     return found is not None
 
