@@ -71,6 +71,10 @@ def cpu_microseconds_per_request(sample: Sample) -> float:
     return sample.server_cpu_seconds * 1e6 / sample.requests
 
 
+def requests_per_cpu_second(sample: Sample) -> float:
+    return sample.requests / sample.server_cpu_seconds
+
+
 def requests_per_second(sample: Sample) -> float:
     return sample.requests / sample.seconds
 

@@ -27,12 +27,13 @@ _SILENCE_SECONDS = 15.0
 _PATIENCE_SECONDS = 0.01
 """When nothing came for so long and the group is not stable, those that have no answer to wait for ask again."""
 _KEY_POSITION = 4
-# All answers: correlation id, tags of the header, throttle time, error. From there on those of JoinGroup and SyncGroup.
+# All answers: correlation id, tags of the header, throttle time, error; then that of JoinGroup: generation, names.
+_HEADER_POSITION: Final = 4
+_RESULT_BYTES: Final = 6
 _ERROR_POSITION: Final = 9
 _GENERATION_POSITION: Final = 11
 _PROTOCOL_BYTES: Final = 2 + len(group_wire.PROTOCOL_TYPE) + len(group_wire.PROTOCOL)
 _LEADER_POSITION: Final = 15 + _PROTOCOL_BYTES
-_ASSIGNMENT_POSITION: Final = 11 + _PROTOCOL_BYTES
 
 
 class Member(ABC):
@@ -127,8 +128,8 @@ class ClassicMember(Member):
         elif api == JOIN_GROUP:
             self._take_join(answer)
         elif api == SYNC_GROUP:
-            reader = Reader(bytes(answer[_ASSIGNMENT_POSITION - 1 :]), flexible=False)
-            reader.flexible, reader.position = True, 1
+            reader = Reader(bytes(answer[_HEADER_POSITION:]), flexible=True)
+            reader.raw(_RESULT_BYTES + _PROTOCOL_BYTES)
             self.partitions = _read_assignment(reader.raw(reader.count()))
 
     def _take_join(self, answer: bytearray) -> None:
@@ -152,8 +153,8 @@ def _patched(writer: RequestWriter) -> tuple[bytearray, int]:
 
 def _join_answer(answer: bytes | bytearray) -> tuple[int, str, list[str]]:
     """Generation, own id, ids of the members (the leader alone has them), of JoinGroup v9."""
-    reader = Reader(bytes(answer[4:]), flexible=True)
-    reader.raw(6)
+    reader = Reader(bytes(answer[_HEADER_POSITION:]), flexible=True)
+    reader.raw(_RESULT_BYTES)
     generation = reader.number("i")
     for _ in ("protocol type", "protocol", "leader"):
         reader.string()
@@ -199,7 +200,7 @@ class ConsumerMember(Member):
         self.ask(writer.frame())
 
     def take(self, api: int, answer: bytearray) -> None:
-        reader = Reader(bytes(answer[4:]), flexible=True)
+        reader = Reader(bytes(answer[_HEADER_POSITION:]), flexible=True)
         reader.number("i")
         error = reader.number("h")
         if error:

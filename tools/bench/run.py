@@ -162,7 +162,11 @@ class Bench:
         before, own = machine_time(), own_cpu_seconds()
         for number in range(self.settings.repetitions):
             for launcher in self.launchers:
-                loaded = coordinator_load(launcher, directory, self.build)
+                try:
+                    loaded = coordinator_load(launcher, directory, self.build)
+                except (BenchError, OSError) as error:
+                    self.journal.failure(COORDINATOR_LOAD, str(error))
+                    return
                 loads[launcher.name].append(loaded)
                 self.progress.step(f"{COORDINATOR_LOAD} {number + 1} {launcher.name} {loaded}")
         share = _share_since(before, own)

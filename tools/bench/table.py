@@ -8,6 +8,7 @@ from tools.bench.figures import (
     cpu_microseconds_per_request,
     cpu_seconds_per_gigabyte,
     megabytes_per_second,
+    requests_per_cpu_second,
     requests_per_second,
 )
 from tools.bench.floor import FloorRow
@@ -42,10 +43,10 @@ def _per_request(cpu_mark: float | None, rate_mark: float | None = None) -> tupl
     return Figure("CPU us/request", cpu_microseconds_per_request, mark=cpu_mark), rate, *_LATENCIES
 
 
-def _per_answer(name: str, cpu_name: str) -> tuple[Figure, ...]:
+def _per_each(what: str, *more: Figure) -> tuple[Figure, ...]:
     """Of requests of groups: what one costs, and how many there are in a second."""
-    rate = Figure(name, requests_per_second, more_is_better=True)
-    return Figure(cpu_name, cpu_microseconds_per_request, mark=1.0), rate, *_LATENCIES
+    rate = Figure(f"{what}s/s", requests_per_second, more_is_better=True)
+    return Figure(f"CPU us/{what}", cpu_microseconds_per_request, mark=1.0), *more, rate, *_LATENCIES
 
 
 _LONG_POLL = (Figure("CPU us/expiry", cpu_microseconds_per_request, mark=0.5),)
@@ -65,7 +66,7 @@ _JAVA_END_TO_END = (
 )
 _REBALANCE = (
     Figure("CPU s", lambda sample: sample.server_cpu_seconds, mark=1.0),
-    Figure("s to stable, all", lambda sample: sample.seconds, mark=1.0),
+    Figure("s to stable", lambda sample: sample.seconds, mark=1.0),
     Figure("s to join", lambda sample: sample.mean_us / 1e6),
     Figure("ms a restart, p50", lambda sample: sample.p50_us / 1e3),
     Figure("generator CPU s", lambda sample: sample.client_cpu_seconds),
@@ -85,14 +86,9 @@ _PLAIN: list[Row] = [
         max_bytes=4 * KIBIBYTE, resident_bytes=64 * MEBIBYTE,
     ),
 ]  # fmt: skip
-_COMMIT = OffsetCommitRow(
-    "offset-commit", _per_answer("commits/s", "CPU us/commit"), 64, version=7, warm_up_share=0.3, turn_share=0.2
-)
-_HEARTBEAT_FIGURES = (
-    Figure("CPU us/heartbeat", cpu_microseconds_per_request, mark=1.0),
-    Figure("heartbeats/CPU s", lambda sample: sample.requests / sample.server_cpu_seconds, more_is_better=True),
-    *_per_answer("heartbeats/s", "")[1:],
-)
+_COMMIT = OffsetCommitRow("offset-commit", _per_each("commit"), 64, version=7, warm_up_share=0.3, turn_share=0.2)
+_HEARTBEATS = _per_each("heartbeat", Figure("heartbeats/CPU s", requests_per_cpu_second, more_is_better=True))
+_CONSUME = ConsumerPerformanceRow("java-consume", _per_gigabyte(1.0), 1, version=11, partitions=4, turn_share=0.4)
 _GROUP = RebalanceRow("group-500", _REBALANCE, 500, version=9, partitions=1000, turn_share=0.4)
 _METADATA = MetadataRow("metadata", _per_request(0.6), 64, version=1)
 
@@ -111,23 +107,13 @@ ROWS: dict[str, Row] = {
         ProducerPerformanceRow("java-produce-64k", _per_gigabyte(0.75), 1, version=7, batch_bytes=64 * KIBIBYTE),
         ProducerPerformanceRow("java-produce-1m", _per_gigabyte(0.75), 1, version=7, batch_bytes=MEBIBYTE),
         LibrdkafkaRow("librdkafka-fetch", _per_gigabyte(1.0), 1, version=11, partitions=4),
-        ConsumerPerformanceRow("java-consume", _per_gigabyte(1.0), 1, version=11, partitions=4, turn_share=0.4),
-        ConsumerPerformanceRow(
-            "java-consume-kip848",
-            _per_gigabyte(1.0),
-            1,
-            version=11,
-            partitions=4,
-            turn_share=0.4,
-            group_protocol="consumer",
-        ),
+        _CONSUME,
+        replace(_CONSUME, name="java-consume-kip848", group_protocol="consumer"),
         _COMMIT,
         replace(_COMMIT, name="offset-commit-newest", version=NEWEST),
-        HeartbeatRow(
-            "heartbeat", _HEARTBEAT_FIGURES, 64, version=NEWEST, partitions=8, warm_up_share=0.3, turn_share=0.2
-        ),
+        HeartbeatRow("heartbeat", _HEARTBEATS, 64, version=NEWEST, partitions=8, warm_up_share=0.3, turn_share=0.2),
         ConsumerHeartbeatRow(
-            "heartbeat-kip848", _HEARTBEAT_FIGURES, 64, version=NEWEST, partitions=8, warm_up_share=0.3, turn_share=0.2
+            "heartbeat-kip848", _HEARTBEATS, 64, version=NEWEST, partitions=8, warm_up_share=0.3, turn_share=0.2
         ),
         _GROUP,
         replace(_GROUP, name="group-500-kip848", kind=ConsumerMember),
