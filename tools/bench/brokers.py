@@ -16,6 +16,8 @@ from pathlib import Path
 from tools.bench.client import BenchError, Client
 
 HEADGATE, KAFKA = "headgate", "kafka"
+# Flags that would change a broker; an installed Headgate has its bytecode, which a checkout keeps from its first start.
+_NOT_INHERITED = ("KAFKA_OPTS", "JAVA_TOOL_OPTIONS", "PYTHONDONTWRITEBYTECODE")
 _START_WITHIN_SECONDS = 60.0
 _STOP_WITHIN_SECONDS = 20.0
 _POLL_SECONDS = 0.002
@@ -109,9 +111,7 @@ class Launcher(ABC):
     def _launch(self, directory: Path, data: Path) -> Broker:
         port = free_port()
         command = self.command(directory, data, port)
-        environment = {
-            name: value for name, value in os.environ.items() if name not in ("KAFKA_OPTS", "JAVA_TOOL_OPTIONS")
-        }
+        environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
         with (directory / "output.log").open("ab") as output:
             started = time.perf_counter()
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
