@@ -223,7 +223,7 @@ class SocketDriver:
                 self._watch(HANGING_UP if self._is_warming else WRITING)
                 return
             connection.proceed()
-            if connection.outgoing and self._engine.is_late():
+            if not connection.outgoing or self._engine.is_late():
                 break
         if connection.outgoing or connection.has_more:  # the turn is over: the rest is for the next one
             connection.settle()
@@ -286,6 +286,8 @@ class SocketDriver:
     def _send_run(self) -> bool:
         """Send together what there is up to the next piece of a file that is not small, and take that piece too."""
         connection = self.connection
+        if len(connection.outgoing) == 1 and isinstance(connection.outgoing[0], BYTES):
+            return self._send_alone(connection.take())  # type: ignore[arg-type]
         run: list[bytes | bytearray | memoryview] = []
         size = read = 0
         while connection.outgoing:
@@ -304,6 +306,17 @@ class SocketDriver:
             run.append(chunk)
             size += length
         return not run or self._send_together(run, size)
+
+    def _send_alone(self, data: bytes | bytearray | memoryview) -> bool:
+        """Most answers: nothing to be joined, and no piece of a file behind it."""
+        try:
+            sent = self.socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        if sent == len(data):
+            return True
+        self._unsent = memoryview(data)[sent:]
+        return False
 
     def _send_together(self, run: list[bytes | bytearray | memoryview], size: int) -> bool:
         # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
