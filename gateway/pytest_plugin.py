@@ -47,7 +47,8 @@ def headgate(headgate_session: Headgate) -> Headgate:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show what the broker logged beside the failure of a test that used it."""
     report = yield
-    broker = getattr(item, "funcargs", {}).get("headgate")
-    if report.failed and broker is not None:
-        report.sections.append(("Headgate's log", broker.log[-_SHOWN_LOG_CHARACTERS:]))
+    # Whatever a test calls so: it may have a parameter, or a fixture of its own, of that name.
+    log = getattr(getattr(item, "funcargs", {}).get("headgate"), "log", None)
+    if report.failed and isinstance(log, str):
+        report.sections.append(("Headgate's log", log[-_SHOWN_LOG_CHARACTERS:]))
     return report

@@ -40,6 +40,10 @@ def test_third(headgate):
 
 def test_failing(headgate):
     assert False
+
+@pytest.mark.parametrize("headgate", ["theirs"])
+def test_another_of_that_name(headgate):
+    assert headgate == "ours"
 """
 
 
@@ -59,7 +63,7 @@ def test_a_session_with_the_plugin(tmp_path: Path) -> None:
         cwd=tmp_path,
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # or an installed Headgate brings its plugin too
     )
-    assert "1 failed, 3 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "2 failed, 3 passed" in ran.stdout, ran.stdout + ran.stderr
     assert "Headgate's log" in ran.stdout
 
 

@@ -378,6 +378,10 @@ PARTS: Final = {
 
 def main(names: list[str]) -> int:
     """Install the named parts, in the order given."""
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        print(f"install: there is no {', '.join(unknown)}; the parts are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
     if sys.version_info < OLDEST:
         print(f"Headgate needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}", file=sys.stderr)
         return 1

@@ -288,3 +288,8 @@ def test_a_second_run_waits_for_the_first(tmp_path: Path, capsys: pytest.Capture
         order.append("first")
     thread.join()
     assert order == ["first", "second"]
+
+
+def test_a_part_that_is_none_is_named_before_anything_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert install.main(["test", "nope"]) == 2
+    assert "there is no nope; the parts are " in capsys.readouterr().err
