@@ -130,7 +130,7 @@ def test_only_a_group_without_members_is_deleted(node: Node, version: int) -> No
 
 def test_the_topic_of_groups_gets_no_more_partitions(node: Node) -> None:
     """Every group would belong to another partition, and its offsets be lost."""
-    wanted = CreatePartitionsTopic("__consumer_offsets", 51)
+    wanted = CreatePartitionsTopic("__consumer_offsets", 51, None)
     (row,) = node.ask(CreatePartitionsRequest([wanted], 1_000), 3).results
     assert row.error_code == ErrorCode.INVALID_PARTITIONS
     (group,) = node.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("simple", topics=None)]), 8).groups
