@@ -494,8 +494,6 @@ def tick(shard: Shard, group: ClassicGroup, now_ms: float) -> Decision:
         if group.state is State.STABLE and len(group.members) > shard.settings.max_size:
             turn.prepare(f"it was loaded with {len(group.members)} members, more than group.max.size")
         elif group.state is State.STABLE and group.leader is None:
-            turn.prepare("it was a consumer group until now")  # see gateway.coordinator.migration
-        elif group.state is State.STABLE and group.leader is None:
             turn.prepare("it was a consumer group, whose last member of that protocol is gone")  # see migration.py
     turn.expire()
     if group.sync_due_ms <= now_ms:

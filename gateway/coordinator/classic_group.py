@@ -16,6 +16,7 @@ alone. So a failed append leaves a group that still waits for its leader.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from gateway.coordinator.groups import Shard
 
 MAX_PENDING = 10_000
+PENDING_MS = 1_000
+"""Ids lapse together, at whole seconds: each time, all of them are looked at."""
 LOG_LINES, LOG_INTERVAL_MS = 20, 10_000
 
 
@@ -191,6 +194,7 @@ class ClassicGroup:
 
     def add_pending(self, member_id: str, lapses_ms: float) -> None:
         """Somebody was told to come back with this id. The oldest makes room if there are very many."""
+        lapses_ms = math.ceil(lapses_ms / PENDING_MS) * PENDING_MS
         if len(self.pending) >= MAX_PENDING:
             del self.pending[next(iter(self.pending))]
         self.pending[member_id] = lapses_ms

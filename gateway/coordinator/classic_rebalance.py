@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.groups")
 
 MAX_REASON_LENGTH = 255  # KIP-800
+NOBODY_JOINED_MS = 1_000
+"""Static members that say they need no time to join would have the group look at every turn whether they have."""
 
 
 class Turn:
@@ -125,7 +127,7 @@ class Turn:
         self._drop_missing()
         if len(group.members) and not self._elect():
             self.log("group %r has members, but none of them joined; it waits for them again", group.group_id)
-            self._wait_for_joins()
+            self._wait_for_joins(NOBODY_JOINED_MS)
             return
         group.generation += 1
         group.is_initial = group.newcomers = False
@@ -153,9 +155,9 @@ class Turn:
         group.join_due_ms = self.now_ms + delay_ms
         group.wake_at(group.join_due_ms)
 
-    def _wait_for_joins(self) -> None:
+    def _wait_for_joins(self, at_least_ms: int = 0) -> None:
         group = self.group
-        group.join_due_ms = self.now_ms + group.members.rebalance_timeout_ms()
+        group.join_due_ms = self.now_ms + max(group.members.rebalance_timeout_ms(), at_least_ms)
         group.wake_at(group.join_due_ms)
 
     def _drop_missing(self) -> None:

@@ -167,5 +167,6 @@ def _may_refresh(draft: Draft, now_ms: float) -> bool:
     """Without expressions to look at topics is cheap; with them the next heartbeat that comes late enough does it."""
     if not draft.group.resolved:
         return True
-    interval_ms = subscriptions.refresh_interval_ms(len(draft.shard.topics.names()))
+    topics, expressions = len(draft.shard.topics.names()), len(draft.group.resolved)
+    interval_ms = subscriptions.refresh_interval_ms(topics, expressions)
     return now_ms >= draft.live.refreshed_ms + interval_ms

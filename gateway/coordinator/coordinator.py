@@ -162,6 +162,7 @@ class Coordinator:
         self._when_loaded = loaded
         self._is_closed = False
         self._is_writing = False
+        self._is_going_on = False
         self._queue: deque[tuple[str, Decide, Request | None, Lost | None]] = deque()
         self._end_offset = 0  # of what was replayed
         self._timer: Timer | None = None
@@ -269,6 +270,9 @@ class Coordinator:
 
     def _go_on(self) -> None:
         """Decide what came while a thread wrote, until one has to write again."""
+        if self._is_going_on:  # the writer refused at once, and whoever asked it goes on
+            return
+        self._is_going_on = True
         while self._queue and not self._is_writing and self.shard is not None:
             group_id, decide, ticket, lost = self._queue.popleft()
             try:
@@ -277,6 +281,7 @@ class Coordinator:
                 logger.exception("a request or a tick of group %r failed", group_id)
                 if ticket is not None:
                     ticket.answer(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        self._is_going_on = False
         if not self._is_writing:
             self._arm()
 

@@ -8,6 +8,7 @@ from collections import Counter
 from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import each
+from gateway.metadata.image import INTERNAL_TOPICS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -34,6 +35,9 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Cre
 
 def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Context) -> None:
     metadata = context.broker.metadata
+    if wanted.name in INTERNAL_TOPICS and wanted.name in metadata.image.topics:
+        # Where a group is follows from the number: all would be looked for in other places, and be new there
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"the number of partitions of {wanted.name} cannot be changed")
     assignments = None
     if wanted.assignments is not None:
         present = len(metadata.image.topic(wanted.name).partitions)

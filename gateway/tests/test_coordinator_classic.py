@@ -161,6 +161,24 @@ def test_nobody_joins_with_a_name_that_no_record_can_hold(fields: dict[str, Any]
     assert asked.error is ErrorCode.MESSAGE_TOO_LARGE
 
 
+def test_ids_that_nobody_joins_with_lapse_together() -> None:
+    """Each tick looks at all of them: it must not be one tick for each of them."""
+    desk = ClassicDesk()
+    desk.stable(1)
+    for _ in range(1_000):
+        desk.join()
+        desk.now_ms += 0.5
+    assert len(desk.group.pending) == 1_000
+    ticks, end_ms = 0, desk.now_ms + SESSION_MS + 1_000
+    while desk.shard.due_ms <= end_ms:
+        desk.now_ms = max(desk.now_ms, desk.shard.due_ms)
+        if desk.shard.take_due(desk.now_ms) is not None:
+            ticks += 1
+            desk.run(desk.group.tick(desk.shard, desk.now_ms))
+    assert not desk.group.pending
+    assert ticks < 10
+
+
 def test_a_pending_id_lapses_with_the_session_timeout() -> None:
     desk = ClassicDesk()
     member_id = desk.join().reply.member_id

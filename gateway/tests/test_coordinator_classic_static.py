@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.coordinator.classic_group import State
-from gateway.tests.classic_desk import ClassicDesk, Joined
+from gateway.tests.classic_desk import SESSION_MS, ClassicDesk, Joined
 from protocol.errors import ErrorCode
 from protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode
 from protocol.messages.join_group import JoinGroupResponse
@@ -146,3 +146,18 @@ def test_a_static_replacement_that_cannot_be_written_changes_nothing() -> None:
     assert desk.sync(old).reply.assignment == b"1"
     assert desk.group.leader == leader.member_id
     desk.check_rebuilt()
+
+
+def test_a_static_member_that_says_it_needs_no_time_is_not_waited_for_at_every_turn() -> None:
+    desk = ClassicDesk()
+    leader, _ = desk.stable(1, ["worker"])
+    desk.join("", "worker", rebalance_ms=0)
+    desk.leave(leader.member_id)
+    assert desk.is_in(State.PREPARING)
+    ticks, end_ms = 0, desk.now_ms + SESSION_MS - 1
+    while desk.shard.due_ms <= end_ms and ticks < 100:
+        desk.now_ms = max(desk.now_ms, desk.shard.due_ms)
+        if desk.shard.take_due(desk.now_ms) is not None:
+            ticks += 1
+            desk.run(desk.group.tick(desk.shard, desk.now_ms))
+    assert ticks <= SESSION_MS / 1_000

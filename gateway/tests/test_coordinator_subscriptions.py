@@ -91,8 +91,9 @@ def test_any_text_is_an_expression_or_refused(expression: str) -> None:
 
 
 def test_with_many_topics_expressions_are_resolved_less_often() -> None:
-    assert refresh_interval_ms(10) == 1_000
-    assert refresh_interval_ms(100_000) == 10_000
+    assert refresh_interval_ms(10, 1) == 1_000
+    assert refresh_interval_ms(100_000, 1) == 10_000
+    assert refresh_interval_ms(10_000, 100) == 100_000, "a hundred expressions take a second"
 
 
 def test_the_fingerprint_tells_of_ids_and_sizes_of_the_topics_that_are_there() -> None:

@@ -13,6 +13,7 @@ from gateway import operations
 from gateway.tests.builders import Node
 from gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
@@ -125,6 +126,15 @@ def test_only_a_group_without_members_is_deleted(node: Node, version: int) -> No
     assert fetched.groups[0].topics == []
     node.restart()
     assert [row[0] for row in listed(node)] == ["busy"]
+
+
+def test_the_topic_of_groups_gets_no_more_partitions(node: Node) -> None:
+    """Every group would belong to another partition, and its offsets be lost."""
+    wanted = CreatePartitionsTopic("__consumer_offsets", 51, None)
+    (row,) = node.ask(CreatePartitionsRequest([wanted], 1_000), 3).results
+    assert row.error_code == ErrorCode.INVALID_PARTITIONS
+    (group,) = node.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("simple", topics=None)]), 8).groups
+    assert group.topics[0].partitions[0].committed_offset == 5
 
 
 def test_a_group_that_is_named_often_is_described_once(node: Node) -> None:
