@@ -1,4 +1,4 @@
-"""SIGKILL in the middle of commits: no acknowledged commit is lost, and none is there by half.
+"""SIGKILL in the middle of commits and of rebalances: no acknowledged commit is lost, and no group is stuck.
 
 10 times, or HEADGATE_KILLS times; `make soak` raises it to 200. The page cache stays: see test_sigkill.py.
 """
@@ -16,20 +16,27 @@ import pytest
 
 from compat_tests.broker import Broker, running
 from compat_tests.conftest import new_topic
-from compat_tests.groups.committed import committed_rows
+from compat_tests.families.confluent import Confluent
+from compat_tests.groups import restless
+from compat_tests.groups.committed import committed_offsets, committed_rows
 from compat_tests.groups.committer import Committer
 from compat_tests.groups.group import SETTINGS
+from compat_tests.groups.restless import SERVER, RestlessGroup
+from compat_tests.records import Sent
 from compat_tests.waiting import until
 
 KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if os.environ.get("HEADGATE_SOAK") else "10"))
 GROUPS, PARTITIONS = 6, 5
+ASSIGNORS, MEMBERS = ("range", "cooperative-sticky", SERVER), 3
+RECORDS_A_KILL = 3_000
+STUCK_S = 60.0
 # The smallest segments that Kafka allows a topic, so that kills meet rolls
 SMALL = {"offsets.topic.segment.bytes": "1048576"}
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    with running(tmp_path / "killed", {**SETTINGS, **SMALL}) as broker:
+    with running(tmp_path / "killed", {**SETTINGS, **restless.SETTINGS, **SMALL}) as broker:
         yield broker
 
 
@@ -49,6 +56,58 @@ def test_no_acknowledged_commit_is_lost_and_none_is_half(broker: Broker, figure:
                 committer.check()
                 assert_stored(broker, committer, topic, least)
     figure(f"{KILLS} kills: {sum(committer.acknowledged for committer in committers)} commits of {GROUPS} groups")
+
+
+def test_no_group_is_stuck_and_no_offset_goes_back(broker: Broker, figure: Callable[[str], None]) -> None:
+    """Members of every protocol leave and join all the time: most kills are in the middle of a rebalance."""
+    topic = new_topic(broker.bootstrap, PARTITIONS)
+    records = [Sent(number % PARTITIONS, None, None, b"", ()) for number in range(RECORDS_A_KILL * KILLS)]
+    Confluent().produce(broker.bootstrap, topic, records, "none")
+    with contextlib.ExitStack() as stack:
+        groups = [RestlessGroup(broker.bootstrap, f"restless-{name}", topic, name, MEMBERS) for name in ASSIGNORS]
+        for group in groups:
+            stack.callback(group.close)
+        wait_for_progress(groups)
+        least: dict[str, dict[int, int]] = {}
+        for number in range(KILLS):
+            time.sleep(random.Random(number).uniform(0, 0.5))
+            broker.kill()
+            for group in groups:
+                least[group.name] = merged(least.get(group.name, {}), group.acknowledged)
+            broker.start()
+            for group in groups:
+                stored = committed_offsets(broker.bootstrap, group.name, topic)
+                behind = {
+                    one: (offset, stored.get(one))
+                    for one, offset in least[group.name].items()
+                    if stored.get(one, -1) < offset
+                }
+                assert not behind, f"{group.name}: acknowledged, and stored now: {behind}"
+                least[group.name] = merged(least[group.name], stored)
+            wait_for_progress(groups)
+        for group in groups:
+            group.stays.set()
+        for group in groups:
+            until(lambda: group.is_settled(PARTITIONS), f"{group.name} to settle", STUCK_S)  # noqa: B023
+    figure(f"{KILLS} kills: {sum(group.commits for group in groups)} commits of members of {len(groups)} groups")
+
+
+def merged(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:
+    """The higher offset of each partition."""
+    other = dict(other)  # it may grow meanwhile
+    return {key: max(one.get(key, -1), other.get(key, -1)) for key in one.keys() | other.keys()}
+
+
+def wait_for_progress(groups: list[RestlessGroup]) -> None:
+    """Until members of each group have committed a few times more."""
+    wanted = {group.name: group.commits + 3 for group in groups}
+
+    def is_there() -> bool:
+        for group in groups:
+            group.check()
+        return all(group.commits >= wanted[group.name] for group in groups)
+
+    until(is_there, f"commits of all of {[group.name for group in groups]}", STUCK_S)
 
 
 def wait_for_commits(committers: list[Committer]) -> None:
