@@ -86,7 +86,7 @@ _PLAIN: list[Row] = [
         max_bytes=4 * KIBIBYTE, resident_bytes=64 * MEBIBYTE,
     ),
 ]  # fmt: skip
-_COMMIT = OffsetCommitRow("offset-commit", _per_each("commit"), 64, version=7, warm_up_share=0.3, turn_share=0.2)
+_COMMIT = OffsetCommitRow("offset-commit", _per_each("commit"), 64, version=7, turn_share=0.2)
 _HEARTBEATS = _per_each("heartbeat", Figure("heartbeats/CPU s", requests_per_cpu_second, more_is_better=True))
 _CONSUME = ConsumerPerformanceRow("java-consume", _per_gigabyte(1.0), 1, version=11, partitions=4, turn_share=0.4)
 _GROUP = RebalanceRow("group-500", _REBALANCE, 500, version=9, partitions=1000, turn_share=0.4)
@@ -110,7 +110,7 @@ ROWS: dict[str, Row] = {
         _CONSUME,
         replace(_CONSUME, name="java-consume-kip848", group_protocol="consumer"),
         _COMMIT,
-        replace(_COMMIT, name="offset-commit-newest", version=NEWEST),
+        replace(_COMMIT, name="offset-commit-newest", version=NEWEST, warm_up_share=0.3),
         HeartbeatRow("heartbeat", _HEARTBEATS, 64, version=NEWEST, partitions=8, warm_up_share=0.3, turn_share=0.2),
         ConsumerHeartbeatRow(
             "heartbeat-kip848", _HEARTBEATS, 64, version=NEWEST, partitions=8, warm_up_share=0.3, turn_share=0.2
