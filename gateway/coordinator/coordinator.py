@@ -51,6 +51,8 @@ CACHED_BYTES = 1 << 18
 TICK_RETRY_MS = 500.0
 """After a tick that could not be written down; as Kafka's timers."""
 LOAD_RETRY_MS = 1_000.0
+MAX_QUEUED = 10_000
+"""Requests behind a write of a thread. Clients wait for one each, but those that gave up and came again left theirs."""
 SPLIT_BYTES = 1 << 19
 """The size at which a decision that need not be atomic goes on in another batch."""
 
@@ -179,12 +181,16 @@ class Coordinator:
         """What `decide` answers: the reply itself, or a `Waiting` for it.
 
         With `lost` the write may be left to the end of the turn, if the decision answers this request alone.
-        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what is decided.
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what is decided; COORDINATOR_NOT_AVAILABLE
+        where too many wait for a slow disk.
         """
         if self.shard is None:
             raise self._absent()
         ticket = Request(self)
         if self._is_writing:
+            if len(self._queue) >= MAX_QUEUED:
+                message = f"{MAX_QUEUED} requests wait for the disk"
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
             self._queue.append((group_id, decide, ticket, None))
             return ticket.park()
         self._decide(group_id, decide, ticket, lost)

@@ -31,6 +31,7 @@ class Slices:
     def add(self, steps: Iterator[object], done: Callable[[], None] = lambda: None) -> None:
         """Go through `steps`, after the present turn and as slowly as need be; then call `done`.
 
+        What `done` adds comes next: a work of several parts is done before another begins.
         One that raises is logged and given up, without `done`.
         """
         self._works.append((steps, done))
@@ -45,7 +46,9 @@ class Slices:
             try:
                 if next(steps, _END) is _END:
                     self._works.popleft()
+                    others = len(self._works)
                     done()
+                    self._works.rotate(len(self._works) - others)  # what it goes on with comes before the others
             except Exception:
                 logger.exception("a long work is given up")
                 if self._works and self._works[0][0] is steps:

@@ -390,6 +390,18 @@ def test_a_writer_that_refuses_at_once_refuses_however_many_wait(monkeypatch: py
     assert (after, bench.offset()) == ([row(0)], 7)
 
 
+def test_no_more_than_a_limit_wait_for_a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.coordinator.coordinator.MAX_QUEUED", 2)
+    bench = Bench(lambda partition: setattr(partition, "is_slow", True))
+    heard = [bench.commit(offset) for offset in range(4)]
+    assert heard == [[], [], [], [ErrorCode.COORDINATOR_NOT_AVAILABLE]]
+    bench.partition.is_slow = False
+    bench.partition.finish_write()
+    bench.run()
+    assert heard[:3] == [[row(0)]] * 3
+    assert bench.offset() == 2
+
+
 def test_a_stop_while_a_thread_writes_is_told_to_all_who_wait() -> None:
     bench = Bench(lambda partition: setattr(partition, "is_slow", True))
     heard = [bench.commit(1), bench.ask(reading)]

@@ -46,6 +46,15 @@ def test_works_are_done_in_order_and_each_is_told_that_it_is() -> None:
     assert working.seen[-1] == "c0"
 
 
+def test_a_work_of_several_parts_is_done_before_another_begins() -> None:
+    working = Working()
+    for name in ("a", "b"):
+        second = working.work(f"{name}-second-", 1, 0.0)
+        working.slices.add(working.work(name, 1, 0.0), lambda steps=second: working.slices.add(steps))  # type: ignore[misc]
+    working.time.advance()
+    assert working.seen == ["a0", "a-second-0", "b0", "b-second-0"]
+
+
 def test_one_that_raises_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     def fails() -> Iterator[None]:
         yield
