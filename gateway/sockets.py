@@ -265,7 +265,7 @@ class SocketDriver:
         """Send runs of bytes, each as one, and pieces of files in turn. False if the socket takes no more."""
         while True:
             if self._unsent is not None:
-                if not self._send_rest(self._unsent):
+                if not self._send_bytes(self._unsent):
                     return False
             elif self._piece is None and not self._send_run():
                 return False
@@ -274,20 +274,25 @@ class SocketDriver:
             if not self.connection.outgoing:
                 return True
 
-    def _send_rest(self, unsent: memoryview) -> bool:
+    def _send_bytes(self, data: bytes | bytearray | memoryview) -> bool:
+        """What the socket does not take of it becomes `_unsent`; then False."""
+        # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
         flags = 0 if self._piece is None else MSG_MORE
         try:
-            sent = self.socket.send(unsent, flags)
+            sent = self.socket.send(data, flags)
         except BlockingIOError:
-            return False
-        self._unsent = unsent[sent:] if sent != len(unsent) else None
-        return self._unsent is None
+            sent = 0
+        if sent == len(data):
+            self._unsent = None
+            return True
+        self._unsent = memoryview(data)[sent:]
+        return False
 
     def _send_run(self) -> bool:
         """Send together what there is up to the next piece of a file that is not small, and take that piece too."""
         connection = self.connection
         if len(connection.outgoing) == 1 and isinstance(connection.outgoing[0], BYTES):
-            return self._send_alone(connection.take())  # type: ignore[arg-type]
+            return self._send_bytes(connection.take())  # type: ignore[arg-type]  # most answers: nothing to be joined
         run: list[bytes | bytearray | memoryview] = []
         size = read = 0
         while connection.outgoing:
@@ -307,25 +312,11 @@ class SocketDriver:
             size += length
         return not run or self._send_together(run, size)
 
-    def _send_alone(self, data: bytes | bytearray | memoryview) -> bool:
-        """Most answers: nothing to be joined, and no piece of a file behind it."""
-        try:
-            sent = self.socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        if sent == len(data):
-            return True
-        self._unsent = memoryview(data)[sent:]
-        return False
-
     def _send_together(self, run: list[bytes | bytearray | memoryview], size: int) -> bool:
-        # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
-        flags = 0 if self._piece is None else MSG_MORE
+        if not 1 < len(run) <= BUFFERS_AT_ONCE:
+            return self._send_bytes(run[0] if len(run) == 1 else b"".join(run))
         try:
-            if 1 < len(run) <= BUFFERS_AT_ONCE:
-                sent = self.socket.sendmsg(run, (), flags)
-            else:
-                sent = self.socket.send(run[0] if len(run) == 1 else b"".join(run), flags)
+            sent = self.socket.sendmsg(run, (), 0 if self._piece is None else MSG_MORE)
         except BlockingIOError:
             sent = 0
         if sent == size:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from random import Random
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch_head, split
+from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head, split
 from storage import retention, snapshots, times, validation
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.directories import PARTITION_METADATA
@@ -181,7 +181,7 @@ class Log:
         if staged is None or not staged.has_room(len(view), max_timestamp, last_offset, leader_epoch):
             staged = self._make_room(len(view), max_timestamp, last_offset, now_ms, leader_epoch)
         for header, part in batches:
-            patch_head(part, 0, offset, header.batch_length, leader_epoch)
+            patch(part, offset, leader_epoch)
             offset += header.last_offset_delta + 1
             kept = bytes(part) if len(view) <= gather_bytes else part
             staged.add(kept, header.size, offset - 1, header.max_timestamp)

@@ -30,9 +30,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from gateway.coordinator.classic_group import ClassicGroup, State, join_refused, replay
-from gateway.coordinator.classic_members import NEVER, Member, new_member, protocols_of, rebalance_timeout_ms
+from gateway.coordinator.classic_members import Member, new_member, protocols_of, rebalance_timeout_ms
 from gateway.coordinator.classic_rebalance import Turn, listed, quoted
-from gateway.coordinator.decision import Caller, Decision, Ticket
+from gateway.coordinator.decision import NEVER, Caller, Decision, Ticket
 from gateway.coordinator.settings import MAX_NAME_BYTES
 from protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from protocol.internal import consumer_protocol

@@ -20,8 +20,8 @@ import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from gateway.coordinator.classic_members import NEVER, Member, Members
-from gateway.coordinator.decision import Decision, Records
+from gateway.coordinator.classic_members import Member, Members
+from gateway.coordinator.decision import NEVER, Decision, Records
 from protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from protocol.internal import consumer_protocol
 from protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gateway.coordinator.classic_group import ClassicGroup, State, join_refused
-from gateway.coordinator.classic_members import NEVER, Member
-from gateway.coordinator.decision import Decision, Ticket
+from gateway.coordinator.classic_members import Member
+from gateway.coordinator.decision import NEVER, Decision, Ticket
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupResponse
 

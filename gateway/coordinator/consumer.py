@@ -25,9 +25,9 @@ from gateway.coordinator import consumer_records, migration, targets
 from gateway.coordinator.classic_group import ClassicGroup
 from gateway.coordinator.classic_rebalance import listed
 from gateway.coordinator.consumer_draft import Draft, check_size, static_holder, succeed, update_subscription
-from gateway.coordinator.consumer_group import NEVER, Clock, ConsumerGroup, replay
+from gateway.coordinator.consumer_group import Clock, ConsumerGroup, replay
 from gateway.coordinator.consumer_members import Member, Owned, is_within, owned
-from gateway.coordinator.decision import Caller, Decision, Reply, Ticket
+from gateway.coordinator.decision import NEVER, Caller, Decision, Reply, Ticket
 from gateway.coordinator.settings import GroupSettings
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.offsets import UNREVOKED_PARTITIONS

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from gateway.coordinator import migration
 from gateway.coordinator.classic_members import new_member
 from gateway.coordinator.consumer_draft import Draft, static_holder, succeed, update_subscription
-from gateway.coordinator.consumer_group import NEVER, Clock, ConsumerGroup
+from gateway.coordinator.consumer_group import Clock, ConsumerGroup
 from gateway.coordinator.consumer_members import Member
-from gateway.coordinator.decision import Caller, Decision, Ticket
+from gateway.coordinator.decision import NEVER, Caller, Decision, Ticket
 from protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from protocol.internal import consumer_protocol
 from protocol.internal.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription

@@ -13,14 +13,13 @@ could not be written), and is then dropped; a member without one gets one from t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.coordinator import consumer_records
 from gateway.coordinator.assignors import NOTHING, Assignment, TopicId
 from gateway.coordinator.consumer_members import Member
-from gateway.coordinator.decision import Caller, Decision, Records, Ticket
+from gateway.coordinator.decision import NEVER, Caller, Decision, Records, Ticket
 from gateway.coordinator.settings import GroupSettings
 from gateway.coordinator.subscriptions import Resolved
 from protocol.errors import ErrorCode, KafkaError
@@ -36,8 +35,6 @@ from protocol.schema import Message
 
 if TYPE_CHECKING:
     from gateway.coordinator.groups import Shard, TopicsView
-
-NEVER: Final = math.inf
 
 
 class Clock:
@@ -243,10 +240,6 @@ class ConsumerGroup:
         return any(
             member.expression == expression for member in self.members.values() if member.member_id != except_for
         )
-
-    def classic_members(self) -> int:
-        """How many members speak the classic protocol."""
-        return sum(member.classic is not None for member in self.members.values())
 
     def clock(self, member_id: str, session_ms: float) -> Clock:
         """The member's clock, whose session ends then."""

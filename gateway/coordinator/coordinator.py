@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gateway.clock import Clock
-from gateway.coordinator.decision import Decision, Records, Reply, Ticket
-from gateway.coordinator.groups import NEVER, Group, Shard
+from gateway.coordinator.decision import NEVER, Decision, Records, Reply, Ticket
+from gateway.coordinator.groups import Group, Shard
 from gateway.coordinator.loading import Loading
 from gateway.coordinator.slices import SLICE_MS, Slices
 from gateway.replication.appends import Appends
@@ -169,11 +169,6 @@ class Coordinator:
         self._end_offset = 0  # of what was replayed
         self._timer: Timer | None = None
         self._load()
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether requests are served."""
-        return self.shard is not None
 
     # Requests
 

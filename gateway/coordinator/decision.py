@@ -11,12 +11,16 @@ is changed while deciding, and must be sound whether the append succeeds or not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self, TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.schema import Message, Struct
+
+NEVER = math.inf
+"""The moment that does not come, in milliseconds of any clock."""
 
 Records = list[tuple[Message, Message | None]]
 """Keys and values of `protocol.internal.offsets`; a value of None is a tombstone."""

@@ -23,13 +23,11 @@ from random import Random
 from typing import Any, Protocol
 from uuid import UUID
 
-from gateway.coordinator.decision import Decision, Records
+from gateway.coordinator.decision import NEVER, Decision, Records
 from gateway.coordinator.offsets import Offsets
 from gateway.coordinator.settings import GroupSettings
 from protocol.internal import offsets as records
 from protocol.schema import Message
-
-NEVER = float("inf")
 
 
 class Group(Protocol):

@@ -18,8 +18,8 @@ from gateway.clock import Clock
 from gateway.config import BrokerConfig
 from gateway.coordinator import expiry
 from gateway.coordinator.coordinator import Coordinator, Decide, Lost, Tools
-from gateway.coordinator.decision import Decision, Ticket
-from gateway.coordinator.groups import NEVER, Shard
+from gateway.coordinator.decision import NEVER, Decision, Ticket
+from gateway.coordinator.groups import Shard
 from gateway.coordinator.settings import GroupSettings
 from gateway.coordinator.slices import Slices
 from gateway.metadata.image import CONSUMER_OFFSETS, Image

@@ -5,9 +5,8 @@ v1 regular expressions; the member makes its own id (KIP-1082)
 
 from gateway.context import Context
 from gateway.coordinator import consumer
-from gateway.coordinator.decision import Decision, Ticket
-from gateway.coordinator.groups import Shard
 from gateway.handlers import handles
+from gateway.handlers.each import ask_group
 from gateway.waiting import Waiting
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
@@ -17,10 +16,5 @@ def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> ConsumerGroupHeartbeatResponse | Waiting:
     """Have the group decide. The machine checks the ids too: with INVALID_REQUEST, as Kafka does in this API."""
-    broker, caller = context.broker, context.caller
-
-    def decide(shard: Shard, ticket: Ticket) -> Decision:
-        return consumer.heartbeat(shard, request, caller, ticket, broker.clock.monotonic_ms())
-
-    response: ConsumerGroupHeartbeatResponse | Waiting = broker.groups.submit(request.group_id, decide)
+    response: ConsumerGroupHeartbeatResponse | Waiting = ask_group(consumer.heartbeat, request, context)
     return response

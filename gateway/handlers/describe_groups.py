@@ -7,12 +7,11 @@ A group that is not there, or is of another kind, is Dead; from v6 on it is not 
 ConsumerGroupDescribe.
 """
 
-from gateway import operations
 from gateway.context import Context
 from gateway.coordinator.classic import ClassicGroup
-from gateway.coordinator.decision import Decision, Ticket
 from gateway.coordinator.groups import Shard
 from gateway.handlers import handles
+from gateway.handlers.each import describe_groups_each
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -23,20 +22,20 @@ _DEAD = "Dead"
 
 @handles(DescribeGroupsRequest, versions="0-6")
 def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse | Waiting:
-    """Describe every group that is named, and once: the reply must not be larger than all groups are."""
-    group_ids = list(dict.fromkeys(request.groups))
+    """Describe every group that is named, once."""
+    version = context.version
 
-    def decide(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
-        return Decision.reply(ticket, _describe(shard, group_id, context.version))
+    def refused(group_id: str, error: KafkaError) -> DescribedGroup:
+        return DescribedGroup(error.code, error.message, group_id, _DEAD)
 
-    def assemble(rows: list[DescribedGroup | KafkaError]) -> DescribeGroupsResponse:
-        told = [_told(group_id, row) for group_id, row in zip(group_ids, rows, strict=True)]
-        if request.include_authorized_operations:
-            for row in told:
-                row.authorized_operations = operations.UNKNOWN if row.error_code else operations.GROUP
-        return DescribeGroupsResponse(groups=told)
-
-    response: DescribeGroupsResponse | Waiting = context.broker.groups.gather(group_ids, decide, assemble)
+    response: DescribeGroupsResponse | Waiting = describe_groups_each(
+        request.groups,
+        lambda shard, group_id: _describe(shard, group_id, version),
+        refused,
+        lambda rows: DescribeGroupsResponse(groups=rows),
+        context,
+        with_operations=request.include_authorized_operations,
+    )
     return response
 
 
@@ -48,7 +47,3 @@ def _describe(shard: Shard, group_id: str, version: int) -> DescribedGroup:
         return DescribedGroup(group_id=group_id, group_state=_DEAD)
     message = f"group {group_id} is not a classic group" if group is not None else f"group {group_id} not found"
     return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id, _DEAD)
-
-
-def _told(group_id: str, row: DescribedGroup | KafkaError) -> DescribedGroup:
-    return DescribedGroup(row.code, row.message, group_id, _DEAD) if isinstance(row, KafkaError) else row

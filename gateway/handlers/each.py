@@ -3,8 +3,12 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
+from gateway import operations
+from gateway.context import Context
+from gateway.coordinator.decision import Caller, Decision, Ticket
+from gateway.coordinator.groups import Shard
 from gateway.resources import Resource
 from protocol.errors import ErrorCode, KafkaError
 
@@ -44,6 +48,65 @@ def check_group_id(group_id: str) -> None:
     """Members and deletions need a name for their group. Raises KafkaError(INVALID_GROUP_ID) for an empty one."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group has no id: set group.id")
+
+
+class OfAMember(Protocol):
+    """A request to a group."""
+
+    group_id: str
+
+
+class Described(Protocol):
+    """A row that describes a group."""
+
+    error_code: int
+    authorized_operations: int
+
+
+Asked = TypeVar("Asked", bound=OfAMember)
+Row = TypeVar("Row", bound=Described)
+Machine = Callable[[Shard, Asked, Caller, Ticket, float], Decision]
+
+
+def ask_group(machine: Machine[Asked], request: Asked, context: Context) -> Any:
+    """Have the machine decide what a member asks of its group: the response, or what it is awaited by."""
+    caller, clock = context.caller, context.broker.clock
+
+    def decide(shard: Shard, ticket: Ticket) -> Decision:
+        return machine(shard, request, caller, ticket, clock.monotonic_ms())
+
+    return context.broker.groups.submit(request.group_id, decide)
+
+
+def describe_groups_each(
+    group_ids: Sequence[str],
+    describe: Callable[[Shard, str], Any],
+    refuse: Callable[[str, KafkaError], Row],
+    respond: Callable[[list[Row]], Any],
+    context: Context,
+    *,
+    with_operations: bool,
+) -> Any:
+    """The response, or what it is awaited by: a row for each group that is named, and one for each, however often.
+
+    The reply must not become larger than all groups are.
+    """
+    unique = list(dict.fromkeys(group_ids))
+
+    def decide(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
+        return Decision.reply(ticket, describe(shard, group_id))
+
+    def assemble(found: list[Row | KafkaError]) -> Any:
+        rows = [
+            refuse(group_id, row) if isinstance(row, KafkaError) else row
+            for group_id, row in zip(unique, found, strict=True)
+        ]
+        if with_operations:
+            for row in rows:
+                row.authorized_operations = operations.UNKNOWN if row.error_code else operations.GROUP
+        return respond(rows)
+
+    return context.broker.groups.gather(unique, decide, assemble)
 
 
 def alter_each(

@@ -6,10 +6,8 @@ v6 flexible   v7 protocol type in the response (KIP-559)   v8 reasons (KIP-800) 
 
 from gateway.context import Context
 from gateway.coordinator import classic
-from gateway.coordinator.decision import Decision, Ticket
-from gateway.coordinator.groups import Shard
 from gateway.handlers import handles
-from gateway.handlers.each import check_group_id
+from gateway.handlers.each import ask_group, check_group_id
 from gateway.waiting import Waiting
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -18,10 +16,5 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | Waiting:
     """Have the group decide; the reply mostly comes with its next generation."""
     check_group_id(request.group_id)
-    caller, clock = context.caller, context.broker.clock
-
-    def decide(shard: Shard, ticket: Ticket) -> Decision:
-        return classic.join(shard, request, caller, ticket, clock.monotonic_ms())
-
-    response: JoinGroupResponse | Waiting = context.broker.groups.submit(request.group_id, decide)
+    response: JoinGroupResponse | Waiting = ask_group(classic.join, request, context)
     return response

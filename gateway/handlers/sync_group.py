@@ -5,10 +5,8 @@ v1 throttle   v3 static members (KIP-345)   v4 flexible   v5 protocol type and n
 
 from gateway.context import Context
 from gateway.coordinator import classic
-from gateway.coordinator.decision import Decision, Ticket
-from gateway.coordinator.groups import Shard
 from gateway.handlers import handles
-from gateway.handlers.each import check_group_id
+from gateway.handlers.each import ask_group, check_group_id
 from gateway.waiting import Waiting
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -17,10 +15,5 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Waiting:
     """Have the group decide; the reply comes when the leader has assigned."""
     check_group_id(request.group_id)
-    caller, clock = context.caller, context.broker.clock
-
-    def decide(shard: Shard, ticket: Ticket) -> Decision:
-        return classic.sync(shard, request, caller, ticket, clock.monotonic_ms())
-
-    response: SyncGroupResponse | Waiting = context.broker.groups.submit(request.group_id, decide)
+    response: SyncGroupResponse | Waiting = ask_group(classic.sync, request, context)
     return response

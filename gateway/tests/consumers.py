@@ -153,6 +153,11 @@ def group_of(desk: Desk, name: str = GROUP) -> ConsumerGroup:
     return cast(ConsumerGroup, desk.shard.groups[name])
 
 
+def classic_members(desk: Desk) -> int:
+    """How many members of the group speak the classic protocol."""
+    return sum(member.classic is not None for member in group_of(desk).members.values())
+
+
 def settle(*clients: Client, rounds: int = 4) -> None:
     """Heartbeats of everybody in turn, until there is nothing to do."""
     for _ in range(rounds):

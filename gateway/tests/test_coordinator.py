@@ -9,8 +9,8 @@ import pytest
 
 from gateway.coordinator.classic import ClassicGroup
 from gateway.coordinator.coordinator import TICK_RETRY_MS, translated
-from gateway.coordinator.decision import Decision, Ticket
-from gateway.coordinator.groups import NEVER, Shard
+from gateway.coordinator.decision import NEVER, Decision, Ticket
+from gateway.coordinator.groups import Shard
 from gateway.tests.coordinator_bench import TIMEOUT_MS, Bench, committing, read, reading, refused, row
 from gateway.tests.scripted import STORAGE_ERROR
 from protocol.errors import ErrorCode, KafkaError

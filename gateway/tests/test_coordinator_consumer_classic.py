@@ -9,7 +9,16 @@ import pytest
 
 from gateway.coordinator import classic
 from gateway.coordinator.settings import GroupSettings
-from gateway.tests.consumers import CALLER, GROUP, LEAVE_STATIC_EPOCH, Client, group_of, reported, settle
+from gateway.tests.consumers import (
+    CALLER,
+    GROUP,
+    LEAVE_STATIC_EPOCH,
+    Client,
+    classic_members,
+    group_of,
+    reported,
+    settle,
+)
 from gateway.tests.groups import Desk
 from gateway.tests.mixed_consumers import SESSION_MS, ClassicConsumer, code_of, settle_all
 from protocol.errors import ErrorCode, KafkaError
@@ -246,7 +255,7 @@ def test_a_static_member_changes_its_protocol_and_keeps_its_partitions(desk: Des
     again = Client(desk, "s2", "orders", instance_id="i")
     assert again.beat().member_epoch == epoch
     assert again.reads["orders"] == reads
-    assert group_of(desk).classic_members() == 0
+    assert classic_members(desk) == 0
 
 
 def test_a_static_member_that_was_the_last_of_its_protocol_makes_it_a_classic_group(desk: Desk) -> None:

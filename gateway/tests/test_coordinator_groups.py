@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.coordinator.classic import ClassicGroup
-from gateway.coordinator.decision import Decision
-from gateway.coordinator.groups import NEVER, Group, Shard
+from gateway.coordinator.decision import NEVER, Decision
+from gateway.coordinator.groups import Group, Shard
 from gateway.tests.groups import Desk, FakeTopics, topic_id
 from protocol.internal.offsets import (
     ConsumerGroupMetadataKey,

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gateway.coordinator.classic_group import ClassicGroup, State
 from gateway.coordinator.consumer_group import ConsumerGroup
 from gateway.coordinator.settings import GroupSettings
-from gateway.tests.consumers import GROUP, LEAVE_STATIC_EPOCH, Client, group_of
+from gateway.tests.consumers import GROUP, LEAVE_STATIC_EPOCH, Client, classic_members, group_of
 from gateway.tests.groups import Desk, hard
 from gateway.tests.mixed_consumers import SESSION_MS, ClassicConsumer, settle_all
 from protocol.errors import ErrorCode, KafkaError
@@ -53,7 +53,7 @@ def test_a_member_of_the_consumer_protocol_converts_the_group_and_the_others_kee
     new = Client(desk, "new", "orders")
     new.beat()
     group = group_of(desk)
-    assert (group.kind, group.epoch, group.classic_members()) == ("consumer", generation + 1, 2)
+    assert (group.kind, group.epoch, classic_members(desk)) == ("consumer", generation + 1, 2)
     batch = desk.batches[-1]
     assert isinstance(batch[0][0], GroupMetadataKey)
     assert batch[0][1] is None, "the classic group ends in the batch that begins the other one"
@@ -77,7 +77,7 @@ def test_members_that_wait_for_a_rebalance_are_sent_to_the_new_group() -> None:
     Client(desk, "new", "orders").beat()
     assert first.taken() is ErrorCode.REBALANCE_IN_PROGRESS
     settle_all(desk, (first, second))
-    assert group_of(desk).classic_members() == 2
+    assert classic_members(desk) == 2
 
 
 def test_what_members_read_is_theirs_although_their_generation_was_never_assigned() -> None:
@@ -223,7 +223,7 @@ def test_without_leave_to_downgrade_the_group_stays_and_serves_its_classic_membe
     new.leave()
     third = ClassicConsumer(desk, "orders")
     settle_all(desk, (first, second, third))
-    assert group_of(desk).classic_members() == 3
+    assert classic_members(desk) == 3
     assert first.reads | second.reads | third.reads == set(range(6))
 
 

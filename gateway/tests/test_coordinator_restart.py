@@ -10,8 +10,8 @@ import pytest
 from gateway.coordinator import classic, consumer
 from gateway.coordinator.classic import ClassicGroup
 from gateway.coordinator.coordinator import LOAD_RETRY_MS
-from gateway.coordinator.decision import Caller, Decision, Ticket
-from gateway.coordinator.groups import NEVER, Shard
+from gateway.coordinator.decision import NEVER, Caller, Decision, Ticket
+from gateway.coordinator.groups import Shard
 from gateway.tests.coordinator_bench import Bench, read, reading
 from gateway.tests.groups import hard
 from gateway.tests.scripted import ScriptedPartition
@@ -37,7 +37,7 @@ def filled(count: int) -> Callable[[ScriptedPartition], None]:
 
 def test_until_it_is_loaded_clients_come_again() -> None:
     bench = Bench(filled(3))
-    assert not bench.coordinator.is_loaded
+    assert bench.coordinator.shard is None
     assert bench.ask(reading) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     bench.run()
     assert bench.ask(reading) == [read(2)]
