@@ -1,29 +1,32 @@
 """A group whose members come and go all the time, so that it is nearly always in a rebalance: confluent-kafka.
 
-Each member reads a record, commits that, and so on, and after a moment leaves and joins anew, until it is told to stay.
-That the broker is gone for a while, or refuses a commit because the member is no longer one, is what this is for.
+That the broker is gone for a while, or refuses a commit because the member is no longer one, is what this is for. Each
+member is a process: librdkafka 2.16 may never end closing a consumer whose group is in a rebalance meanwhile
+(`rd_kafka_rebalance_protocol` waits for its own thread), and then holds Python's lock. Such a process, or any other
+that says nothing for a while, is killed and counted.
 """
 
 from __future__ import annotations
 
-import contextlib
-import random
+import json
+import os
+import select
+import subprocess
+import sys
 import threading
-import time
 from collections import Counter
+from collections.abc import Iterator
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from compat_tests.apache_kafka import ROOT
+from compat_tests.groups.restless_member import SESSION_MS
 
-SERVER = "server"
-SHORTEST_S, LONGEST_S = 0.3, 1.5
-PAUSE_S = 0.02
-SESSION_MS = 2_000
 # What makes a broker let members go that soon, which died while it did not run
 SETTINGS = {
     "group.min.session.timeout.ms": str(SESSION_MS),
     "group.consumer.min.session.timeout.ms": str(SESSION_MS),
     "group.consumer.session.timeout.ms": str(SESSION_MS),
 }
+SILENT_S = 10.0
 ENDS_WITHIN_S = 60.0
 
 
@@ -32,61 +35,73 @@ class RestlessGroup:
 
     def __init__(self, bootstrap: str, name: str, topic: str, assignor: str, members: int) -> None:
         self.name = name
-        self.topic = topic
         self.acknowledged: dict[int, int] = {}
         self.commits = 0
+        self.left_behind = 0
         self.failure: BaseException | None = None
-        self.stays = threading.Event()
-        self.closes = threading.Event()
         self.owned: list[set[int]] = [set() for _ in range(members)]
+        self._stays = self._closes = False
         self._lock = threading.Lock()
-        self._settings = settings(bootstrap, name, assignor)
+        self._command = [sys.executable, "-m", "compat_tests.groups.restless_member"]
+        self._command += [f"--bootstrap={bootstrap}", f"--group={name}", f"--topic={topic}", f"--assignor={assignor}"]
+        self._inputs: dict[int, int] = {}
         self._threads = [threading.Thread(target=self._run, args=[number], daemon=True) for number in range(members)]
         for thread in self._threads:
             thread.start()
 
     def _run(self, number: int) -> None:
-        chance = random.Random(f"{self.name}-{number}")
         try:
-            while not self.closes.is_set():
-                self._be_member(number, chance.uniform(SHORTEST_S, LONGEST_S))
+            life = 0
+            while not self._closes:
+                self._be_member(number, f"--seed={number}-{life}")
+                life += 1
         except BaseException as failure:  # noqa: BLE001  said by check()
             self.failure = failure
 
-    def _be_member(self, number: int, seconds: float) -> None:
-        consumer = Consumer(self._settings)
-        try:
-            consumer.subscribe([self.topic])
-            until = time.monotonic() + seconds
-            while not self.closes.is_set() and (self.stays.is_set() or time.monotonic() < until):
-                self._read(consumer)
-                self.owned[number] = {one.partition for one in consumer.assignment()}
-        finally:
+    def _be_member(self, number: int, seed: str) -> None:
+        """One process, to its end."""
+        pipe = subprocess.PIPE
+        with subprocess.Popen([*self._command, seed], stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            with self._lock:
+                self._inputs[number] = process.stdin.fileno()
+                if self._stays:
+                    self._tell_to_stay(number)
+            for line in lines(process.stdout.fileno(), SILENT_S):
+                if line is None:
+                    process.kill()
+                    with self._lock:
+                        self.left_behind += 1
+                    break
+                self._note(number, line)
+                if self._closes and not process.stdin.closed:
+                    process.stdin.close()
             self.owned[number] = set()
-            consumer.close()
+            with self._lock:
+                del self._inputs[number]
+            if process.wait() > 0:
+                raise AssertionError(f"a member of {self.name} failed: {process.stderr.read().decode()}")
 
-    def _read(self, consumer: Consumer) -> None:
-        """Read a record and commit it."""
-        message = consumer.poll(PAUSE_S)
-        if message is None:
-            return
-        error, partition, offset = message.error(), message.partition(), message.offset()
-        if error is not None:
-            if error.fatal():
-                raise KafkaException(error)
-        elif partition is not None and offset is not None:
-            self._commit(consumer, [TopicPartition(self.topic, partition, offset + 1)])
-        time.sleep(PAUSE_S)
-
-    def _commit(self, consumer: Consumer, offsets: list[TopicPartition]) -> None:
-        committed: list[TopicPartition] = []
-        with contextlib.suppress(KafkaException):  # another owns it by now, or the broker is away
-            committed = consumer.commit(offsets=offsets, asynchronous=False) or []
-        done = [one for one in committed if one.error is None]
+    def _note(self, number: int, line: bytes) -> None:
+        told = json.loads(line)
+        self.owned[number] = set(told["owned"])
+        committed = {int(partition): offset for partition, offset in told["committed"].items()}
         with self._lock:
-            for one in done:
-                self.acknowledged[one.partition] = max(one.offset, self.acknowledged.get(one.partition, 0))
-            self.commits += bool(done)
+            for partition, offset in committed.items():
+                self.acknowledged[partition] = max(offset, self.acknowledged.get(partition, 0))
+            self.commits += bool(committed)
+
+    def stay(self) -> None:
+        """Let nobody leave any more."""
+        with self._lock:
+            self._stays = True
+            for number in self._inputs:
+                self._tell_to_stay(number)
+
+    def _tell_to_stay(self, number: int) -> None:
+        os.write(self._inputs[number], b"stay\n")
 
     def check(self) -> None:
         if self.failure is not None:
@@ -99,28 +114,21 @@ class RestlessGroup:
         return all(owned) and Counter(one for each in owned for one in each) == Counter(range(partitions))
 
     def close(self) -> None:
-        self.closes.set()
+        self._closes = True
         for thread in self._threads:
             thread.join(ENDS_WITHIN_S)
             assert not thread.is_alive(), f"a member of {self.name} does not end"
         self.check()
 
 
-def settings(bootstrap: str, name: str, assignor: str) -> dict[str, str | int | bool]:
-    found: dict[str, str | int | bool] = {
-        "bootstrap.servers": bootstrap,
-        "group.id": name,
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-        "reconnect.backoff.max.ms": 200,
-        "socket.timeout.ms": 5_000,
-        "log_level": 2,
-    }
-    if assignor == SERVER:
-        return {**found, "group.protocol": "consumer"}
-    return {
-        **found,
-        "partition.assignment.strategy": assignor,
-        "session.timeout.ms": SESSION_MS,
-        "heartbeat.interval.ms": 200,
-    }
+def lines(descriptor: int, silent_s: float) -> Iterator[bytes | None]:
+    """Whole lines, to the end of the stream; None when it says nothing for so long."""
+    rest = b""
+    while True:
+        if not select.select([descriptor], [], [], silent_s)[0]:
+            yield None
+        data = os.read(descriptor, 1 << 16)
+        if not data:
+            return
+        *whole, rest = (rest + data).split(b"\n")
+        yield from whole
