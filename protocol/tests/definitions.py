@@ -26,9 +26,19 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python
     DEFINITIONS = resources.files("kafka.protocol.schemas") / "resources"
 
-FORMATS = {"?": "bool", "b": "int8", "h": "int16", "H": "uint16", "l": "int32", "q": "int64", "16s": "uuid"}
+FORMATS = {
+    "?": "bool",
+    "d": "float64",
+    "b": "int8",
+    "h": "int16",
+    "H": "uint16",
+    "l": "int32",
+    "q": "int64",
+    "16s": "uuid",
+}
 
-
+# Where those of a request and a response have one name in Kafka: ours -> Kafka's
+RENAMED: Final = {"RequestedTopicData": "TopicData", "RequestedPartitionData": "PartitionData"}
 JARS: Final = Path(__file__).resolve().parents[2] / "build" / "jars"
 
 
@@ -105,7 +115,8 @@ def type_name(node: Any) -> str:
     if isinstance(node, wire.NullableInstance):
         node = node.instance
     if isinstance(node, wire.Instance):
-        return str(node.cls.__name__)
+        name: str = node.cls.__name__
+        return RENAMED.get(name, name)
     names = {wire.Text: "string", wire.Blob: "bytes", wire.Records: "records"}
     return names.get(type(node)) or FORMATS[str(fixed_format(node))]
 
@@ -130,4 +141,5 @@ def defined_default(field: dict[str, Any]) -> Any:
 
 
 def snake_case(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name.replace("2Pc", "_2pc")).lower().replace("e_l_r", "elr")
+    words = name.replace("2Pc", "_2pc").replace("ELR", "Elr").replace("KRaft", "Kraft")
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", words).lower()

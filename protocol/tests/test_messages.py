@@ -183,4 +183,4 @@ def error_codes(value: Any, version: int) -> list[int]:
         return []
     fields = [(field.name, getattr(value, field.name)) for field in fields_in(type(value), version)]
     nested = [code for _, field in fields for code in error_codes(field, version)]
-    return [code for name, code in fields if name == "error_code"] + nested
+    return [code for name, code in fields if name in {"error_code", "partition_error_code"}] + nested

@@ -1,0 +1,62 @@
+"""DescribeProducers: the idempotent and transactional producers that partitions know of (KIP-664)."""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, v
+
+
+class TopicRequest(Struct):
+    """Partitions of a topic."""
+
+    name: string = v("0+")
+    partition_indexes: array[int32] = v("0+")
+
+
+class DescribeProducersRequest(Message, key=61, versions="0", flexible="0+"):
+    """Ask for the producers of partitions; the leader of each knows them."""
+
+    topics: array[TopicRequest] = v("0+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DescribeProducersResponse":
+        """The error at every partition: this API has no other place for it."""
+        return DescribeProducersResponse(
+            topics=[
+                TopicResponse(
+                    topic.name, [PartitionResponse(partition, error, message) for partition in topic.partition_indexes]
+                )
+                for topic in self.topics
+            ]
+        )
+
+
+class ProducerState(Struct):
+    """A producer as a partition knows it; `current_txn_start_offset` is -1 outside of a transaction."""
+
+    producer_id: int64 = v("0+")
+    producer_epoch: int32 = v("0+")
+    last_sequence: int32 = v("0+", default=-1)
+    last_timestamp: int64 = v("0+", default=-1)
+    coordinator_epoch: int32 = v("0+")
+    current_txn_start_offset: int64 = v("0+", default=-1)
+
+
+class PartitionResponse(Struct):
+    """The producers of a partition, or its error."""
+
+    partition_index: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+    active_producers: array[ProducerState] = v("0+")
+
+
+class TopicResponse(Struct):
+    """The partitions of a topic."""
+
+    name: string = v("0+")
+    partitions: array[PartitionResponse] = v("0+")
+
+
+class DescribeProducersResponse(Message, key=61, response=True, versions="0", flexible="0+"):
+    """A row for every partition of the request."""
+
+    throttle_time_ms: int32 = v("0+")
+    topics: array[TopicResponse] = v("0+")

@@ -1,0 +1,47 @@
+"""DescribeTransactions: the state of transactions, from their coordinator (KIP-664)."""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, int64, string, v
+
+
+class DescribeTransactionsRequest(Message, key=65, versions="0", flexible="0+"):
+    """Ask for transactions by transactional id."""
+
+    transactional_ids: array[string] = v("0+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "DescribeTransactionsResponse":
+        """The error at every transactional id: this API has no other place for it."""
+        return DescribeTransactionsResponse(
+            transaction_states=[
+                TransactionState(error, transactional_id) for transactional_id in self.transactional_ids
+            ]
+        )
+
+
+class TopicData(Struct):
+    """Partitions of a topic."""
+
+    topic: string = v("0+")
+    partitions: array[int32] = v("0+")
+
+
+class TransactionState(Struct):
+    """A transaction: its state as Kafka spells it (Empty, Ongoing, PrepareCommit ...), and the partitions in it."""
+
+    error_code: int16 = v("0+")
+    transactional_id: string = v("0+")
+    transaction_state: string = v("0+")
+    transaction_timeout_ms: int32 = v("0+")
+    transaction_start_time_ms: int64 = v("0+")
+    producer_id: int64 = v("0+")
+    producer_epoch: int16 = v("0+")
+    topics: array[TopicData] = v("0+")
+
+
+class DescribeTransactionsResponse(Message, key=65, response=True, versions="0", flexible="0+"):
+    """A row for every transactional id of the request."""
+
+    throttle_time_ms: int32 = v("0+")
+    transaction_states: array[TransactionState] = v("0+")

@@ -1,0 +1,36 @@
+"""ListTransactions: the transactions of one coordinator (KIP-664).
+
+v1 by age (KIP-994)   v2 by a pattern of transactional ids (KIP-1152)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, v
+
+
+class ListTransactionsRequest(Message, key=66, versions="0-2", flexible="0+"):
+    """Ask for transactions; an empty list, a negative `duration_filter` (in ms) or no pattern filters nothing."""
+
+    state_filters: array[string] = v("0+")
+    producer_id_filters: array[int64] = v("0+")
+    duration_filter: int64 = v("1+", default=-1)
+    transactional_id_pattern: nullable_string = v("2+", default=None)
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ListTransactionsResponse":
+        return ListTransactionsResponse(error_code=error)
+
+
+class TransactionState(Struct):
+    """A transaction: its state as Kafka spells it."""
+
+    transactional_id: string = v("0+")
+    producer_id: int64 = v("0+")
+    transaction_state: string = v("0+")
+
+
+class ListTransactionsResponse(Message, key=66, response=True, versions="0-2", flexible="0+"):
+    """The transactions that match, and names of states that do not exist."""
+
+    throttle_time_ms: int32 = v("0+")
+    error_code: int16 = v("0+")
+    unknown_state_filters: array[string] = v("0+")
+    transaction_states: array[TransactionState] = v("0+")

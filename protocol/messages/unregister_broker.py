@@ -1,0 +1,21 @@
+"""UnregisterBroker: take a broker that does not come back out of the cluster (KIP-500)."""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, int16, int32, nullable_string, v
+
+
+class UnregisterBrokerRequest(Message, key=64, versions="0", flexible="0+"):
+    """Unregister a broker, which has to be stopped."""
+
+    broker_id: int32 = v("0+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "UnregisterBrokerResponse":
+        return UnregisterBrokerResponse(error_code=error, error_message=message)
+
+
+class UnregisterBrokerResponse(Message, key=64, response=True, versions="0", flexible="0+"):
+    """Whether it was unregistered."""
+
+    throttle_time_ms: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+")
