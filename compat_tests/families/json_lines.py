@@ -1,6 +1,6 @@
 """Clients that are not Python's: a program a client (go/, node/), a process a call, records as lines of JSON.
 
-The command line that they share is described in go/lines/lines.go.
+The command line that they share is described in go/lines/lines.go; for the rows of the matrix in matrix/client.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import tempfile
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any, ClassVar
 
@@ -22,8 +22,11 @@ from compat_tests.families.family import CONSUME_LIMIT_S, AsksOffsets, FromOffse
 from compat_tests.records import Received, Sent, Traits
 
 
-class Program(AsksOffsets):
-    """A client behind a command line; `protocol` is the Kafka version whose protocol it speaks, by default its own."""
+class Lines(ABC):
+    """A command line of subcommands; `protocol` is the Kafka version whose protocol it speaks, by default its own."""
+
+    # Whether it may write to standard error although all went well
+    complains: ClassVar[bool] = False
 
     def __init__(self, protocol: str = "") -> None:
         self.protocol = protocol
@@ -34,9 +37,6 @@ class Program(AsksOffsets):
 
     def environment(self) -> dict[str, str]:
         return dict(os.environ)
-
-    def check(self) -> None:
-        self.command()
 
     def arguments(self, subcommand: str, bootstrap: str, topic: str, **options: str) -> list[str]:
         if self.protocol:
@@ -56,7 +56,30 @@ class Program(AsksOffsets):
             errors.seek(0)
             said = errors.read().decode()
         assert process.returncode == 0, said
-        assert not said
+        assert self.complains or not said, said
+
+    def start(self, arguments: list[str], output: IO[bytes] | int) -> subprocess.Popen[str]:
+        """With its input as a pipe; what it says besides its records goes where they go, or to our own errors."""
+        errors = None if output == subprocess.PIPE else output
+        pipe, environment = subprocess.PIPE, self.environment()
+        return subprocess.Popen(arguments, stdin=pipe, stdout=output, stderr=errors, text=True, env=environment)
+
+    def run(self, arguments: list[str]) -> Iterator[Any]:
+        """The lines that the program printed, after it ended well."""
+        limit_s = CONSUME_LIMIT_S + 10
+        done = subprocess.run(
+            arguments, capture_output=True, text=True, timeout=limit_s, check=False, env=self.environment()
+        )
+        assert done.returncode == 0, f"{arguments} ended with {done.returncode}: {done.stderr[-2000:]}"
+        assert self.complains or not done.stderr, done.stderr
+        return map(json.loads, done.stdout.splitlines())
+
+
+class Program(Lines, AsksOffsets):
+    """A client of the tests of families."""
+
+    def check(self) -> None:
+        self.command()
 
     def consume(self, bootstrap: str, topic: str, start: Start, limits: Mapping[int, int]) -> list[Received]:
         options = {"limits": numbers(limits), "start": describe(start)}
@@ -83,22 +106,6 @@ class Program(AsksOffsets):
     def offsets(self, bootstrap: str, topic: str, at: str) -> dict[int, int]:
         found = self.run(self.arguments("offsets", bootstrap, topic, at=at))
         return {one["partition"]: one["offset"] for one in found}
-
-    def start(self, arguments: list[str], output: IO[bytes] | int) -> subprocess.Popen[str]:
-        """With its input as a pipe; what it says besides its records goes where they go, or to our own errors."""
-        errors = None if output == subprocess.PIPE else output
-        pipe, environment = subprocess.PIPE, self.environment()
-        return subprocess.Popen(arguments, stdin=pipe, stdout=output, stderr=errors, text=True, env=environment)
-
-    def run(self, arguments: list[str]) -> Iterator[Any]:
-        """The lines that the program printed, after it ended well."""
-        limit_s = CONSUME_LIMIT_S + 10
-        done = subprocess.run(
-            arguments, capture_output=True, text=True, timeout=limit_s, check=False, env=self.environment()
-        )
-        assert done.returncode == 0, f"{arguments} ended with {done.returncode}: {done.stderr[-2000:]}"
-        assert not done.stderr, done.stderr
-        return map(json.loads, done.stdout.splitlines())
 
 
 class FranzGo(Program):

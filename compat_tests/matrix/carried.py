@@ -1,0 +1,63 @@
+"""What is left of a record after one client wrote it and another one shows it: everything that both can express."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from compat_tests.matrix.client import Abilities
+from compat_tests.records import Headers, Received, Sent, assert_dense, assert_equal, by_partition, generate
+
+# A record without a time is shown with this one
+NO_TIME = -1
+
+Shown = tuple[bytes | None, bytes | None, Headers]
+
+
+def records_of(writer: Abilities, count: int, seed: int = 1) -> list[Sent]:
+    """Records such as the writer can express."""
+    traits = writer.traits._replace(sets_timestamp=writer.times == "given")
+    found = generate(count, partitions_of(writer), traits, seed)
+    return found if writer.writes_headers else [record._replace(headers=()) for record in found]
+
+
+def partitions_of(writer: Abilities) -> int:
+    """Of the topic that it writes to: who chooses the partition by itself is left no choice."""
+    return 2 if writer.traits.sets_partition else 1
+
+
+def assert_carried(
+    sent: Sequence[Sent], received: Sequence[Received], writer: Abilities, reader: Abilities, began_ms: int
+) -> None:
+    """Every record came back once, in the order of its partition, with dense offsets from 0 on, as whole as can be."""
+    assert len(received) == len(sent), f"{len(sent)} records were sent, {len(received)} came back"
+    parts = by_partition(received)
+    assert_dense(parts)
+    assert parts.keys() == {record.partition or 0 for record in sent}
+    for partition, records in parts.items():
+        assert records[0].offset == 0, f"partition {partition} begins at {records[0].offset}"
+        wanted = [record for record in sent if (record.partition or 0) == partition]
+        assert_equal(
+            [shown(record, writer, reader) for record in wanted],
+            [shown(record, writer, reader) for record in records],
+            f"partition {partition}",
+        )
+        for one, other in zip(wanted, records, strict=True):
+            assert_time(one, other, writer, reader, began_ms)
+
+
+def shown(record: Sent | Received, writer: Abilities, reader: Abilities) -> Shown:
+    """Key, value and headers; those of a received record are compared as they are."""
+    key, value = record.key, record.value
+    headers = record.headers if reader.shows_headers or isinstance(record, Received) else ()
+    return (key, value, headers) if writer.nulls and reader.nulls else (key or b"", value or b"", headers)
+
+
+def assert_time(sent: Sent, received: Received, writer: Abilities, reader: Abilities, began_ms: int) -> None:
+    time_ms = received.timestamp_ms
+    if not reader.shows_times or writer.times == "none":
+        assert time_ms == NO_TIME, f"{time_ms} is the time of a record that has none: {received}"
+    elif sent.timestamp_ms is not None:
+        assert time_ms == sent.timestamp_ms, f"{time_ms} is not the time of {sent}"
+    else:
+        assert began_ms <= time_ms <= time.time() * 1000 + 1000, f"{time_ms} is no time of this test: {received}"

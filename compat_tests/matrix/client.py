@@ -1,0 +1,77 @@
+"""A row of the matrix: one client in one version, and what it can do.
+
+A row is a program. It takes a subcommand, then options, and exits with 0 when all was done; otherwise standard error
+says why. What it says there although all was done fails the test too, unless the row has `complains = True`. Records are
+lines of JSON, as in go/lines/lines.go.
+
+    produce --bootstrap a --topic t --codec gzip          sends the records of standard input, until its end
+    read    --bootstrap a --topic t --count 100           prints so many records, from the first of each partition on
+    group   --bootstrap a --topic t --group g --count 100 prints so many records as the only member of a new group,
+                                                          commits what it printed, leaves
+
+A row that is told to speak an older version's protocol has `--protocol 0.9` besides. A record is {"partition",
+"offset", "timestamp_ms", "key", "value", "headers": [{"name", "value"}]}; bytes are base64 or null. What the client
+cannot say is -1 for a time and [] for headers; a partition or a time to send may be null: the client's choice.
+`produce` ends when all is acknowledged (acks=all where the client has it); the order within a partition is that of its
+input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from compat_tests.families.json_lines import Lines, received
+from compat_tests.records import Received, Traits
+from compat_tests.stored import CODECS
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a client can express. The default is a client of today."""
+
+    writes: tuple[str, ...] = CODECS
+    """Codecs that it can produce with."""
+    reads: tuple[str, ...] = CODECS
+    """Codecs that it can read; a broker that serves it well sends it nothing else."""
+    groups: bool = True
+    """Whether it reads as a group and commits to the broker."""
+    writes_headers: bool = True
+    shows_headers: bool = True
+    times: Literal["given", "own", "none"] = "given"
+    """Of a record that it writes: as it is told; of its own clock (or the broker's); or none, as message format 0."""
+    shows_times: bool = True
+    nulls: bool = True
+    """Whether it tells no key and no value from empty ones, when it writes and when it shows."""
+    traits: Traits = field(default_factory=Traits)
+    """More that its producing side lacks; its times are told above."""
+
+
+MODERN = Abilities()
+BEFORE_HEADERS = Abilities(writes=CODECS[:4], reads=CODECS[:4], writes_headers=False, shows_headers=False)
+"""Message format 1: Kafka 0.10."""
+BEFORE_TIMES = Abilities(
+    writes=CODECS[:4], reads=CODECS[:4], writes_headers=False, shows_headers=False, times="none", shows_times=False
+)
+"""Message format 0: Kafka 0.8 and 0.9."""
+
+
+class Client(Lines):
+    """One client in one version; `name` is unique: family, version, and the protocol that it is told to speak."""
+
+    family: ClassVar[str]
+
+    def __init__(self, version: str, abilities: Abilities = MODERN, protocol: str = "") -> None:
+        super().__init__(protocol)
+        self.version = version
+        self.abilities = abilities
+        self.name = f"{self.family} {version}{f' at {protocol}' if protocol else ''}"
+
+    def read(self, bootstrap: str, topic: str, count: int) -> list[Received]:
+        """So many records from the beginning on, in a new process."""
+        return [received(found) for found in self.run(self.arguments("read", bootstrap, topic, count=str(count)))]
+
+    def read_in_group(self, bootstrap: str, topic: str, group: str, count: int) -> list[Received]:
+        """The same as the only member of a group, which has committed them by then."""
+        arguments = self.arguments("group", bootstrap, topic, group=group, count=str(count))
+        return [received(found) for found in self.run(arguments)]

@@ -1,0 +1,9 @@
+"""Java's kafka-clients."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from compat_tests.matrix.client import Client
+
+ROWS: Final[tuple[Client, ...]] = ()

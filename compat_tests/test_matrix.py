@@ -1,0 +1,154 @@
+"""Named clients of every age: each writes, reads, reads in a group, and exchanges records with the newest ones.
+
+A row is in `matrix/rows/`; `-k "sarama"` takes those of one client. Every row speaks through a proxy that notes which
+APIs and versions it was answered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from compat_tests.broker import TARGET, new_broker
+from compat_tests.conftest import checked, new_topic
+from compat_tests.families import Family
+from compat_tests.families.family import FromStart
+from compat_tests.groups.committed import committed_offsets
+from compat_tests.matrix.carried import assert_carried, partitions_of, records_of
+from compat_tests.matrix.client import MODERN, Abilities, Client
+from compat_tests.matrix.proxy import Proxy
+from compat_tests.matrix.rows import ROWS
+from compat_tests.records import Received, Sent
+from compat_tests.stored import CODECS
+
+COUNT = 100
+OF_EACH_CODEC = 20
+# Both are the newest of their kind, and compress in their own way
+NEWEST = ("java-4.4", "confluent-kafka")
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+
+
+class Row(NamedTuple):
+    """A client of the matrix, and the proxy through which it speaks."""
+
+    client: Client
+    proxy: Proxy
+
+    @property
+    def abilities(self) -> Abilities:
+        return self.client.abilities
+
+    def new_topic(self) -> str:
+        return new_topic(self.proxy.target, partitions_of(self.abilities))
+
+    def produce(self, topic: str, codec: str, count: int, seed: int) -> list[Sent]:
+        records = records_of(self.abilities, count, seed)
+        with self.proxy.recording(self.client.name):
+            self.client.produce(self.proxy.bootstrap, topic, records, codec)
+        return records
+
+    def read(self, topic: str, count: int) -> list[Received]:
+        with self.proxy.recording(self.client.name):
+            return self.client.read(self.proxy.bootstrap, topic, count)
+
+    def read_in_group(self, topic: str, group: str, count: int) -> list[Received]:
+        with self.proxy.recording(self.client.name):
+            return self.client.read_in_group(self.proxy.bootstrap, topic, group, count)
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """In front of a broker of its own."""
+    with Proxy() as proxy:
+        settings = {**SETTINGS, "advertised.listeners": f"PLAINTEXT://{proxy.bootstrap}"}
+        broker = new_broker(tmp_path_factory.mktemp("matrix"), settings)
+        broker.start()
+        proxy.target = broker.bootstrap
+        yield proxy
+        broker.stop()
+
+
+@pytest.fixture(params=[pytest.param(client, id=client.name.replace(" ", "-")) for client in ROWS])
+def row(request: pytest.FixtureRequest, proxy: Proxy) -> Row:
+    """Each client in turn; one that is not on this machine ends its tests by name."""
+    client: Client = request.param
+    client.command()
+    return Row(client, proxy)
+
+
+@pytest.fixture(scope="module")
+def newest(drivers: dict[str, Family]) -> list[Family]:
+    return [checked(drivers[name]) for name in NEWEST]
+
+
+class Shelf:
+    """Topics that the newest clients wrote with every codec: one for all readers that can show the same."""
+
+    def __init__(self, bootstrap: str, writers: list[Family]) -> None:
+        self.bootstrap = bootstrap
+        self.writers = writers
+        self.written: dict[object, tuple[str, list[Sent]]] = {}
+
+    def topic_for(self, codecs: tuple[str, ...], abilities: Abilities) -> tuple[str, list[Sent]]:
+        key = codecs, abilities.traits
+        if key not in self.written:
+            self.written[key] = self.write(codecs, abilities)
+        return self.written[key]
+
+    def write(self, codecs: tuple[str, ...], abilities: Abilities) -> tuple[str, list[Sent]]:
+        topic = new_topic(self.bootstrap, partitions_of(abilities))
+        sent: list[Sent] = []
+        for writer in self.writers:
+            for codec in codecs:
+                sent += (records := records_of(abilities, OF_EACH_CODEC, seed=len(sent)))
+                writer.produce(self.bootstrap, topic, records, codec)
+        return topic, sent
+
+
+@pytest.fixture(scope="module")
+def shelf(proxy: Proxy, newest: list[Family]) -> Shelf:
+    return Shelf(proxy.target, newest)
+
+
+def test_each_writes_and_reads(row: Row) -> None:
+    """100 records plain, and 100 with gzip; read by another process; in a group, whose commit the broker tells us."""
+    topic, began_ms, sent = row.new_topic(), now_ms(), list[Sent]()
+    for codec in (codec for codec in ("none", "gzip") if codec in row.abilities.writes):
+        sent += row.produce(topic, codec, COUNT, seed=len(sent))
+    assert_carried(sent, row.read(topic, len(sent)), row.abilities, row.abilities, began_ms)
+    if row.abilities.groups:
+        group = f"{topic}-group"
+        found = row.read_in_group(topic, group, len(sent))
+        assert_carried(sent, found, row.abilities, row.abilities, began_ms)
+        assert committed_offsets(row.proxy.target, group, topic) == ends_of(sent)
+
+
+def test_the_newest_read_what_it_wrote(row: Row, newest: list[Family]) -> None:
+    """With each of its codecs."""
+    topic, began_ms, sent = row.new_topic(), now_ms(), list[Sent]()
+    for codec in row.abilities.writes:
+        sent += row.produce(topic, codec, OF_EACH_CODEC, seed=len(sent))
+    for reader in newest:
+        found = reader.consume(row.proxy.target, topic, FromStart(), ends_of(sent))
+        assert_carried(sent, found, row.abilities, MODERN, began_ms)
+
+
+def test_it_reads_what_the_newest_wrote(row: Row, shelf: Shelf) -> None:
+    """With headers and every codec: Headgate sends each client what it can read; Kafka does not."""
+    codecs = CODECS if TARGET == "headgate" else row.abilities.reads
+    traits = row.abilities.traits._replace(sets_partition=True)
+    topic, sent = shelf.topic_for(codecs, Abilities(traits=traits))
+    assert_carried(sent, row.read(topic, len(sent)), MODERN, row.abilities, 0)
+
+
+def ends_of(sent: list[Sent]) -> dict[int, int]:
+    """The next offset of each partition."""
+    partitions = [record.partition or 0 for record in sent]
+    return {partition: partitions.count(partition) for partition in sorted(set(partitions))}
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)

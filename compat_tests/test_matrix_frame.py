@@ -1,0 +1,119 @@
+"""The parts of the matrix that judge its rows: what may differ between two clients, and what the proxy notes."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests import wire
+from compat_tests.broker import Broker
+from compat_tests.matrix.carried import assert_carried, records_of
+from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities
+from compat_tests.matrix.proxy import Heads, Proxy
+from compat_tests.matrix.rows import ROWS
+from compat_tests.records import Received, Sent
+from compat_tests.waiting import until
+
+SILENT = Abilities(nulls=False)
+WRITERS = {"modern": MODERN, "no headers": BEFORE_HEADERS, "no times": BEFORE_TIMES, "no nulls": SILENT}
+
+
+def as_stored(sent: list[Sent]) -> list[Received]:
+    """What a perfect reader shows of what a broker stores."""
+    counts = {0: 0, 1: 0}
+    found = []
+    for record in sent:
+        assert record.partition is not None
+        time_ms = -1 if record.timestamp_ms is None else record.timestamp_ms
+        found.append(Received(record.partition, counts[record.partition], time_ms, *record[2:]))
+        counts[record.partition] += 1
+    return found
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_a_perfect_reader_shows_is_carried(name: str) -> None:
+    sent = records_of(WRITERS[name], 100)
+    assert_carried(sent, as_stored(sent), WRITERS[name], MODERN, 0)
+
+
+def test_a_reader_shows_no_more_than_it_can() -> None:
+    sent = records_of(MODERN, 100)
+    plain = [one._replace(timestamp_ms=-1, headers=()) for one in as_stored(sent)]
+    assert_carried(sent, plain, MODERN, BEFORE_TIMES, 0)
+    with pytest.raises(AssertionError):
+        assert_carried(sent, as_stored(sent), MODERN, BEFORE_TIMES, 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"offset": 7},
+        {"partition": 1},
+        {"timestamp_ms": 5},
+        {"key": b"other"},
+        {"value": None},
+        {"headers": (("number", b"another"),)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_every_part_of_a_record_counts(change: dict[str, object]) -> None:
+    sent = records_of(MODERN, 100)
+    found = as_stored(sent)
+    found[50] = found[50]._replace(**change)  # type: ignore[arg-type]
+    with pytest.raises(AssertionError):
+        assert_carried(sent, found, MODERN, MODERN, 0)
+
+
+def test_a_missing_and_a_doubled_record_count() -> None:
+    sent = records_of(MODERN, 100)
+    found = as_stored(sent)
+    for wrong in (found[:-1], [*found, found[-1]], found[2:], []):
+        with pytest.raises(AssertionError):
+            assert_carried(sent, wrong, MODERN, MODERN, 0)
+
+
+@pytest.mark.parametrize("piece", [1, 3, 4, 7, 1000])
+def test_heads_of_frames_in_pieces(piece: int) -> None:
+    frames = [b"abcdefghijkl", b"", b"xyz", b"12345678", bytes(500), b"last one"]
+    stream = b"".join(map(wire.frame, frames))
+    heads = Heads(8)
+    found = [head for at in range(0, len(stream), piece) for head in heads.feed(stream[at : at + piece])]
+    assert found == [frame[:8] for frame in frames]
+
+
+def test_rows_have_names_of_their_own() -> None:
+    names = [row.name for row in ROWS]
+    assert len(names) == len(set(names))
+
+
+@pytest.fixture
+def proxy(broker: Broker) -> Iterator[Proxy]:
+    with Proxy() as proxy:
+        proxy.target = broker.bootstrap
+        yield proxy
+
+
+def test_the_proxy_notes_what_was_answered_to_whom(proxy: Proxy) -> None:
+    """Not what was refused: here a version of ApiVersions that nobody serves, and one of Metadata."""
+    with proxy.recording("one"), wire.connect(proxy.bootstrap) as stream:
+        assert wire.ask(stream, wire.API_VERSIONS, 99, b"\0")[:2] == struct.pack(">h", 35)
+        wire.ask(stream, wire.API_VERSIONS, 0, b"")
+    with proxy.recording("other"), wire.connect(proxy.bootstrap) as stream:
+        wire.ask(stream, wire.METADATA, 1, struct.pack(">i", 0))
+        with pytest.raises(ConnectionError):
+            wire.ask(stream, wire.METADATA, 99, b"")
+    with wire.connect(proxy.bootstrap) as stream:
+        wire.ask(stream, wire.METADATA, 0, struct.pack(">i", 0))
+    assert dict(proxy.used) == {"one": {(wire.API_VERSIONS, 0)}, "other": {(wire.METADATA, 1)}}
+
+
+def test_the_end_of_one_side_is_the_end_of_the_other(proxy: Proxy) -> None:
+    with wire.connect(proxy.bootstrap) as stream:
+        wire.ask(stream, wire.METADATA, 1, struct.pack(">i", 0))
+        stream.shutdown(socket.SHUT_WR)
+        assert stream.recv(1) == b""
+    connection = proxy.connections[0]
+    until(lambda: not any(thread.is_alive() for thread in connection.threads), "the proxy's threads to end")
