@@ -38,7 +38,11 @@ FORMATS = {
 }
 
 # Where those of a request and a response have one name in Kafka: ours -> Kafka's
-RENAMED: Final = {"RequestedTopicData": "TopicData", "RequestedPartitionData": "PartitionData"}
+RENAMED: Final = {
+    "RequestedTopicData": "TopicData",
+    "RequestedPartitionData": "PartitionData",
+    "AlteredEntryData": "EntryData",
+}
 JARS: Final = Path(__file__).resolve().parents[2] / "build" / "jars"
 
 

@@ -47,9 +47,13 @@ def written(value: Message, version: int) -> bytes:
 
 # ------------------------------------------------------------------------------------------ Kafka's own definitions
 
+RENAMED_SINCE = {"TxnOffsetCommitRequest"}
+"""A field has another name in Kafka 4.4 than in kafka-python's definitions."""
+
 DEFINED = [
     (cls, version)
     for cls, version in VERSIONS
+    if cls.__name__ not in RENAMED_SINCE
     if (defined := definition(cls.__name__)) and version in Versions.parse(defined["validVersions"])
 ]
 

@@ -1,0 +1,26 @@
+"""AddOffsetsToTxn: a transaction is about to commit offsets of a group (KIP-98).
+
+v2 PRODUCER_FENCED   v3 flexible   v4 TRANSACTION_ABORTABLE (KIP-890)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, int16, int32, int64, string, v
+
+
+class AddOffsetsToTxnRequest(Message, key=25, versions="0-4", flexible="3+"):
+    """Add a group's partition of __consumer_offsets to a transaction."""
+
+    transactional_id: string = v("0+")
+    producer_id: int64 = v("0+")
+    producer_epoch: int16 = v("0+")
+    group_id: string = v("0+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "AddOffsetsToTxnResponse":
+        return AddOffsetsToTxnResponse(error_code=error)
+
+
+class AddOffsetsToTxnResponse(Message, key=25, response=True, versions="0-4", flexible="3+"):
+    """Whether it was added."""
+
+    throttle_time_ms: int32 = v("0+")
+    error_code: int16 = v("0+")

@@ -1,0 +1,80 @@
+"""AddPartitionsToTxn: partitions that a transaction is about to write to (KIP-98).
+
+v2 PRODUCER_FENCED   v3 flexible   v4 many transactions at once, from brokers, which may only ask (KIP-890)
+v5 TRANSACTION_ABORTABLE
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string, v
+
+
+class AddPartitionsToTxnTopic(Struct):
+    """Partitions of a topic."""
+
+    name: string = v("0+")
+    partitions: array[int32] = v("0+")
+
+
+class AddPartitionsToTxnTransaction(Struct):
+    """A transaction and its partitions; `verify_only` asks whether they are in it."""
+
+    transactional_id: string = v("4+")
+    producer_id: int64 = v("4+")
+    producer_epoch: int16 = v("4+")
+    verify_only: boolean = v("4+")
+    topics: array[AddPartitionsToTxnTopic] = v("4+")
+
+
+class AddPartitionsToTxnRequest(Message, key=24, versions="0-5", flexible="3+"):
+    """Clients speak up to v3 and name one transaction, brokers v4 and later."""
+
+    transactions: array[AddPartitionsToTxnTransaction] = v("4+")
+    v3_and_below_transactional_id: string = v("0-3")
+    v3_and_below_producer_id: int64 = v("0-3")
+    v3_and_below_producer_epoch: int16 = v("0-3")
+    v3_and_below_topics: array[AddPartitionsToTxnTopic] = v("0-3")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "AddPartitionsToTxnResponse":
+        """The error at the top; before v4 at every partition, as there is no other place for it."""
+        return AddPartitionsToTxnResponse(
+            error_code=error,
+            results_by_topic_v3_and_below=[_refuse(topic, error) for topic in self.v3_and_below_topics],
+        )
+
+
+class AddPartitionsToTxnPartitionResult(Struct):
+    """What became of a partition."""
+
+    partition_index: int32 = v("0+")
+    partition_error_code: int16 = v("0+")
+
+
+class AddPartitionsToTxnTopicResult(Struct):
+    """The partitions of a topic."""
+
+    name: string = v("0+")
+    results_by_partition: array[AddPartitionsToTxnPartitionResult] = v("0+")
+
+
+class AddPartitionsToTxnResult(Struct):
+    """The partitions of a transaction."""
+
+    transactional_id: string = v("4+")
+    topic_results: array[AddPartitionsToTxnTopicResult] = v("4+")
+
+
+class AddPartitionsToTxnResponse(Message, key=24, response=True, versions="0-5", flexible="3+"):
+    """A row for every partition of the request; if one fails, none is added."""
+
+    throttle_time_ms: int32 = v("0+")
+    error_code: int16 = v("4+")
+    results_by_transaction: array[AddPartitionsToTxnResult] = v("4+")
+    results_by_topic_v3_and_below: array[AddPartitionsToTxnTopicResult] = v("0-3")
+
+
+def _refuse(topic: AddPartitionsToTxnTopic, error: ErrorCode) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        topic.name, [AddPartitionsToTxnPartitionResult(partition, error) for partition in topic.partitions]
+    )

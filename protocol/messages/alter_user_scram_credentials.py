@@ -1,0 +1,52 @@
+"""AlterUserScramCredentials: set and remove passwords of users for SCRAM (KIP-554)."""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, blob, int8, int16, int32, nullable_string, string, v
+
+
+class ScramCredentialDeletion(Struct):
+    """A user's credential to remove."""
+
+    name: string = v("0+")
+    mechanism: int8 = v("0+")
+
+
+class ScramCredentialUpsertion(Struct):
+    """A credential to set, by a mechanism of DescribeUserScramCredentials; the client has salted the password."""
+
+    name: string = v("0+")
+    mechanism: int8 = v("0+")
+    iterations: int32 = v("0+")
+    salt: blob = v("0+")
+    salted_password: blob = v("0+")
+
+
+class AlterUserScramCredentialsRequest(Message, key=51, versions="0", flexible="0+"):
+    """Change credentials; a user may be named once."""
+
+    deletions: array[ScramCredentialDeletion] = v("0+")
+    upsertions: array[ScramCredentialUpsertion] = v("0+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "AlterUserScramCredentialsResponse":
+        """The error at every user: this API has no other place for it."""
+        users = [deletion.name for deletion in self.deletions] + [upsertion.name for upsertion in self.upsertions]
+        return AlterUserScramCredentialsResponse(
+            results=[AlterUserScramCredentialsResult(user, error, message) for user in dict.fromkeys(users)]
+        )
+
+
+class AlterUserScramCredentialsResult(Struct):
+    """What became of a user."""
+
+    user: string = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+")
+
+
+class AlterUserScramCredentialsResponse(Message, key=51, response=True, versions="0", flexible="0+"):
+    """A row for every user of the request."""
+
+    throttle_time_ms: int32 = v("0+")
+    results: array[AlterUserScramCredentialsResult] = v("0+")

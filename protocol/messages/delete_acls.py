@@ -1,0 +1,58 @@
+"""DeleteAcls: remove the rules that match (KIP-140).
+
+v1 patterns of resource names (KIP-290)   v2 flexible   v3 users as resources (KIP-373)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
+
+
+class DeleteAclsFilter(Struct):
+    """Rules to remove; null matches any name, principal or host. Numbers are those of DescribeAcls."""
+
+    resource_type_filter: int8 = v("0+")
+    resource_name_filter: nullable_string = v("0+")
+    pattern_type_filter: int8 = v("1+", default=3)
+    principal_filter: nullable_string = v("0+")
+    host_filter: nullable_string = v("0+")
+    operation: int8 = v("0+")
+    permission_type: int8 = v("0+")
+
+
+class DeleteAclsRequest(Message, key=31, versions="0-3", flexible="2+"):
+    """Remove what matches any of the filters."""
+
+    filters: array[DeleteAclsFilter] = v("0+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DeleteAclsResponse":
+        """The error at every filter: this API has no other place for it."""
+        return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(error, message) for _ in self.filters])
+
+
+class DeleteAclsMatchingAcl(Struct):
+    """A rule that matched, and whether it was removed."""
+
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+")
+    resource_type: int8 = v("0+")
+    resource_name: string = v("0+")
+    pattern_type: int8 = v("1+", default=3)
+    principal: string = v("0+")
+    host: string = v("0+")
+    operation: int8 = v("0+")
+    permission_type: int8 = v("0+")
+
+
+class DeleteAclsFilterResult(Struct):
+    """What a filter matched, or its error."""
+
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+")
+    matching_acls: array[DeleteAclsMatchingAcl] = v("0+")
+
+
+class DeleteAclsResponse(Message, key=31, response=True, versions="0-3", flexible="2+"):
+    """A row for every filter of the request, in its order."""
+
+    throttle_time_ms: int32 = v("0+")
+    filter_results: array[DeleteAclsFilterResult] = v("0+")

@@ -1,0 +1,74 @@
+"""DescribeClientQuotas: the quotas of users, client ids and addresses (KIP-546).
+
+v1 flexible
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    float64,
+    int8,
+    int16,
+    int32,
+    nullable_array,
+    nullable_string,
+    string,
+    v,
+)
+
+EXACT = 0
+DEFAULT = 1
+ANY = 2
+
+
+class ComponentData(Struct):
+    """A kind of entity (user, client-id, ip) and which of them; `match_type` is a constant of this module."""
+
+    entity_type: string = v("0+")
+    match_type: int8 = v("0+")
+    match: nullable_string = v("0+")
+
+
+class DescribeClientQuotasRequest(Message, key=48, versions="0-1", flexible="1+"):
+    """Ask for entities that match every component; `strict`: and that have no other kind."""
+
+    components: array[ComponentData] = v("0+")
+    strict: boolean = v("0+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "DescribeClientQuotasResponse":
+        return DescribeClientQuotasResponse(error_code=error, error_message=message, entries=None)
+
+
+class EntityData(Struct):
+    """One kind of an entity and its name; null: the default of that kind."""
+
+    entity_type: string = v("0+")
+    entity_name: nullable_string = v("0+")
+
+
+class ValueData(Struct):
+    """A quota."""
+
+    key: string = v("0+")
+    value: float64 = v("0+")
+
+
+class EntryData(Struct):
+    """An entity and its quotas."""
+
+    entity: array[EntityData] = v("0+")
+    values: array[ValueData] = v("0+")
+
+
+class DescribeClientQuotasResponse(Message, key=48, response=True, versions="0-1", flexible="1+"):
+    """A row for every entity that matches; null with an error."""
+
+    throttle_time_ms: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+")
+    entries: nullable_array[EntryData] = v("0+")

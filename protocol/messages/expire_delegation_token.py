@@ -1,0 +1,27 @@
+"""ExpireDelegationToken: have a token expire earlier, or now (KIP-48).
+
+v2 flexible
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, blob, int16, int32, int64, v
+
+
+class ExpireDelegationTokenRequest(Message, key=40, versions="0-2", flexible="2+"):
+    """Expire the token with this secret after a time; a negative one is now."""
+
+    hmac: blob = v("0+")
+    expiry_time_period_ms: int64 = v("0+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "ExpireDelegationTokenResponse":
+        return ExpireDelegationTokenResponse(error_code=error)
+
+
+class ExpireDelegationTokenResponse(Message, key=40, response=True, versions="0-2", flexible="2+"):
+    """When the token expires, in ms."""
+
+    error_code: int16 = v("0+")
+    expiry_timestamp_ms: int64 = v("0+")
+    throttle_time_ms: int32 = v("0+")

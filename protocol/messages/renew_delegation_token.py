@@ -1,0 +1,27 @@
+"""RenewDelegationToken: have a token expire later (KIP-48).
+
+v2 flexible
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, blob, int16, int32, int64, v
+
+
+class RenewDelegationTokenRequest(Message, key=39, versions="0-2", flexible="2+"):
+    """Renew the token with this secret, within its maximum lifetime."""
+
+    hmac: blob = v("0+")
+    renew_period_ms: int64 = v("0+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "RenewDelegationTokenResponse":
+        return RenewDelegationTokenResponse(error_code=error)
+
+
+class RenewDelegationTokenResponse(Message, key=39, response=True, versions="0-2", flexible="2+"):
+    """When the token expires, in ms."""
+
+    error_code: int16 = v("0+")
+    expiry_timestamp_ms: int64 = v("0+")
+    throttle_time_ms: int32 = v("0+")

@@ -1,0 +1,69 @@
+"""TxnOffsetCommit: commit offsets of a group as a part of a transaction (KIP-98).
+
+v2 leader epochs (KIP-320)   v3 flexible; members are checked (KIP-447)   v4 TRANSACTION_ABORTABLE (KIP-890)
+v5 adds the group to the transaction by itself (KIP-890)   v6 topics by id (KIP-1319)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
+
+
+class TxnOffsetCommitRequestPartition(Struct):
+    """A partition's offset: the next one to be read."""
+
+    partition_index: int32 = v("0+")
+    committed_offset: int64 = v("0+")
+    committed_leader_epoch: int32 = v("2+", default=-1)
+    committed_metadata: nullable_string = v("0+")
+
+
+class TxnOffsetCommitRequestTopic(Struct):
+    """The partitions of a topic, by name before v6, by id after."""
+
+    name: string = v("0-5")
+    topic_id: uuid = v("6+")
+    partitions: array[TxnOffsetCommitRequestPartition] = v("0+")
+
+
+class TxnOffsetCommitRequest(Message, key=28, versions="0-6", flexible="3+"):
+    """Commit offsets when the transaction does; generation -1 and no member where nobody is to be checked."""
+
+    transactional_id: string = v("0+")
+    group_id: string = v("0+")
+    producer_id: int64 = v("0+")
+    producer_epoch: int16 = v("0+")
+    generation_id_or_member_epoch: int32 = v("3+", default=-1)
+    member_id: string = v("3+")
+    group_instance_id: nullable_string = v("3+", default=None)
+    topics: array[TxnOffsetCommitRequestTopic] = v("0+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "TxnOffsetCommitResponse":
+        """The error at every partition: this API has no other place for it."""
+        return TxnOffsetCommitResponse(topics=[_refuse(topic, error) for topic in self.topics])
+
+
+class TxnOffsetCommitResponsePartition(Struct):
+    """What became of a partition's offset."""
+
+    partition_index: int32 = v("0+")
+    error_code: int16 = v("0+")
+
+
+class TxnOffsetCommitResponseTopic(Struct):
+    """The partitions of a topic."""
+
+    name: string = v("0-5")
+    topic_id: uuid = v("6+")
+    partitions: array[TxnOffsetCommitResponsePartition] = v("0+")
+
+
+class TxnOffsetCommitResponse(Message, key=28, response=True, versions="0-6", flexible="3+"):
+    """A row for every partition of the request."""
+
+    throttle_time_ms: int32 = v("0+")
+    topics: array[TxnOffsetCommitResponseTopic] = v("0+")
+
+
+def _refuse(topic: TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    partitions = [TxnOffsetCommitResponsePartition(row.partition_index, error) for row in topic.partitions]
+    return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, partitions)
