@@ -4,7 +4,8 @@
         kafka.bootstrap                         # '127.0.0.1:40123'
         run_tool(TOPICS, "--bootstrap-server", kafka.bootstrap, "--create", "--topic", "t")
 
-The jars are those of `make jars` (build/jars/broker). Standard library only: tests and the bench both use it.
+The jars are those of `make jars`: build/jars/broker (4.1) and build/jars/broker39 (3.9). Standard library only: tests
+and the bench both use it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 JARS: Final = ROOT / "build" / "jars"
@@ -49,7 +50,9 @@ SERVER_OPTIONS: Final = (
 # A tool lives for a second: start quickly and leave the second core alone
 TOOL_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
-LOGGING: Final = """\
+# By the property that names such a file: that of Kafka 4, and that of Kafka before it
+LOGGING: Final = {
+    "log4j2.configurationFile": """\
 status = error
 appender.stderr.type = Console
 appender.stderr.name = stderr
@@ -58,7 +61,15 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = [%d] %p %m (%c)%n
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
-"""
+""",
+    "log4j.configuration": """\
+log4j.rootLogger = {level}, stderr
+log4j.appender.stderr = org.apache.log4j.ConsoleAppender
+log4j.appender.stderr.target = System.err
+log4j.appender.stderr.layout = org.apache.log4j.PatternLayout
+log4j.appender.stderr.layout.ConversionPattern = [%d] %p %m (%c)%n
+""",
+}
 
 
 class KafkaFailed(Exception):
@@ -85,12 +96,18 @@ def java(
     """The command line that runs a class of a jar set; `directory` is where its logging configuration is put."""
     if sentence := missing(jar_set):
         raise KafkaFailed(sentence)
-    configuration = (directory or JARS) / f"log4j2-{log_level}.properties"
-    text = LOGGING.format(level=log_level)
+    logging = [logging_option(name, directory or JARS, log_level) for name in LOGGING]
+    classes = str(JARS / jar_set / "*")
+    return ["java", *options, *logging, "-cp", classes, main_class, *arguments]
+
+
+def logging_option(name: str, directory: Path, level: str) -> str:
+    """The option that has a JVM log to standard error; writes the file that it names."""
+    configuration = directory / f"{name.partition('.')[0]}-{level}.properties"
+    text = LOGGING[name].format(level=level)
     if not configuration.exists() or configuration.read_text() != text:
         configuration.write_text(text)
-    classes = str(JARS / jar_set / "*")
-    return ["java", *options, f"-Dlog4j2.configurationFile={configuration}", "-cp", classes, main_class, *arguments]
+    return f"-D{name}={configuration.as_uri()}"
 
 
 def run_tool(
@@ -99,13 +116,14 @@ def run_tool(
     stdin: str | None = None,
     timeout_s: float = 60,
     options: tuple[str, ...] = TOOL_OPTIONS,
+    jar_set: str = "broker",
 ) -> str:
     """Run one of Kafka's tools to its end and return its standard output.
 
     Raises KafkaFailed with both outputs when it ends with an error or not within `timeout_s`. Where the tool itself is
     the load (ProducerPerformance), give it `options=("-Xmx512m",)`.
     """
-    command = java(main_class, *arguments, options=options)
+    command = java(main_class, *arguments, options=options, jar_set=jar_set)
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as late:
@@ -125,9 +143,9 @@ def start_tool(main_class: str, *arguments: str, options: tuple[str, ...] = TOOL
 class ApacheKafka:
     """One KRaft node, broker and controller in one process, with Kafka's defaults where one node allows them.
 
-    `settings` override server.properties; `heap` is -Xmx and -Xms. Attributes once started: `bootstrap`, `port`, `pid`,
-    `directory`, `logs` (the data directory), `output` (its log file), `ready_s` (seconds from exec to the first answer
-    to Metadata that names a broker).
+    `settings` override server.properties; `heap` is -Xmx and -Xms; `jar_set` says which version. Attributes once
+    started: `bootstrap`, `port`, `pid`, `directory`, `logs` (the data directory), `output` (its log file), `ready_s`
+    (seconds from exec to the first answer to Metadata that names a broker).
     """
 
     def __init__(
@@ -135,11 +153,13 @@ class ApacheKafka:
         settings: Mapping[str, str] | None = None,
         *,
         heap: str = "1g",
+        jar_set: str = "broker",
         directory: Path | None = None,
         timeout_s: float = 60,
     ) -> None:
         self.settings = dict(settings or {})
         self.heap = heap
+        self.jar_set = jar_set
         self.timeout_s = timeout_s
         self.is_own_directory = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
@@ -167,7 +187,8 @@ class ApacheKafka:
         if not self.properties.exists():
             self._format()
         options = (f"-Xmx{self.heap}", f"-Xms{self.heap}", *SERVER_OPTIONS)
-        command = java("kafka.Kafka", str(self.properties), options=options, log_level="info", directory=self.directory)
+        more: dict[str, Any] = {"jar_set": self.jar_set, "log_level": "info", "directory": self.directory}
+        command = java("kafka.Kafka", str(self.properties), options=options, **more)
         began = time.monotonic()
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
@@ -233,7 +254,8 @@ class ApacheKafka:
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # An id that begins with a dash would be read as an option
-        run_tool(STORAGE, "format", f"--cluster-id={cluster_id}", "--config", str(self.properties))
+        format_it = ("format", f"--cluster-id={cluster_id}", "--config", str(self.properties))
+        run_tool(STORAGE, *format_it, jar_set=self.jar_set)
 
     def _wait_until_ready(self, began: float) -> None:
         deadline = began + self.timeout_s

@@ -1,6 +1,7 @@
 """One broker process under test: started, stopped, killed, and started again on the same port and data.
 
-`HEADGATE_COMPAT_TARGET=kafka` runs the same tests against Apache Kafka: what fails there is a wrong test.
+`HEADGATE_COMPAT_TARGET=kafka` runs the same tests against Apache Kafka: what fails there is a wrong test. `kafka39` is
+Kafka 3.9, the last one that serves clients older than 0.11.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from compat_tests.waiting import until
 TARGET = os.environ.get("HEADGATE_COMPAT_TARGET", "headgate")
 READY = re.compile(r"^headgate ready PLAINTEXT://([\d.]+):(\d+) ", re.MULTILINE)
 START_LIMIT_S = 30.0
+# Jars of the targets other than headgate
+KAFKAS = {"kafka": "broker", "kafka39": "broker39"}
 STOP_LIMIT_S = 10.0
 
 
@@ -158,10 +161,10 @@ def new_broker(directory: Path, settings: Mapping[str, str] | None = None) -> Br
     """A broker of the kind that HEADGATE_COMPAT_TARGET asks for, not started yet."""
     if TARGET == "headgate":
         return HeadgateBroker(directory, settings)
-    assert TARGET == "kafka", f"HEADGATE_COMPAT_TARGET is headgate or kafka, not {TARGET}"
+    assert TARGET in KAFKAS, f"HEADGATE_COMPAT_TARGET is headgate, {' or '.join(KAFKAS)}, not {TARGET}"
     from compat_tests.kafka_target import KafkaBroker
 
-    return KafkaBroker(directory, settings)
+    return KafkaBroker(directory, settings, KAFKAS[TARGET])
 
 
 @contextlib.contextmanager

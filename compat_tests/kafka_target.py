@@ -1,4 +1,4 @@
-"""Apache Kafka 4.1 in the place of the broker under test."""
+"""Apache Kafka 4.1, or 3.9, in the place of the broker under test."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class KafkaBroker(Broker):
         "broker.heartbeat.interval.ms": "200",
     }
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        toolchain.jars("broker")
-        self.kafka = ApacheKafka({**self.SETTINGS, **(settings or {})}, directory=directory)
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, jar_set: str = "broker") -> None:
+        toolchain.jars(jar_set)
+        self.kafka = ApacheKafka({**self.SETTINGS, **(settings or {})}, jar_set=jar_set, directory=directory)
         super().__init__(directory, self.kafka.logs, self.kafka.output)
 
     @property

@@ -1,19 +1,18 @@
 """A row of the matrix: one client in one version, and what it can do.
 
 A row is a program. It takes a subcommand, then options, and exits with 0 when all was done; otherwise standard error
-says why. What it says there although all was done fails the test too, unless the row has `complains = True`. Records are
-lines of JSON, as in go/lines/lines.go.
+says why. What it says there although all was done fails the test too, unless the row has `complains = True`.
 
     produce --bootstrap a --topic t --codec gzip          sends the records of standard input, until its end
     read    --bootstrap a --topic t --count 100           prints so many records, from the first of each partition on
     group   --bootstrap a --topic t --group g --count 100 prints so many records as the only member of a new group,
                                                           commits what it printed, leaves
 
-A row that is told to speak an older version's protocol has `--protocol 0.9` besides. A record is {"partition",
-"offset", "timestamp_ms", "key", "value", "headers": [{"name", "value"}]}; bytes are base64 or null. What the client
-cannot say is -1 for a time and [] for headers; a partition or a time to send may be null: the client's choice.
-`produce` ends when all is acknowledged (acks=all where the client has it); the order within a partition is that of its
-input.
+A row that is told to speak an older version's protocol has `--protocol 0.9` besides. Records are lines of JSON:
+{"partition", "offset", "timestamp_ms", "key", "value", "headers": [{"name", "value"}]}; bytes are base64 or null. What
+the client cannot say is -1 for a time and [] for headers; a partition or a time to send that is null is the client's
+choice. `produce` ends when all is acknowledged (acks=all where the client has it); the order within a partition is that
+of its input.
 """
 
 from __future__ import annotations
