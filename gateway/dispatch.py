@@ -36,13 +36,14 @@ class Route:
     __slots__ = ("_blank", "_write", "handler", "is_lasting", "read", "request", "stages", "version")
 
     def __init__(self, registration: Registration, version: int) -> None:
-        request = registration.request
+        request, served = registration.request, registration.find(version)
+        assert served is not None, "only what is served has a route"
         self.request = request
         self.version = version
-        self.handler = registration.handler
-        self.is_lasting = registration.is_lasting
+        self.handler = served.handler
+        self.is_lasting = served.is_lasting
         self.read = compiler.reader(request, version)
-        self.stages = registration.stages
+        self.stages = served.stages
         self._write = compiler.writer(registry.response(request.api_key), version)
         blank = bytearray(4)
         write_response_header(blank, 0, request.api_key, version)
@@ -149,7 +150,7 @@ class Dispatcher:
     def _open_route(self, api_key: int, version: int) -> Route | None:
         """The route of a request that came for the first time; None if it is not served."""
         registration = self._registrations.get(api_key)
-        if registration is None or not registration.served_min <= version <= registration.served_max:
+        if registration is None or registration.find(version) is None:
             return None
         route = self._routes[api_key, version] = Route(registration, version)
         return route

@@ -254,6 +254,10 @@ class Files:
         """Bytes in a file."""
         return os.stat(path).st_size
 
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written to."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
     def truncate(self, path: str, size: int) -> None:
         """Cut a file."""
         os.truncate(path, size)

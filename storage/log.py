@@ -14,7 +14,7 @@ from contextlib import suppress
 from random import Random
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head, split
+from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head
 from storage import retention, snapshots, times, validation
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.directories import PARTITION_METADATA
@@ -170,7 +170,7 @@ class Log:
         self, view: memoryview, leader_epoch: int, now_ms: int, validate: str, gather_bytes: int
     ) -> AppendInfo:
         """Stage what is not one plain batch: several, or such as have to be changed; or find what is wrong with it."""
-        view, batches = self._look_closely(view, now_ms, validate)
+        view, batches = validation.prepare(view, self.config, now_ms, validate)
         duplicate = self._check_producers(batches)
         if duplicate is not None:
             return self._answer_duplicate(duplicate)
@@ -265,19 +265,6 @@ class Log:
             except KafkaError as error:
                 staged.error = error
                 raise
-
-    def _look_closely(
-        self, view: memoryview, now_ms: int, validate: str
-    ) -> tuple[memoryview, list[tuple[BatchHeader, memoryview]]]:
-        """Check what is not one plain batch, or find what is wrong with it; as this topic stores it."""
-        batches, config = split(view), self.config
-        for header, part in batches:
-            validation.check_header(header, part, config, now_ms)
-        if config.keeps_batches and validate != validation.FULL:
-            return view, batches
-        adapted = [validation.adapt(header, part, config, now_ms, validate) for header, part in batches]
-        view = adapted[0] if len(adapted) == 1 else memoryview(bytearray().join(adapted))
-        return view, split(view)
 
     def _check_producers(self, batches: list[tuple[BatchHeader, memoryview]]) -> WrittenBatch | None:
         """The batch written before, if this is it once more.
@@ -544,6 +531,14 @@ class Log:
         except OSError as error:
             raise self._disk_error(error) from error
         return found if found is not None and found.offset < up_to else None
+
+    def places(self, now_ms: int) -> list[tuple[int, int]]:
+        """`times.places`, and the end of the log as of now. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        try:
+            found = times.places(self._segments, self.start_offset)
+        except OSError as error:
+            raise self._disk_error(error) from error
+        return [*found, (self.end_offset, now_ms)] if self._active.size else found
 
     # Upkeep
 

@@ -198,6 +198,11 @@ class Segment:
         self.offsets.give_back()
         self.times.give_back()
 
+    @property
+    def modified_ms(self) -> int:
+        """When the file was last written to. Raises OSError."""
+        return self._pool.files.modified_ms(self.path)
+
     # Timestamps
 
     @property

@@ -39,6 +39,14 @@ def newest(segments: Sequence[Segment], start_offset: int) -> TimestampOffset | 
     return None if latest.max_timestamp < 0 else _find(latest, latest.max_timestamp, start_offset)
 
 
+def places(segments: Sequence[Segment], start_offset: int) -> list[tuple[int, int]]:
+    """Where each segment begins, and when it was last written to in ms, the oldest first. Raises OSError.
+
+    As precise as offsets by time were before there was a time index.
+    """
+    return [(max(segment.base_offset, start_offset), segment.modified_ms) for segment in segments]
+
+
 def _find(segment: Segment, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
     for position, header in segment.batches_from_time(timestamp_ms, start_offset):
         for record in _records(segment.read_batch(position, header), header):

@@ -83,6 +83,23 @@ def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_m
         )
 
 
+def prepare(
+    view: memoryview, config: LogConfig, now_ms: int, validate: str
+) -> tuple[memoryview, list[tuple[BatchHeader, memoryview]]]:
+    """What is not one plain batch as a topic of this configuration stores it, or what is wrong with it.
+
+    Raises KafkaError: what `batch.split`, `check_header` and `adapt` refuse.
+    """
+    batches = batch.split(view)
+    for header, part in batches:
+        check_header(header, part, config, now_ms)
+    if config.keeps_batches and validate != FULL:
+        return view, batches
+    adapted = [adapt(header, part, config, now_ms, validate) for header, part in batches]
+    view = adapted[0] if len(adapted) == 1 else memoryview(bytearray().join(adapted))
+    return view, batch.split(view)
+
+
 def adapt(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int, validate: str) -> memoryview:
     """The batch as this topic stores it: the same view, changed in place, or a new one.
 

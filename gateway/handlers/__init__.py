@@ -1,4 +1,4 @@
-"""What the broker answers: one file an API, each with one public function registered by `@handles`.
+"""What the broker answers: one file an API, each with a public function, or one a range of versions, for `@handles`.
 
 A handler takes `(request, context)` and returns the response, `None` (no reply is due), or a `Waiting`. One that must
 wait for something outside the process is an `async def`; it runs as a task while its connection is parked.
@@ -7,6 +7,7 @@ wait for something outside the process is an `async def`; it runs as a task whil
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from gateway.context import Context
@@ -17,21 +18,40 @@ Outcome = Message | Waiting | None
 Handler = Callable[[Any, Context], Outcome | Awaitable[Outcome]]
 
 
-class Registration(NamedTuple):
-    """One served API. Versions are inclusive; where `advertised_min` is not `served_min`, the handler says why.
+class Range(NamedTuple):
+    """Versions of one API, both ends included, that are handled by the same function.
 
     `is_lasting(response)`: whether the same request from the same viewpoint has the same answer, and no effect, as long
     as the image does not change. Then the answer is kept (`gateway.answers`).
     `stages`: whether it may leave appends to be written with others of its turn (`gateway.replication.appends`).
     """
 
-    request: type[Message]
-    served_min: int
-    served_max: int
-    advertised_min: int
+    first: int
+    last: int
     handler: Handler
     is_lasting: Callable[[Any], bool] | None = None
     stages: bool = False
+
+
+class Registration(NamedTuple):
+    """One served API: its ranges, from the lowest version to the highest, without a gap."""
+
+    request: type[Message]
+    ranges: tuple[Range, ...]
+
+    @property
+    def served_min(self) -> int:
+        """The lowest version that is served."""
+        return self.ranges[0].first
+
+    @property
+    def served_max(self) -> int:
+        """The highest version that is served."""
+        return self.ranges[-1].last
+
+    def find(self, version: int) -> Range | None:
+        """What handles a version; None if it is not served."""
+        return next((served for served in self.ranges if served.first <= version <= served.last), None)
 
 
 REGISTRATIONS: dict[int, Registration] = {}
@@ -40,24 +60,23 @@ REGISTRATIONS: dict[int, Registration] = {}
 def handles(
     request: type[Message],
     versions: str,
-    advertised_from: int | None = None,
     is_lasting: Callable[[Any], bool] | None = None,
     stages: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register a handler for `versions` ("0-4", or "3") of a request.
 
-    `advertised_from`: the lowest version that ApiVersions shows when it must differ from what is served; an older
-    request is then refused like any version that is not served.
+    An API whose old versions need more work has several handlers, so that the newer ones do not even ask.
     """
     low, _, high = versions.partition("-")
 
     def register(handler: Handler) -> Handler:
-        served_min = int(low)
-        advertised_min = served_min if advertised_from is None else advertised_from
-        served_max = int(high or low)
-        REGISTRATIONS[request.api_key] = Registration(
-            request, served_min, served_max, advertised_min, handler, is_lasting, stages
-        )
+        added = Range(int(low), int(high or low), handler, is_lasting, stages)
+        known = REGISTRATIONS.get(request.api_key)
+        ranges = sorted((added, *(known.ranges if known else ())))
+        for before, after in pairwise(ranges):
+            if before.last + 1 != after.first:
+                raise ValueError(f"the versions {before.first} to {after.last} of {request.__name__} do not touch")
+        REGISTRATIONS[request.api_key] = Registration(request, tuple(ranges))
         return handler
 
     return register

@@ -3,7 +3,7 @@
 v1 throttle   v3 flexible, name and version of the client's software (KIP-511), features (KIP-584)   v4 features whose
 range begins at 0 (KAFKA-17011)   v5 the cluster and node that the client means (KIP-1242)
 
-Nothing is advertised that is not served, with one exception: Produce from version 0; see its handler.
+Nothing is advertised that is not served, and nothing is served that is not advertised.
 """
 
 import re
@@ -54,7 +54,7 @@ def unsupported_version(registrations: Mapping[int, Registration]) -> ApiVersion
 
 def _advertised(registrations: Mapping[int, Registration]) -> list[ApiVersion]:
     return [
-        ApiVersion(api_key=key, min_version=registration.advertised_min, max_version=registration.served_max)
+        ApiVersion(api_key=key, min_version=registration.served_min, max_version=registration.served_max)
         for key, registration in sorted(registrations.items())
     ]
 

@@ -1,9 +1,11 @@
 """ListOffsets: the offset at a time, or at an end of a partition.
 
-v1 one offset   v2 isolation level   v4 leader epochs (KIP-320)   v6 flexible   v7 the maximum timestamp (KIP-734)   v8
-earliest local (KIP-405)   v9 latest tiered (KIP-1005)   v10 timeout for remote lists (KIP-1075)   v11 earliest pending
-upload (KIP-1023)
+v0 offsets where segments begin   v1 one offset   v2 isolation level   v4 leader epochs (KIP-320)   v6 flexible   v7
+the maximum timestamp (KIP-734)   v8 earliest local (KIP-405)   v9 latest tiered (KIP-1005)   v10 timeout for remote
+lists (KIP-1075)   v11 earliest pending upload (KIP-1023)
 """
+
+from collections.abc import Callable
 
 from gateway.context import Context
 from gateway.handlers import handles
@@ -26,30 +28,63 @@ NOTHING = (-1, -1, -1)
 """Offset, timestamp and leader epoch where nothing matches."""
 
 
+Row = ListOffsetsPartitionResponse
+Answer = Callable[[ListOffsetsRequest, ListOffsetsPartition, Partition, Context], Row]
+
+
 @handles(ListOffsetsRequest, versions="1-11")
 def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     """Answer every partition from its log and its time index."""
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(name=topic.name, partitions=_partitions(request, topic, context))
-            for topic in request.topics
-        ]
-    )
+    return _respond(request, context, _one_offset)
 
 
-def _partitions(
-    request: ListOffsetsRequest, topic: ListOffsetsTopic, context: Context
-) -> list[ListOffsetsPartitionResponse]:
-    def answer(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-        partition = context.broker.partitions.get(topic.name, wanted.partition_index)
-        partition.check_leader_epoch(wanted.current_leader_epoch)
-        _check_time(wanted.timestamp, context.version)
-        offset, timestamp, epoch = _find(partition, wanted.timestamp, request.isolation_level)
-        return ListOffsetsPartitionResponse(
-            partition_index=wanted.partition_index, offset=offset, timestamp=timestamp, leader_epoch=epoch
-        )
+@handles(ListOffsetsRequest, versions="0")
+def list_segments(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    """Answer every partition with the offsets where its segments begin."""
+    return _respond(request, context, _segment_offsets)
 
-    return each(topic.partitions, answer, _refuse)
+
+def _respond(request: ListOffsetsRequest, context: Context, answer: Answer) -> ListOffsetsResponse:
+    def rows(topic: ListOffsetsTopic) -> list[Row]:
+        def row(wanted: ListOffsetsPartition) -> Row:
+            partition = context.broker.partitions.get(topic.name, wanted.partition_index)
+            return answer(request, wanted, partition, context)
+
+        return each(topic.partitions, row, _refuse)
+
+    topics = [ListOffsetsTopicResponse(name=topic.name, partitions=rows(topic)) for topic in request.topics]
+    return ListOffsetsResponse(topics=topics)
+
+
+def _one_offset(
+    request: ListOffsetsRequest, wanted: ListOffsetsPartition, partition: Partition, context: Context
+) -> Row:
+    partition.check_leader_epoch(wanted.current_leader_epoch)
+    _check_time(wanted.timestamp, context.version)
+    offset, timestamp, epoch = _find(partition, wanted.timestamp, request.isolation_level)
+    return Row(partition_index=wanted.partition_index, offset=offset, timestamp=timestamp, leader_epoch=epoch)
+
+
+def _segment_offsets(
+    request: ListOffsetsRequest, wanted: ListOffsetsPartition, partition: Partition, context: Context
+) -> Row:
+    """Where segments begin that were last written to by the time, newest first; as of now, also where the log ends.
+
+    A consumer sees the high watermark in the place of everything above. Source: Apache Kafka 3.9, which answers so.
+    """
+    places = partition.log.places(context.broker.clock.now_ms())
+    if wanted.timestamp == EARLIEST:
+        found = places[:1]
+    elif wanted.timestamp == LATEST:
+        found = places
+    else:  # up to the last one of that time, as the files' times need not be in order
+        written = [number for number, (_, time_ms) in enumerate(places, 1) if time_ms <= wanted.timestamp]
+        found = places[: written[-1]] if written else []
+    offsets = [offset for offset, _ in reversed(found)][: max(0, wanted.max_num_offsets)]
+    if request.replica_id < 0 and offsets and offsets[0] > partition.high_watermark:
+        high_watermark = partition.high_watermark
+        offsets = [high_watermark, *(offset for offset in offsets if offset <= high_watermark)]
+    return Row(partition_index=wanted.partition_index, old_style_offsets=offsets)
 
 
 def _check_time(timestamp: int, version: int) -> None:
@@ -72,7 +107,5 @@ def _find(partition: Partition, timestamp: int, isolation_level: int) -> tuple[i
     return NOTHING if found is None else (found.offset, found.timestamp, found.leader_epoch)
 
 
-def _refuse(wanted: ListOffsetsPartition, code: ErrorCode, message: str) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(
-        partition_index=wanted.partition_index, error_code=code, offset=-1, timestamp=-1
-    )
+def _refuse(wanted: ListOffsetsPartition, code: ErrorCode, message: str) -> Row:
+    return Row(partition_index=wanted.partition_index, error_code=code, offset=-1, timestamp=-1)

@@ -58,9 +58,7 @@ class Behind:
         return is_there or self.row.error_code != ErrorCode.NONE
 
 
-# librdkafka up to 2.11.0 compresses nothing unless version 0 is advertised; Apache Kafka 4 advertises it for the same
-# reason and refuses it as is done here.
-@handles(ProduceRequest, versions="3-11", advertised_from=0, stages=True)
+@handles(ProduceRequest, versions="3-11", stages=True)
 def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
     """Append every partition's batches; with acks=all the reply waits for the high watermark."""
     acks = request.acks
@@ -84,6 +82,12 @@ def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Wait
         context.broker.appends.commit()
         behind = [item for item in behind if not item.is_met]
     return _wait(request, context, response, behind) if behind else response
+
+
+@handles(ProduceRequest, versions="0-2")
+def produce_sets(request: ProduceRequest, context: Context) -> None:
+    """Refuse message sets, until they can be converted."""
+    raise CloseConnection(f"Produce version {context.version} is not served yet; versions 3 to 11 are")
 
 
 def _append(

@@ -105,10 +105,10 @@ class Node:
 
     def handle(self, request: Message, version: int) -> Outcome:
         """What the registered handler returns, or the error response of the KafkaError that it raises."""
-        registration = load()[request.api_key]
-        assert registration.served_min <= version <= registration.served_max
+        served = load()[request.api_key].find(version)
+        assert served is not None
         try:
-            outcome = registration.handler(request, self.context(version))
+            outcome = served.handler(request, self.context(version))
         except KafkaError as error:
             return request.error_response(version, error.code, error.message)
         finally:
@@ -146,8 +146,10 @@ def _at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
 
 def refusal(node: Node, request: Message, version: int) -> ErrorCode:
     """The code of the KafkaError that a handler raises for a request as a whole."""
+    served = load()[request.api_key].find(version)
+    assert served is not None
     try:
-        load()[request.api_key].handler(request, node.context(version))
+        served.handler(request, node.context(version))
     except KafkaError as error:
         return error.code
     raise AssertionError(f"{type(request).__name__} was not refused")

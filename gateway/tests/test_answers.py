@@ -33,7 +33,8 @@ def counted(node: Node) -> tuple[Dispatcher, list[Message]]:
         return metadata(request, context)  # type: ignore[arg-type]
 
     table = dict(load())
-    table[3] = REGISTRATIONS[3]._replace(handler=handler)  # type: ignore[arg-type]
+    (served,) = REGISTRATIONS[3].ranges
+    table[3] = REGISTRATIONS[3]._replace(ranges=(served._replace(handler=handler),))  # type: ignore[arg-type]
     return Dispatcher(node.services, table), seen
 
 

@@ -10,7 +10,7 @@ import trio
 
 from gateway.context import Client, CloseConnection, Context
 from gateway.dispatch import Dispatcher, Parked, Route
-from gateway.handlers import Registration, load
+from gateway.handlers import Range, Registration, load
 from gateway.scheduler import Scheduler
 from gateway.tests.builders import Node
 from gateway.waiting import Waiting
@@ -53,7 +53,7 @@ def dispatcher(node: Node, handler: Callable[..., Any] | None = None) -> Dispatc
     """The real table, or one in which FindCoordinator is handled by `handler`."""
     table = dict(load())
     if handler is not None:
-        table[FIND_KEY] = Registration(FindCoordinatorRequest, 0, 6, 0, handler)
+        table[FIND_KEY] = Registration(FindCoordinatorRequest, (Range(0, 6, handler),))
     return Dispatcher(node.services, table)
 
 
@@ -66,7 +66,7 @@ def test_a_request_is_answered_under_its_correlation_id(node: Node) -> None:
 def test_the_client_id_is_remembered_for_the_log(node: Node) -> None:
     client = Client("127.0.0.1", 1, "127.0.0.1", 9092)
     dispatcher(node).dispatch(frame(FIND, 1, "billing"), client, never)
-    assert str(client) == "127.0.0.1:1 client.id='billing'"
+    assert str(client) == "127.0.0.1:1 client.id='billing' User:ANONYMOUS"
 
 
 @pytest.mark.parametrize("version", [6, 99, 32_767])
@@ -82,7 +82,7 @@ def test_an_unknown_version_of_api_versions_is_told_the_list(node: Node, version
     "key, version, reason",
     [
         (FIND_KEY, 99, "FindCoordinator version 99 is not served; versions 0 to 6 are"),
-        (0, 2, "Produce version 2 is not served; versions 3 to 11 are"),
+        (0, 12, "Produce version 12 is not served; versions 0 to 11 are"),
         (9_999, 0, "API key 9999 version 0 is not served"),
         (-1, 0, "API key -1 version 0 is not served"),
         (17, 0, "SaslHandshake, API key 17 version 0 is not served"),
@@ -94,12 +94,12 @@ def test_what_is_not_served_ends_the_connection(node: Node, key: int, version: i
         dispatcher(node).dispatch(memoryview(request), CLIENT, never)
 
 
-@pytest.mark.parametrize("key, version", [(0, 2), (9_999, 0)])
+@pytest.mark.parametrize("key, version", [(17, 0), (9_999, 0)])
 def test_who_is_refused_at_once_is_known_by_name(node: Node, key: int, version: int) -> None:
     client = Client("10.0.0.1", 40000, "10.0.0.2", 9092)
     with pytest.raises(CloseConnection):
         dispatcher(node).dispatch(memoryview(struct.pack(">hhih", key, version, 77, 4) + b"sink"), client, never)
-    assert str(client) == "10.0.0.1:40000 client.id='sink'"
+    assert str(client) == "10.0.0.1:40000 client.id='sink' User:ANONYMOUS"
 
 
 @pytest.mark.parametrize("size", range(12))

@@ -1,5 +1,6 @@
 """ListOffsets."""
 
+import os
 from typing import Any
 
 import pytest
@@ -69,6 +70,59 @@ def test_nothing_above_the_high_watermark_is_found(node: Node) -> None:
     node.services.partitions.get("t", 0).high_watermark = 1
     assert find(node, 7, -1) == (0, 1, -1)
     assert find(node, 7, NOW_MS + 5) == NOTHING
+
+
+def segments(node: Node, *, values: int = 5) -> list[int]:
+    """A segment for each record; its files' times are 1, 2, ... seconds after the epoch. Gives where they begin."""
+    node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "100"})
+    for _ in range(values):
+        append(node, NOW_MS)
+    log = node.services.partitions.get("t", 0).log
+    for number, segment in enumerate(log.segments, 1):
+        os.utime(segment.path, (number, number))
+    return [segment.base_offset for segment in log.segments]
+
+
+def find_old(node: Node, timestamp: int, most: int = 100, replica_id: int = -1, name: str = "t") -> list[int]:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=most)
+    topic = ListOffsetsTopic(name=name, partitions=[partition])
+    response = node.ask(ListOffsetsRequest(replica_id=replica_id, topics=[topic]), 0)
+    row = response.topics[0].partitions[0]
+    assert bool(row.error_code) == (name != "t")
+    return list(row.old_style_offsets)
+
+
+def test_version_0_lists_where_segments_begin_newest_first(node: Node) -> None:
+    assert segments(node) == [0, 1, 2, 3, 4]
+    assert find_old(node, -1) == [5, 4, 3, 2, 1, 0]
+    assert find_old(node, -1, most=2) == [5, 4]
+    assert find_old(node, -1, most=-1) == []
+    assert find_old(node, -2) == [0]
+    assert find_old(node, 999) == []
+    assert find_old(node, 3_000) == [2, 1, 0]
+    assert find_old(node, 3_999, most=2) == [2, 1]
+    assert find_old(node, node.services.clock.now_ms()) == [5, 4, 3, 2, 1, 0]
+    assert find_old(node, -3) == []
+    assert find_old(node, -1, name="nowhere") == []
+
+
+def test_version_0_of_an_empty_log_is_where_it_begins(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    assert find_old(node, -1) == find_old(node, -2) == [0]
+
+
+def test_version_0_begins_where_the_log_does(node: Node) -> None:
+    segments(node)
+    node.services.partitions.get("t", 0).log.advance_start(2)
+    assert find_old(node, -2) == [2]
+
+
+def test_version_0_shows_consumers_nothing_above_the_high_watermark(node: Node) -> None:
+    segments(node)
+    node.services.partitions.get("t", 0).high_watermark = 3
+    assert find_old(node, -1) == [3, 3, 2, 1, 0]
+    assert find_old(node, -1, most=1) == [3]
+    assert find_old(node, -1, replica_id=1) == [5, 4, 3, 2, 1, 0]
 
 
 def test_errors_are_told_of_their_partition(node: Node) -> None:

@@ -92,7 +92,7 @@ def produced(
     records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
     data = memoryview(build(records, **numbers))
     named = TopicProduceData(topic, partition_data=[PartitionProduceData(index, data)])
-    outcome = load()[0].handler(ProduceRequest(None, acks, TIMEOUT_MS, [named]), node.context(9))
+    outcome = load()[0].ranges[-1].handler(ProduceRequest(None, acks, TIMEOUT_MS, [named]), node.context(9))
     if commit:
         node.services.appends.commit()
     return outcome
@@ -217,7 +217,7 @@ def test_what_is_refused_is_told_without_a_write(node: Node, disk: Disk) -> None
     spoiled = memoryview(build([Record(timestamp=node.time.clock.now_ms(), value=b"x")]))
     spoiled[-1] ^= 1
     topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, spoiled)])
-    outcome = load()[0].handler(ProduceRequest(None, 1, 1_000, [topic]), node.context(9))
+    outcome = load()[0].ranges[-1].handler(ProduceRequest(None, 1, 1_000, [topic]), node.context(9))
     assert row(outcome) == (ErrorCode.CORRUPT_MESSAGE, -1)
     assert not disk.threads
 

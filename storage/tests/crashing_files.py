@@ -30,6 +30,7 @@ class MemoryFile:
         self.content = bytearray()
         self.durable = b""
         self.changes: list[Change] = []
+        self.modified_ms = 0  # set by the tests to which it matters
 
     def apply(self, change: Change) -> None:
         _apply(self.content, change)
@@ -255,6 +256,9 @@ class CrashingFiles(Files):
 
     def size(self, path: str) -> int:
         return len(self.file(path).content)
+
+    def modified_ms(self, path: str) -> int:
+        return self.file(path).modified_ms
 
     def truncate(self, path: str, size: int) -> None:
         self.tick()
