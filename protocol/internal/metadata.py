@@ -76,7 +76,7 @@ class ProducerIdsRecord(Message, key=15, versions="0", flexible="0+"):
 MetadataRecord: TypeAlias = (
     TopicRecord | PartitionRecord | ConfigRecord | RemoveTopicRecord | FeatureLevelRecord | ProducerIdsRecord
 )
-_RECORDS: dict[int, type[MetadataRecord]] = {
+RECORDS: dict[int, type[MetadataRecord]] = {
     record.api_key: record
     for record in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, FeatureLevelRecord, ProducerIdsRecord)
 }
@@ -96,7 +96,7 @@ def decode(value: bytes) -> MetadataRecord:
     version, position = _varint(value, position)
     if frame_version != FRAME_VERSION:
         raise MalformedRequest(f"a metadata record has frame version {frame_version}, not {FRAME_VERSION}")
-    record_class = _RECORDS.get(key)
+    record_class = RECORDS.get(key)
     if record_class is None or version not in record_class.versions:
         raise MalformedRequest(f"a metadata record has type {key}, version {version}, which is not known here")
     record, end = compiler.read(record_class, version, value, position)

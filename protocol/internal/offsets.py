@@ -251,7 +251,7 @@ class UnknownType(NamedTuple):
 Decoded: TypeAlias = tuple[Message, Message | None] | UnknownType
 
 _LEGACY_OFFSET_COMMIT = 0
-_RECORDS: dict[int, tuple[type[Message], type[Message]]] = {
+RECORDS: dict[int, tuple[type[Message], type[Message]]] = {
     key.api_key: (key, value)
     for key, value in (
         (OffsetCommitKey, OffsetCommitValue),
@@ -266,7 +266,7 @@ _RECORDS: dict[int, tuple[type[Message], type[Message]]] = {
     )
 }
 # The old offsets have the fields of the new ones.
-_RECORDS[_LEGACY_OFFSET_COMMIT] = _RECORDS[OffsetCommitKey.api_key]
+RECORDS[_LEGACY_OFFSET_COMMIT] = RECORDS[OffsetCommitKey.api_key]
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _OFFSET_KEY = _INT16.pack(OffsetCommitKey.api_key)
@@ -306,9 +306,9 @@ def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> Decoded
     Raises MalformedRequest for what neither Kafka nor this program wrote.
     """
     kind = _prefix(key, "key")
-    if kind not in _RECORDS:
+    if kind not in RECORDS:
         return UnknownType(kind)
-    key_class, value_class = _RECORDS[kind]
+    key_class, value_class = RECORDS[kind]
     decoded_key = _read(key_class, 0, key)
     if value is None:
         return decoded_key, None
