@@ -29,8 +29,9 @@ What a reader does, by example (FetchTopic v11 inside FetchRequest; comments add
 Nothing reads past the end: an unpack of too few bytes raises struct.error, an index IndexError; slices, which would be
 cut silently, are only made after a check. Lengths below zero never reach an index.
 
-The arrays of a request have at most `MAX_ELEMENTS` together; `spare` is what is left of them. Not counted are the only
-element of an array, as what holds it was counted, and numbers, as an array of them is one call, however long.
+The arrays of a request have at most `MAX_ELEMENTS` together; `spare` is what is left of them. The only element of an
+array is not counted, as what holds it was. Ten numbers count as one element: to read an array of them is one call, but
+each is an object, and a handler may make something of each.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ SHORT = 127
 """Blobs up to this length, which one byte of a varint can be, are copied by a `struct.Struct` made for their length. It
 checks the end by itself, is faster than a slice of a memoryview, and reads the run after the blob in the same call."""
 
+_NUMBERS_PER_ELEMENT = 10
 _FEW = 16  # numbers: an array of so many has a struct of its own
 _BULK = 4  # structs of fixed width: from so many on an iterator over their bytes pays
 _LITERALS = (type(None), bool, int, str, bytes)
@@ -335,7 +337,7 @@ class _ReaderEmitter:
         with self._source.block(f"if 0 <= n <= {_FEW}"):
             self._source.line(f"{target} = [*{few}[n](buffer, position)]")
         with self._source.block("else"):
-            self._source.line(f"{target} = many_numbers(buffer, position, n, {code!r}, {target!r})")
+            self._source.line(f"{target}, spare = many_numbers(buffer, position, n, {code!r}, {target!r}, spare)")
         self._source.line(f"position += n * {struct.calcsize('>' + code)}")
 
     def _values(self, element: Construct, target: str) -> None:
@@ -504,8 +506,18 @@ def _few_numbers(code: str) -> list[Callable[..., tuple[Any, ...]]]:
     return [struct.Struct(">" + code * number).unpack_from for number in range(_FEW + 1)]
 
 
-def _many_numbers(buffer: memoryview, position: int, count: int, code: str, target: str) -> list[Any]:
-    """An array of more fixed-width values than a few."""
-    if not 0 <= count * struct.calcsize(">" + code) <= len(buffer) - position:
+def _many_numbers(
+    buffer: memoryview, position: int, count: int, code: str, target: str, spare: int
+) -> tuple[list[Any], int]:
+    """An array of more fixed-width values than a few, and what it leaves of `spare`."""
+    size = struct.calcsize(">" + code)
+    end = position + count * size
+    if not position <= end <= len(buffer):
         raise _refused(target, count)
-    return list(struct.unpack_from(">" + code * count if code == "16s" else f">{count}{code}", buffer, position))
+    left = spare - count // _NUMBERS_PER_ELEMENT
+    if left < 0:
+        raise _refused_count(target, count, spare * _NUMBERS_PER_ELEMENT, len(buffer))
+    if code.endswith("s"):  # there is no count of them in a format, and a long format would be kept by `struct`
+        data = bytes(buffer[position:end])
+        return [data[start : start + size] for start in range(0, len(data), size)], left
+    return list(struct.unpack_from(f">{count}{code}", buffer, position)), left

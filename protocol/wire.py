@@ -213,7 +213,7 @@ class Instance(Node):
     """A struct: its fields in order, then, in flexible versions, its tagged fields; as an instance of `cls`.
 
     `cls` is a `protocol.schema.Struct`. `tagged` is None before flexible versions. Tags that are not declared are kept
-    in `unknown_tags`, and are written again, in order of their numbers.
+    in `unknown_tags`, and are written again, in order of their numbers. Of a tag that comes twice the last is taken.
     """
 
     def __init__(
@@ -236,16 +236,14 @@ class Instance(Node):
     def _parse_tags(self, known: dict[str, Any], stream: Any, context: Any, path: str) -> dict[int, bytes]:
         if self.tagged is None:
             return {}
-        declared = {tagged.tag: tagged for tagged in self.tagged}
-        unknown = {}
+        found = {}
         for _ in range(UnsignedVarint._parsereport(stream, context, path)):
             tag = UnsignedVarint._parsereport(stream, context, path)
-            data = stream_read(stream, UnsignedVarint._parsereport(stream, context, path), path)
-            if tag in declared:
-                known[declared[tag].name] = _parse_whole(declared[tag].node, data, context, path)
-            else:
-                unknown[tag] = data
-        return unknown
+            found[tag] = stream_read(stream, UnsignedVarint._parsereport(stream, context, path), path)
+        for tagged in self.tagged:
+            if tagged.tag in found:
+                known[tagged.name] = _parse_whole(tagged.node, found.pop(tagged.tag), context, path)
+        return found
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
         values = construct.Container({name: getattr(obj, name) for name, _ in self.members})

@@ -9,6 +9,7 @@ import pytest
 
 from protocol import compiler
 from protocol.errors import MalformedRequest
+from protocol.internal.metadata import PartitionRecord
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.fetch import FetchRequest, FetchTopic
@@ -109,12 +110,33 @@ def test_texts_and_tagged_fields_count_too() -> None:
 
 
 def test_a_request_for_many_partitions_is_read_and_one_for_too_many_is_not() -> None:
-    """Numbers do not count: an array of them is one call."""
-    partitions = 2 * MAX_ELEMENTS
+    """Ten numbers count as one element."""
+    partitions = 10 * MAX_ELEMENTS
     request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [7] * partitions)])
     assert compiler.read(OffsetFetchRequest, 5, written(request, 5))[0] == request
+    request.topics[0].partition_indexes += [7] * 10
+    with pytest.raises(MalformedRequest, match="1000010 partition_indexes, where a request may have 1000000 more"):
+        compiler.read(OffsetFetchRequest, 5, written(request, 5))
     with pytest.raises(MalformedRequest, match="100001 topic_data, where a request may have 100000 more"):
         compiler.read(ProduceRequest, 7, produce_of(*[0] * (MAX_ELEMENTS + 1)))
+
+
+def test_many_uuids() -> None:
+    ids = [number.to_bytes(16, "big") for number in range(40)]
+    record = PartitionRecord(directories=ids)
+    encoded = written(record, 1)
+    assert compiler.read(PartitionRecord, 1, encoded) == (record, len(encoded))
+    for length in range(len(encoded)):
+        with pytest.raises(MalformedRequest):
+            compiler.read(PartitionRecord, 1, encoded[:length])
+
+
+def test_of_a_tag_that_comes_twice_the_last_is_taken() -> None:
+    start = bytes.fromhex("00" * 25 + "010101")
+    for data, value in (("02 00020263 00020264", "d"), ("02 0000 00020263", "c")):
+        encoded = start + bytes.fromhex(data)
+        assert compiler.read(FetchRequest, 12, encoded)[0].cluster_id == value
+        assert tree(FetchRequest, 12).parse(encoded).cluster_id == value
 
 
 def test_what_a_broker_answers_has_no_such_limit() -> None:
