@@ -74,7 +74,7 @@ def parsed(text: str) -> dict[str, Any]:
     """A definition from its file: JSON with comments. Where a field names a common struct, it gets its fields."""
     defined: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
     common = {struct["name"]: struct["fields"] for struct in defined.get("commonStructs", ())}
-    for fields in (defined["fields"], *common.values()):
+    for fields in (defined.get("fields", []), *common.values()):  # none is left of a message that was removed
         resolve(fields, common)
     return defined
 

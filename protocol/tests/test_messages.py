@@ -80,7 +80,8 @@ def test_fields_are_those_of_the_newest_kafkas_definitions() -> None:
             assert (defined["apiKey"], flexible) == (cls.api_key, version in cls.flexible)
             assert_declared(cls, defined["fields"], version, flexible)
             compared.add(cls)
-    assert compared == {cls for cls, _ in VERSIONS}
+    removed = {pick(key) for key in (4, 5, 6, 7) for pick in (request, response)}
+    assert compared == {cls for cls, _ in VERSIONS} - removed
 
 
 # ------------------------------------------------------------------------------------------------------------- bytes

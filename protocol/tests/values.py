@@ -77,7 +77,7 @@ def of_node(node: Any, version: int) -> st.SearchStrategy[Any]:
 def full(cls: type[Message], version: int, count: int = 2, *, tagged: bool = True) -> Any:
     """A message with something in every field of a version: small numbers, and `count` elements an array.
 
-    `tagged`: also in the tagged fields. With two elements all numbers are different.
+    Arrays that hold others have two elements at most. `tagged`: also in the tagged fields.
     """
     return _full(tree(cls, version), itertools.count(1), count, tagged)
 
@@ -91,7 +91,8 @@ def _full(node: Any, numbers: Iterator[int], count: int, tagged: bool) -> Any:
             fields += ((field.name, field.node) for field in node.tagged or ())
         return node.cls(**{name: _full(member, numbers, count, tagged) for name, member in fields})
     if isinstance(node, wire.Array):
-        return [_full(node.element, numbers, count, tagged) for _ in range(count)]
+        elements = min(count, 2) if holds_arrays(node.element) else count
+        return [_full(node.element, numbers, count, tagged) for _ in range(elements)]
     number = next(numbers)
     if isinstance(node, wire.Text):
         return f"text {number}"
@@ -100,6 +101,15 @@ def _full(node: Any, numbers: Iterator[int], count: int, tagged: bool) -> Any:
     if node is wire.UUID:
         return number.to_bytes(16, "big")
     return True if node is wire.Flag else number % 128
+
+
+def holds_arrays(node: Any) -> bool:
+    if isinstance(node, wire.NullableInstance):
+        return holds_arrays(node.instance)
+    if not isinstance(node, wire.Instance):
+        return isinstance(node, wire.Array)
+    tagged = [field.node for field in node.tagged or ()]
+    return any(holds_arrays(member) for member in (*(member for _, member in node.members), *tagged))
 
 
 def optional(node: Any, strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

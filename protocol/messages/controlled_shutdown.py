@@ -1,0 +1,35 @@
+"""ControlledShutdown: a broker that is about to stop asks the controller to move its leaderships away.
+
+v0 a request header without client id   v2 broker epochs (KIP-380)   v3 flexible
+
+Of clusters with ZooKeeper: Kafka 4 has it no more.
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, int64, string, v
+
+
+class ControlledShutdownRequest(Message, key=7, versions="0-3", flexible="3+"):
+    """Move what this broker leads."""
+
+    broker_id: int32 = v("0+")
+    broker_epoch: int64 = v("2+", default=-1)
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "ControlledShutdownResponse":
+        return ControlledShutdownResponse(error)
+
+
+class RemainingPartition(Struct):
+    """A partition that could not be moved."""
+
+    topic_name: string = v("0+")
+    partition_index: int32 = v("0+")
+
+
+class ControlledShutdownResponse(Message, key=7, response=True, versions="0-3", flexible="3+"):
+    """What the broker still leads: it asks again until nothing is left."""
+
+    error_code: int16 = v("0+")
+    remaining_partitions: array[RemainingPartition] = v("0+")

@@ -1,0 +1,40 @@
+"""DeleteShareGroupOffsets: have an empty share group forget topics (KIP-932)."""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
+
+
+class DeleteShareGroupOffsetsRequestTopic(Struct):
+    """A topic."""
+
+    topic_name: string = v("0+")
+
+
+class DeleteShareGroupOffsetsRequest(Message, key=92, versions="0", flexible="0+"):
+    """Forget topics."""
+
+    group_id: string = v("0+")
+    topics: array[DeleteShareGroupOffsetsRequestTopic] = v("0+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "DeleteShareGroupOffsetsResponse":
+        return DeleteShareGroupOffsetsResponse(error_code=error, error_message=message)
+
+
+class DeleteShareGroupOffsetsResponseTopic(Struct):
+    """What became of a topic."""
+
+    topic_name: string = v("0+")
+    topic_id: uuid = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+
+
+class DeleteShareGroupOffsetsResponse(Message, key=92, response=True, versions="0", flexible="0+"):
+    """A row for every topic of the request, or none with an error at the top."""
+
+    throttle_time_ms: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+    responses: array[DeleteShareGroupOffsetsResponseTopic] = v("0+")

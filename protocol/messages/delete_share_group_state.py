@@ -1,0 +1,58 @@
+"""DeleteShareGroupState: a group coordinator has the state of share-partitions forgotten (KIP-932)."""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
+
+
+class PartitionData(Struct):
+    """A partition."""
+
+    partition: int32 = v("0+")
+
+
+class DeleteStateData(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[PartitionData] = v("0+")
+
+
+class DeleteShareGroupStateRequest(Message, key=86, versions="0", flexible="0+"):
+    """Forget the state of partitions."""
+
+    group_id: string = v("0+")
+    topics: array[DeleteStateData] = v("0+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "DeleteShareGroupStateResponse":
+        """The error at every partition: this API has no other place for it."""
+        return DeleteShareGroupStateResponse(
+            results=[
+                DeleteStateResult(
+                    topic.topic_id, [PartitionResult(row.partition, error, message) for row in topic.partitions]
+                )
+                for topic in self.topics
+            ]
+        )
+
+
+class PartitionResult(Struct):
+    """What became of a partition."""
+
+    partition: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+
+
+class DeleteStateResult(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[PartitionResult] = v("0+")
+
+
+class DeleteShareGroupStateResponse(Message, key=86, response=True, versions="0", flexible="0+"):
+    """A row for every partition of the request."""
+
+    results: array[DeleteStateResult] = v("0+")

@@ -1,0 +1,60 @@
+"""InitializeShareGroupState: a group coordinator has the state of share-partitions begin (KIP-932)."""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
+
+
+class PartitionData(Struct):
+    """A partition and the offset at which it begins; -1 leaves that open."""
+
+    partition: int32 = v("0+")
+    state_epoch: int32 = v("0+")
+    start_offset: int64 = v("0+")
+
+
+class InitializeStateData(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[PartitionData] = v("0+")
+
+
+class InitializeShareGroupStateRequest(Message, key=83, versions="0", flexible="0+"):
+    """Begin with an empty state; an older state epoch is fenced."""
+
+    group_id: string = v("0+")
+    topics: array[InitializeStateData] = v("0+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "InitializeShareGroupStateResponse":
+        """The error at every partition: this API has no other place for it."""
+        return InitializeShareGroupStateResponse(
+            results=[
+                InitializeStateResult(
+                    topic.topic_id, [PartitionResult(row.partition, error, message) for row in topic.partitions]
+                )
+                for topic in self.topics
+            ]
+        )
+
+
+class PartitionResult(Struct):
+    """What became of a partition."""
+
+    partition: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+
+
+class InitializeStateResult(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[PartitionResult] = v("0+")
+
+
+class InitializeShareGroupStateResponse(Message, key=83, response=True, versions="0", flexible="0+"):
+    """A row for every partition of the request."""
+
+    results: array[InitializeStateResult] = v("0+")

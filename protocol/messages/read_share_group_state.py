@@ -1,0 +1,71 @@
+"""ReadShareGroupState: a leader loads the state of its share-partitions (KIP-932)."""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_string, string, uuid, v
+
+
+class PartitionData(Struct):
+    """A partition; an older leader epoch is fenced."""
+
+    partition: int32 = v("0+")
+    leader_epoch: int32 = v("0+")
+
+
+class ReadStateData(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[PartitionData] = v("0+")
+
+
+class ReadShareGroupStateRequest(Message, key=84, versions="0", flexible="0+"):
+    """Ask for the state of partitions."""
+
+    group_id: string = v("0+")
+    topics: array[ReadStateData] = v("0+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "ReadShareGroupStateResponse":
+        """The error at every partition: this API has no other place for it."""
+        return ReadShareGroupStateResponse(
+            results=[
+                ReadStateResult(
+                    topic.topic_id, [PartitionResult(row.partition, error, message) for row in topic.partitions]
+                )
+                for topic in self.topics
+            ]
+        )
+
+
+class StateBatch(Struct):
+    """Records of one state (0 available, 2 acknowledged, 4 archived), and how often they have been delivered."""
+
+    first_offset: int64 = v("0+")
+    last_offset: int64 = v("0+")
+    delivery_state: int8 = v("0+")
+    delivery_count: int16 = v("0+")
+
+
+class PartitionResult(Struct):
+    """The state of a partition, or its error; `start_offset` is -1 while it is open."""
+
+    partition: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+    state_epoch: int32 = v("0+")
+    start_offset: int64 = v("0+")
+    state_batches: array[StateBatch] = v("0+")
+
+
+class ReadStateResult(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[PartitionResult] = v("0+")
+
+
+class ReadShareGroupStateResponse(Message, key=84, response=True, versions="0", flexible="0+"):
+    """A row for every partition of the request."""
+
+    results: array[ReadStateResult] = v("0+")

@@ -1,0 +1,66 @@
+"""ReadShareGroupStateSummary: where share-partitions begin, without their batches (KIP-932).
+
+v1 how many deliveries are complete (KIP-1226)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
+
+
+class PartitionData(Struct):
+    """A partition; an older leader epoch is fenced."""
+
+    partition: int32 = v("0+")
+    leader_epoch: int32 = v("0+")
+
+
+class ReadStateSummaryData(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[PartitionData] = v("0+")
+
+
+class ReadShareGroupStateSummaryRequest(Message, key=87, versions="0-1", flexible="0+"):
+    """Ask where partitions begin."""
+
+    group_id: string = v("0+")
+    topics: array[ReadStateSummaryData] = v("0+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "ReadShareGroupStateSummaryResponse":
+        """The error at every partition: this API has no other place for it."""
+        return ReadShareGroupStateSummaryResponse(
+            results=[
+                ReadStateSummaryResult(
+                    topic.topic_id, [PartitionResult(row.partition, error, message) for row in topic.partitions]
+                )
+                for topic in self.topics
+            ]
+        )
+
+
+class PartitionResult(Struct):
+    """Where a partition begins, or its error; -1 where it is not known."""
+
+    partition: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+    state_epoch: int32 = v("0+")
+    leader_epoch: int32 = v("0+")
+    start_offset: int64 = v("0+")
+    delivery_complete_count: int32 = v("1+", default=-1)
+
+
+class ReadStateSummaryResult(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[PartitionResult] = v("0+")
+
+
+class ReadShareGroupStateSummaryResponse(Message, key=87, response=True, versions="0-1", flexible="0+"):
+    """A row for every partition of the request."""
+
+    results: array[ReadStateSummaryResult] = v("0+")

@@ -1,0 +1,88 @@
+"""ShareAcknowledge: acknowledge records that a member of a share group has acquired (KIP-932).
+
+v0 an early access, gone   v2 renewed locks (KIP-1222)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, nullable_string, string, uuid, v
+
+
+class AcknowledgementBatch(Struct):
+    """Records from `first_offset` to `last_offset`, with one type for all of them or one for each.
+
+    Types: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
+    """
+
+    first_offset: int64 = v("0+")
+    last_offset: int64 = v("0+")
+    acknowledge_types: array[int8] = v("0+")
+
+
+class AcknowledgePartition(Struct):
+    """What is acknowledged of a partition."""
+
+    partition_index: int32 = v("0+")
+    acknowledgement_batches: array[AcknowledgementBatch] = v("0+")
+
+
+class AcknowledgeTopic(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[AcknowledgePartition] = v("0+")
+
+
+class ShareAcknowledgeRequest(Message, key=79, versions="1-2", flexible="0+"):
+    """Acknowledge within a session; session epoch -1 closes it."""
+
+    group_id: nullable_string = v("0+", default=None)
+    member_id: nullable_string = v("0+")
+    share_session_epoch: int32 = v("0+")
+    is_renew_ack: boolean = v("2+")
+    topics: array[AcknowledgeTopic] = v("0+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ShareAcknowledgeResponse":
+        return ShareAcknowledgeResponse(error_code=error, error_message=message)
+
+
+class LeaderIdAndEpoch(Struct):
+    """Who leads a partition; -1 where that is unknown."""
+
+    leader_id: int32 = v("0+")
+    leader_epoch: int32 = v("0+")
+
+
+class PartitionData(Struct):
+    """What became of a partition's acknowledgements."""
+
+    partition_index: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+    current_leader: LeaderIdAndEpoch = v("0+")
+
+
+class ShareAcknowledgeTopicResponse(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[PartitionData] = v("0+")
+
+
+class NodeEndpoint(Struct):
+    """Where a leader is that the request should have gone to."""
+
+    node_id: int32 = v("0+")
+    host: string = v("0+")
+    port: int32 = v("0+")
+    rack: nullable_string = v("0+", default=None)
+
+
+class ShareAcknowledgeResponse(Message, key=79, response=True, versions="1-2", flexible="0+"):
+    """A row for every partition of the request."""
+
+    throttle_time_ms: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+    acquisition_lock_timeout_ms: int32 = v("2+")
+    responses: array[ShareAcknowledgeTopicResponse] = v("0+")
+    node_endpoints: array[NodeEndpoint] = v("0+")

@@ -1,0 +1,132 @@
+"""ShareFetch: acquire records for a member of a share group, and acknowledge others (KIP-932).
+
+v0 an early access, gone   v2 how many records to acquire (KIP-1206), renewed locks (KIP-1222)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    nullable_string,
+    record_data,
+    string,
+    uuid,
+    v,
+)
+
+BATCH_OPTIMIZED = 0
+RECORD_LIMIT = 1
+
+
+class AcknowledgementBatch(Struct):
+    """Records from `first_offset` to `last_offset`, with one type for all of them or one for each.
+
+    Types: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
+    """
+
+    first_offset: int64 = v("0+")
+    last_offset: int64 = v("0+")
+    acknowledge_types: array[int8] = v("0+")
+
+
+class FetchPartition(Struct):
+    """A partition to fetch from, and what is acknowledged of it."""
+
+    partition_index: int32 = v("0+")
+    partition_max_bytes: int32 = v("0")
+    acknowledgement_batches: array[AcknowledgementBatch] = v("0+")
+
+
+class FetchTopic(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[FetchPartition] = v("0+")
+
+
+class ForgottenTopic(Struct):
+    """Partitions that leave the session."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[int32] = v("0+")
+
+
+class ShareFetchRequest(Message, key=78, versions="1-2", flexible="0+"):
+    """Session epoch 0 opens a session, -1 closes it. `share_acquire_mode` is a constant of this module."""
+
+    group_id: nullable_string = v("0+", default=None)
+    member_id: nullable_string = v("0+")
+    share_session_epoch: int32 = v("0+")
+    max_wait_ms: int32 = v("0+")
+    min_bytes: int32 = v("0+")
+    max_bytes: int32 = v("0+", default=0x7FFF_FFFF)
+    max_records: int32 = v("1+")
+    batch_size: int32 = v("1+")
+    share_acquire_mode: int8 = v("2+")
+    is_renew_ack: boolean = v("2+")
+    topics: array[FetchTopic] = v("0+")
+    forgotten_topics_data: array[ForgottenTopic] = v("0+")
+
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ShareFetchResponse":
+        return ShareFetchResponse(error_code=error, error_message=message)
+
+
+class LeaderIdAndEpoch(Struct):
+    """Who leads a partition; -1 where that is unknown."""
+
+    leader_id: int32 = v("0+")
+    leader_epoch: int32 = v("0+")
+
+
+class AcquiredRecords(Struct):
+    """Records that are locked for the member; `delivery_count` is how often they have been delivered."""
+
+    first_offset: int64 = v("0+")
+    last_offset: int64 = v("0+")
+    delivery_count: int16 = v("0+")
+
+
+class PartitionData(Struct):
+    """What was acquired of a partition, what became of the acknowledgements, or errors of either."""
+
+    partition_index: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+    acknowledge_error_code: int16 = v("0+")
+    acknowledge_error_message: nullable_string = v("0+", default=None)
+    current_leader: LeaderIdAndEpoch = v("0+")
+    records: record_data = v("0+", nullable="0")
+    acquired_records: array[AcquiredRecords] = v("0+")
+
+
+class ShareFetchableTopicResponse(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[PartitionData] = v("0+")
+
+
+class NodeEndpoint(Struct):
+    """Where a leader is that the request should have gone to."""
+
+    node_id: int32 = v("0+")
+    host: string = v("0+")
+    port: int32 = v("0+")
+    rack: nullable_string = v("0+", default=None)
+
+
+class ShareFetchResponse(Message, key=78, response=True, versions="1-2", flexible="0+"):
+    """Records, which stay locked for `acquisition_lock_timeout_ms`."""
+
+    throttle_time_ms: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+    acquisition_lock_timeout_ms: int32 = v("1+")
+    responses: array[ShareFetchableTopicResponse] = v("0+")
+    node_endpoints: array[NodeEndpoint] = v("0+")

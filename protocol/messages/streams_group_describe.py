@@ -1,0 +1,174 @@
+"""StreamsGroupDescribe: groups of Kafka Streams with their topologies, members and tasks (KIP-1071).
+
+v1 descriptions of topologies (KIP-1331), the assignor (KIP-1357)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    nullable_array,
+    nullable_string,
+    string,
+    uint16,
+    v,
+)
+
+
+class StreamsGroupDescribeRequest(Message, key=89, versions="0-1", flexible="0+"):
+    """Ask for groups by name."""
+
+    group_ids: array[string] = v("0+")
+    include_authorized_operations: boolean = v("0+")
+    include_topology_description: boolean = v("1+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "StreamsGroupDescribeResponse":
+        """The error at every group: this API has no other place for it."""
+        return StreamsGroupDescribeResponse(groups=[DescribedGroup(error, message, group) for group in self.group_ids])
+
+
+class KeyValue(Struct):
+    """A name and its value."""
+
+    key: string = v("0+")
+    value: string = v("0+")
+
+
+class TopicInfo(Struct):
+    """An internal topic as the topology wants it; 0 leaves partitions or replicas to the broker."""
+
+    name: string = v("0+")
+    partitions: int32 = v("0+")
+    replication_factor: int16 = v("0+")
+    topic_configs: array[KeyValue] = v("0+")
+
+
+class Subtopology(Struct):
+    """A part of the topology, and the topics it reads and writes."""
+
+    subtopology_id: string = v("0+")
+    source_topics: array[string] = v("0+")
+    repartition_sink_topics: array[string] = v("0+")
+    state_changelog_topics: array[TopicInfo] = v("0+")
+    repartition_source_topics: array[TopicInfo] = v("0+")
+
+
+class Topology(Struct):
+    """The topology of the group; null subtopologies where their topics are missing or do not fit."""
+
+    epoch: int32 = v("0+")
+    subtopologies: nullable_array[Subtopology] = v("0+", default=None)
+
+
+class Endpoint(Struct):
+    """Where an instance answers interactive queries."""
+
+    host: string = v("0+")
+    port: uint16 = v("0+")
+
+
+class TaskOffset(Struct):
+    """How far the changelogs of a task have been read."""
+
+    subtopology_id: string = v("0+")
+    partition: int32 = v("0+")
+    offset: int64 = v("0+")
+
+
+class TaskIds(Struct):
+    """Tasks: partitions of a subtopology."""
+
+    subtopology_id: string = v("0+")
+    partitions: array[int32] = v("0+")
+
+
+class Assignment(Struct):
+    """The tasks of a member."""
+
+    active_tasks: array[TaskIds] = v("0+")
+    standby_tasks: array[TaskIds] = v("0+")
+    warmup_tasks: array[TaskIds] = v("0+")
+
+
+class Member(Struct):
+    """A member: what it runs, and what it is to run."""
+
+    member_id: string = v("0+")
+    member_epoch: int32 = v("0+")
+    instance_id: nullable_string = v("0+", default=None)
+    rack_id: nullable_string = v("0+", default=None)
+    client_id: string = v("0+")
+    client_host: string = v("0+")
+    topology_epoch: int32 = v("0+")
+    process_id: string = v("0+")
+    user_endpoint: Endpoint | None = v("0+", default=None)
+    client_tags: array[KeyValue] = v("0+")
+    task_offsets: array[TaskOffset] = v("0+")
+    task_end_offsets: array[TaskOffset] = v("0+")
+    assignment: Assignment = v("0+")
+    target_assignment: Assignment = v("0+")
+    is_classic: boolean = v("0+")
+
+
+class TopologyDescriptionNode(Struct):
+    """A node of the processing graph: 1 source, 2 processor, 3 sink."""
+
+    name: string = v("1+")
+    node_type: int8 = v("1+")
+    source_topics: array[string] = v("1+")
+    sink_topic: nullable_string = v("1+", default=None)
+    stores: array[string] = v("1+")
+    successors: array[string] = v("1+")
+
+
+class TopologyDescriptionSubtopology(Struct):
+    """The nodes of a subtopology."""
+
+    subtopology_id: string = v("1+")
+    nodes: array[TopologyDescriptionNode] = v("1+")
+
+
+class TopologyDescriptionGlobalStore(Struct):
+    """A global store: what fills it."""
+
+    source: TopologyDescriptionNode = v("1+")
+    processor: TopologyDescriptionNode = v("1+")
+
+
+class TopologyDescription(Struct):
+    """The whole processing graph."""
+
+    subtopologies: array[TopologyDescriptionSubtopology] = v("1+")
+    global_stores: array[TopologyDescriptionGlobalStore] = v("1+")
+
+
+class DescribedGroup(Struct):
+    """A group. The description is null unless its status is 3, available (0 not requested, 1 not stored, 2 error)."""
+
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+    group_id: string = v("0+")
+    group_state: string = v("0+")
+    group_epoch: int32 = v("0+")
+    assignment_epoch: int32 = v("0+")
+    topology: Topology | None = v("0+", default=None)
+    members: array[Member] = v("0+")
+    authorized_operations: int32 = v("0+", default=-0x8000_0000)
+    topology_description: TopologyDescription | None = v("1+", default=None)
+    topology_description_status: int8 = v("1+")
+    assignor_name: nullable_string = v("1+", default=None)
+
+
+class StreamsGroupDescribeResponse(Message, key=89, response=True, versions="0-1", flexible="0+"):
+    """A row for every group of the request."""
+
+    throttle_time_ms: int32 = v("0+")
+    groups: array[DescribedGroup] = v("0+")

@@ -1,0 +1,75 @@
+"""WriteShareGroupState: a leader stores the state of its share-partitions (KIP-932).
+
+v1 how many deliveries are complete (KIP-1226)
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_string, string, uuid, v
+
+
+class StateBatch(Struct):
+    """Records of one state (0 available, 2 acknowledged, 4 archived), and how often they have been delivered."""
+
+    first_offset: int64 = v("0+")
+    last_offset: int64 = v("0+")
+    delivery_state: int8 = v("0+")
+    delivery_count: int16 = v("0+")
+
+
+class PartitionData(Struct):
+    """What changed of a partition; a `start_offset` of -1 stays as it was."""
+
+    partition: int32 = v("0+")
+    state_epoch: int32 = v("0+")
+    leader_epoch: int32 = v("0+")
+    start_offset: int64 = v("0+")
+    delivery_complete_count: int32 = v("1+", default=-1)
+    state_batches: array[StateBatch] = v("0+")
+
+
+class WriteStateData(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[PartitionData] = v("0+")
+
+
+class WriteShareGroupStateRequest(Message, key=85, versions="0-1", flexible="0+"):
+    """Store states; older state epochs and leader epochs are fenced."""
+
+    group_id: string = v("0+")
+    topics: array[WriteStateData] = v("0+")
+
+    def error_response(
+        self, version: int, error: ErrorCode, message: str | None = None
+    ) -> "WriteShareGroupStateResponse":
+        """The error at every partition: this API has no other place for it."""
+        return WriteShareGroupStateResponse(
+            results=[
+                WriteStateResult(
+                    topic.topic_id, [PartitionResult(row.partition, error, message) for row in topic.partitions]
+                )
+                for topic in self.topics
+            ]
+        )
+
+
+class PartitionResult(Struct):
+    """What became of a partition."""
+
+    partition: int32 = v("0+")
+    error_code: int16 = v("0+")
+    error_message: nullable_string = v("0+", default=None)
+
+
+class WriteStateResult(Struct):
+    """The partitions of a topic."""
+
+    topic_id: uuid = v("0+")
+    partitions: array[PartitionResult] = v("0+")
+
+
+class WriteShareGroupStateResponse(Message, key=85, response=True, versions="0-1", flexible="0+"):
+    """A row for every partition of the request."""
+
+    results: array[WriteStateResult] = v("0+")
