@@ -42,7 +42,7 @@ class Client:
     def __str__(self) -> str:
         name = f" client.id={self.client_id[:80]!r}" if self.client_id else ""
         software = "" if self.software_name == "unknown" else f" {self.software_name}-{self.software_version}"
-        return f"{self.remote_host}:{self.remote_port}{name}{software} {self.principal}"
+        return f"{self.remote_host}:{self.remote_port}{name}{software}"
 
 
 @dataclass(slots=True)

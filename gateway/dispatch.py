@@ -98,7 +98,7 @@ class Dispatcher:
         route = self._routes.get((api_key, version)) or self._open_route(api_key, version)
         client.client_id = client_id
         if route is None:
-            return self._refuse(api_key, version, correlation_id)
+            return self._refuse(api_key, version, correlation_id, client)
         services, appends = self._services, self.appends
         if appends.is_open and not route.stages:
             appends.commit()
@@ -155,17 +155,18 @@ class Dispatcher:
         route = self._routes[api_key, version] = Route(registration, version)
         return route
 
-    def _refuse(self, api_key: int, version: int, correlation_id: int) -> Reply:
+    def _refuse(self, api_key: int, version: int, correlation_id: int, client: Client) -> Reply:
         if api_key == ApiVersionsRequest.api_key:
             response = unsupported_version(self._registrations)
             return Route(self._registrations[api_key], 0).encode(response, correlation_id)
         registration = self._registrations.get(api_key)
         if registration is None:
             name = f"{registry.APIS[api_key].name}, " if api_key in registry.APIS else ""
-            raise CloseConnection(f"{name}API key {api_key} version {version} is not served")
-        name = registration.request.__name__.removesuffix("Request")
-        served = f"{registration.served_min} to {registration.served_max}"
-        raise CloseConnection(f"{name} version {version} is not served; versions {served} are")
+            wanted, offered = f"{name}API key {api_key} version {version}", ""
+        else:
+            wanted = f"{registration.request.__name__.removesuffix('Request')} version {version}"
+            offered = f"; versions {registration.served_min} to {registration.served_max} are"
+        raise CloseConnection(f"{wanted} is not served{offered}; asked by {client.principal}")
 
 
 def _cut(out: bytearray, splices: list[tuple[int, Splice]]) -> Reply:
