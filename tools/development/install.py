@@ -30,6 +30,10 @@ JAR_SETS: Final = ("clients", "broker", "broker39", "spark")
 GO_PROGRAMS: Final = {
     "franz-go": ("build", "franz-go", "."),
     "sarama": ("build", "sarama", "."),
+    "sarama-1.19": ("build", "shopify-sarama", "."),
+    "sarama-1.10": ("build -modfile=v1.10.mod -tags=v1_10", "shopify-sarama", "."),
+    "kafka-go": ("build", "kafka-go", "."),
+    "kafka-go-0.2": ("build -modfile=v0.2.mod -tags=v0_2", "kafka-go", "."),
     # The tests of the package itself, from the version that the client pins
     "kgo.test": ("test -c", "franz-go", "github.com/twmb/franz-go/pkg/kgo"),
 }

@@ -6,10 +6,13 @@
 //	tail    -bootstrap a -topic t                              partition 0 from its end, until standard input ends
 //	offsets -bootstrap a -topic t -at s                        prints the offset of each partition
 //	member  -bootstrap a -topic t -group g -assignor range     see member.go
+//	read    -bootstrap a -topic t -count 100                   prints so many records from the first of each partition on
+//	group   -bootstrap a -topic t -group g -count 100          the same in a group, and commits; see matrix/client.py
 //
 // A start s is "earliest", "latest", "offset:0=10,1=20" or "time:1700000000000"; a time after the last record is the end.
 // A record is {"partition", "offset", "timestamp_ms", "key", "value", "headers": [{"name", "value"}]}; bytes are base64
-// or null. Every subcommand takes -protocol 2.4.0: to speak as clients did at that version of Kafka. Exit status 0: all was done; otherwise standard error says why not.
+// or null. Every subcommand takes -protocol 2.4.0: to speak as clients did at that version of Kafka. Exit status 0: all
+// was done; otherwise standard error says why not.
 package lines
 
 import (
@@ -28,7 +31,9 @@ import (
 // Limit is how long a client may take for a subcommand that ends by itself.
 const Limit = 60 * time.Second
 
-// Record is a record as it is sent, where its offset says nothing, or as it was received.
+const subcommands = "produce, read, group, consume, tail, offsets or member"
+
+// Record is a record as it is sent, where its offset says nothing, or as it was received; a timestamp of -1 is none.
 type Record struct {
 	Partition   int32    `json:"partition"`
 	Offset      int64    `json:"offset"`
@@ -59,10 +64,19 @@ type Target struct {
 	Protocol  string
 }
 
-// Client is a stock client under test.
+// Client is a stock client of any age: a row of the matrix.
 type Client interface {
-	// Produce sends records until next returns io.EOF, idempotently, and returns when all are acknowledged.
+	// Produce sends records until next returns io.EOF, idempotently where it can, and returns when all are acknowledged.
 	Produce(to Target, codec string, next func() (Record, error)) error
+	// Read emits so many records, of all partitions together, each from its first one on.
+	Read(from Target, count int, emit func(Record) error) error
+	// Group does the same in a group, commits the offsets after them and leaves.
+	Group(in Membership, count int, emit func(Record) error) error
+}
+
+// Full is a client that can do all that these tests ask of the clients of today.
+type Full interface {
+	Client
 	// Consume emits so many records of each partition; what follows them is left.
 	Consume(from Target, limits map[int32]int64, start Start, emit func(Record) error) error
 	// Tail reads partition 0 from its end until stop is closed; it calls parked when nothing can be missed any more.
@@ -73,7 +87,7 @@ type Client interface {
 	Member(in Membership, input Input, events Events) error
 }
 
-// Main runs the subcommand of the process's arguments and ends the process.
+// Main runs the subcommand of the process's arguments and ends the process; a client that is Full has all of them.
 func Main(client Client) {
 	if err := run(client, os.Args[1:], os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -83,7 +97,7 @@ func Main(client Client) {
 
 func run(client Client, arguments []string, input io.Reader, output io.Writer) error {
 	if len(arguments) == 0 {
-		return errors.New("no subcommand: produce, consume, tail, offsets or member")
+		return errors.New("no subcommand: " + subcommands)
 	}
 	flags := flag.NewFlagSet(arguments[0], flag.ContinueOnError)
 	var target Target
@@ -95,6 +109,7 @@ func run(client Client, arguments []string, input io.Reader, output io.Writer) e
 	start := flags.String("start", "earliest", "where to begin")
 	at := flags.String("at", "latest", "which offsets")
 	group := flags.String("group", "", "group to be a member of")
+	count := flags.Int("count", 0, "records to read")
 	assignor := flags.String("assignor", "range", "range, sticky, cooperative-sticky, or server")
 	instance := flags.String("instance", "", "id of a static member")
 	sessionMs := flags.Int("session-ms", 45_000, "session timeout")
@@ -103,20 +118,31 @@ func run(client Client, arguments []string, input io.Reader, output io.Writer) e
 	}
 	out := bufio.NewWriterSize(output, 1<<16)
 	emit := json.NewEncoder(out).Encode
+	emitRecord := func(record Record) error { return emit(record) }
+	membership := Membership{target, *group, *assignor, *instance, time.Duration(*sessionMs) * time.Millisecond}
 	switch arguments[0] {
 	case "produce":
 		return client.Produce(target, *codec, reader(input))
-	case "consume":
-		return errors.Join(consume(client, target, *limits, *start, emit), out.Flush())
-	case "tail":
-		return tail(client, target, input, func(value any) error { return errors.Join(emit(value), out.Flush()) })
-	case "offsets":
-		return errors.Join(offsets(client, target, *at, emit), out.Flush())
-	case "member":
-		session := time.Duration(*sessionMs) * time.Millisecond
-		return client.Member(Membership{target, *group, *assignor, *instance, session}, commands(input), NewEvents(output))
+	case "read":
+		return errors.Join(client.Read(target, *count, emitRecord), out.Flush())
+	case "group":
+		return errors.Join(client.Group(membership, *count, emitRecord), out.Flush())
 	}
-	return fmt.Errorf("unknown subcommand %q: produce, consume, tail, offsets or member", arguments[0])
+	full, is := client.(Full)
+	if !is {
+		return fmt.Errorf("this client has no %q", arguments[0])
+	}
+	switch arguments[0] {
+	case "consume":
+		return errors.Join(consume(full, target, *limits, *start, emit), out.Flush())
+	case "tail":
+		return tail(full, target, input, func(value any) error { return errors.Join(emit(value), out.Flush()) })
+	case "offsets":
+		return errors.Join(offsets(full, target, *at, emit), out.Flush())
+	case "member":
+		return full.Member(membership, commands(input), NewEvents(output))
+	}
+	return fmt.Errorf("unknown subcommand %q: %s", arguments[0], subcommands)
 }
 
 func reader(input io.Reader) func() (Record, error) {
@@ -128,7 +154,7 @@ func reader(input io.Reader) func() (Record, error) {
 	}
 }
 
-func consume(client Client, from Target, limits, start string, emit func(any) error) error {
+func consume(client Full, from Target, limits, start string, emit func(any) error) error {
 	wanted, err := numbers(limits)
 	if err != nil {
 		return err
@@ -140,7 +166,7 @@ func consume(client Client, from Target, limits, start string, emit func(any) er
 	return client.Consume(from, wanted, begin, func(record Record) error { return emit(record) })
 }
 
-func tail(client Client, from Target, input io.Reader, emit func(any) error) error {
+func tail(client Full, from Target, input io.Reader, emit func(any) error) error {
 	stop := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, input)
@@ -150,7 +176,7 @@ func tail(client Client, from Target, input io.Reader, emit func(any) error) err
 	return client.Tail(from, stop, parked, func(record Record) error { return emit(record) })
 }
 
-func offsets(client Client, from Target, at string, emit func(any) error) error {
+func offsets(client Full, from Target, at string, emit func(any) error) error {
 	start, err := parseStart(at)
 	if err != nil {
 		return err
@@ -219,6 +245,19 @@ func (left Limits) Take(partition int32) bool {
 		left[partition] = count - 1
 	}
 	return wanted
+}
+
+// Milliseconds is the time of a record; -1 where the client gives none.
+func Milliseconds(at time.Time) int64 {
+	if at.IsZero() {
+		return -1
+	}
+	return at.UnixMilli()
+}
+
+// Late says how many records had come when the time was over.
+func Late(taken int) error {
+	return fmt.Errorf("after %v only %d records had come", Limit, taken)
 }
 
 // Late says which records are missing.

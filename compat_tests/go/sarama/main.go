@@ -122,40 +122,76 @@ func (client) Consume(from lines.Target, limits map[int32]int64, start lines.Sta
 		return err
 	}
 	defer kafka.Close()
+	left, first := lines.Waiting(limits), map[int32]int64{}
+	for partition := range left {
+		if first[partition], err = position(kafka, from.Topic, partition, start); err != nil {
+			return err
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return read(kafka, from.Topic, first, func(message *sarama.ConsumerMessage) (bool, error) {
+		if !left.Take(message.Partition) {
+			return false, nil
+		}
+		return len(left) == 0, emit(received(message))
+	})
+}
+
+func (client) Read(from lines.Target, count int, emit func(lines.Record) error) error {
+	config, err := settings(from)
+	if err != nil {
+		return err
+	}
+	config.Consumer.Return.Errors = true
+	kafka, err := sarama.NewClient([]string{from.Bootstrap}, config)
+	if err != nil {
+		return err
+	}
+	defer kafka.Close()
+	partitions, err := kafka.Partitions(from.Topic)
+	if err != nil {
+		return err
+	}
+	first := map[int32]int64{}
+	for _, partition := range partitions {
+		first[partition] = sarama.OffsetOldest
+	}
+	return read(kafka, from.Topic, first, func(message *sarama.ConsumerMessage) (bool, error) {
+		count--
+		return count == 0, emit(received(message))
+	})
+}
+
+// read hands what follows the offsets to take, until that has enough.
+func read(kafka sarama.Client, topic string, first map[int32]int64, take func(*sarama.ConsumerMessage) (bool, error)) error {
 	consumer, err := sarama.NewConsumerFromClient(kafka)
 	if err != nil {
 		return err
 	}
-	deadline := time.After(lines.Limit)
-	left := lines.Waiting(limits)
 	messages, failures, done := make(chan *sarama.ConsumerMessage), make(chan error), make(chan struct{})
 	defer close(done)
-	for partition := range left {
-		offset, err := position(kafka, from.Topic, partition, start)
-		if err != nil {
-			return err
-		}
-		reading, err := consumer.ConsumePartition(from.Topic, partition, offset)
+	for partition, offset := range first {
+		reading, err := consumer.ConsumePartition(topic, partition, offset)
 		if err != nil {
 			return err
 		}
 		go forward(reading, messages, failures, done)
 	}
-	for len(left) > 0 {
+	taken := 0
+	for deadline := time.After(lines.Limit); ; taken++ {
 		select {
 		case message := <-messages:
-			if left.Take(message.Partition) {
-				if err := emit(received(message)); err != nil {
-					return err
-				}
+			if enough, err := take(message); enough || err != nil {
+				return err
 			}
 		case err := <-failures:
 			return err
 		case <-deadline:
-			return left.Late()
+			return lines.Late(taken)
 		}
 	}
-	return nil
 }
 
 // forward hands on what one partition gives, until done is closed.

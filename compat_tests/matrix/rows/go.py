@@ -1,9 +1,51 @@
-"""Clients written in Go."""
+"""Clients written in Go: programs of compat_tests/go."""
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import replace
+from typing import ClassVar, Final
 
-from compat_tests.matrix.client import Client
+from compat_tests import toolchain
+from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities, Client
+from compat_tests.stored import CODECS
 
-ROWS: Final[tuple[Client, ...]] = ()
+
+class GoClient(Client):
+    """One whose program is named after it, or `program`."""
+
+    def __init__(self, version: str, abilities: Abilities = MODERN, protocol: str = "", program: str = "") -> None:
+        super().__init__(version, abilities, protocol)
+        self.program = program or self.family
+
+    def command(self) -> list[str]:
+        return [toolchain.go_program(self.program)]
+
+
+class Sarama(GoClient):
+    family: ClassVar[str] = "sarama"
+
+
+class KafkaGo(GoClient):
+    family: ClassVar[str] = "kafka-go"
+
+
+class FranzGo(GoClient):
+    family: ClassVar[str] = "franz-go"
+
+
+OLDEST_SARAMA: Final = replace(BEFORE_TIMES, writes=("none", "gzip", "snappy"), reads=("none", "gzip", "snappy"))
+BEFORE_ZSTD: Final = Abilities(writes=CODECS[:4], reads=CODECS[:4])
+# It has codecs, but sends nothing of what it has compressed, and shows what it reads as it is
+NO_CODECS: Final = replace(BEFORE_HEADERS, writes=("none",), reads=("none",), nulls=False)
+
+ROWS: Final[tuple[Client, ...]] = (
+    Sarama("v1.10.1", OLDEST_SARAMA, "0.8.2", program="sarama-1.10"),
+    Sarama("v1.19.0", OLDEST_SARAMA, "0.8.2", program="sarama-1.19"),
+    Sarama("v1.19.0", BEFORE_HEADERS, "0.10.2", program="sarama-1.19"),
+    Sarama("v1.19.0", BEFORE_ZSTD, "0.11", program="sarama-1.19"),
+    Sarama("v1.19.0", BEFORE_ZSTD, "1.0", program="sarama-1.19"),
+    Sarama("v1.61.1"),
+    KafkaGo("v0.2.0", NO_CODECS, program="kafka-go-0.2"),
+    KafkaGo("v0.4.51", replace(MODERN, nulls=False)),
+    FranzGo("v1.22.2"),
+)

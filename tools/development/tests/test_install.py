@@ -48,7 +48,7 @@ def machine(tmp_path: Path) -> Recorder:
     for name in ("", *install.JAR_SETS):
         (tmp_path / "compat_tests" / "java" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "compat_tests" / "java" / name / "pom.xml").write_text("<project/>")
-    for name in ("lines", "franz-go", "sarama"):
+    for name in ("lines", *{module for _, module, _ in install.GO_PROGRAMS.values()}):
         (tmp_path / "compat_tests" / "go" / name).mkdir(parents=True)
         (tmp_path / "compat_tests" / "go" / name / "go.mod").write_text(f"module {name}\n")
     (tmp_path / "compat_tests" / "node").mkdir()
@@ -170,8 +170,22 @@ def test_go_clients_are_built_once_and_again_when_what_they_are_made_of_changed(
     (sources / "lines" / "lines.go").write_text("package lines\n")
     install.go(machine)
     built = [Path(command[command.index("-o") + 1]).name for command in machine.commands]
-    everything = ["franz-go", "sarama", "kgo.test"]
+    everything = list(install.GO_PROGRAMS)
     assert built == [*everything, "sarama", *everything]
+
+
+def test_two_versions_of_a_go_client_are_built_from_one_directory(machine: Recorder, path: Path) -> None:
+    provide(path, "go")
+    install.go(machine)
+    commands = {Path(words[words.index("-o") + 1]).name: words for words in machine.commands}
+    assert commands["sarama-1.10"][2:7] == (
+        "-C",
+        str(machine.root / "compat_tests" / "go" / "shopify-sarama"),
+        "-modfile=v1.10.mod",
+        "-tags=v1_10",
+        "-mod=readonly",
+    )
+    assert commands["sarama-1.19"][2:5] == (*commands["sarama-1.10"][2:4], "-mod=readonly")
 
 
 def test_a_go_client_that_was_not_built_is_as_good_as_missing_and_built_by_the_next_run(

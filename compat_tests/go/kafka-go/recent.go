@@ -1,0 +1,48 @@
+//go:build !v0_2
+
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"headgate.test/lines"
+)
+
+var codecs = map[string]kafka.Compression{
+	"none":   0,
+	"gzip":   kafka.Gzip,
+	"snappy": kafka.Snappy,
+	"lz4":    kafka.Lz4,
+	"zstd":   kafka.Zstd,
+}
+
+func newWriter(to lines.Target, codec string, partition int) (writer, error) {
+	compression, known := codecs[codec]
+	if !known {
+		return nil, fmt.Errorf("unknown codec %q", codec)
+	}
+	return &kafka.Writer{
+		Addr:         kafka.TCP(to.Bootstrap),
+		Topic:        to.Topic,
+		Balancer:     kafka.BalancerFunc(func(kafka.Message, ...int) int { return partition }),
+		BatchTimeout: 10 * time.Millisecond,
+		RequiredAcks: kafka.RequireAll,
+		Compression:  compression,
+	}, nil
+}
+
+func addHeaders(message *kafka.Message, record lines.Record) {
+	for _, header := range record.Headers {
+		message.Headers = append(message.Headers, kafka.Header{Key: header.Name, Value: header.Value})
+	}
+}
+
+func headers(message kafka.Message) []lines.Header {
+	found := []lines.Header{}
+	for _, header := range message.Headers {
+		found = append(found, lines.Header{Name: header.Key, Value: header.Value})
+	}
+	return found
+}
