@@ -56,7 +56,7 @@ func received(message kafka.Message) lines.Record {
 	return lines.Record{
 		Partition:   int32(message.Partition),
 		Offset:      message.Offset,
-		TimestampMs: lines.Milliseconds(message.Time),
+		TimestampMs: milliseconds(message.Time),
 		Key:         message.Key,
 		Value:       message.Value,
 		Headers:     headers(message),

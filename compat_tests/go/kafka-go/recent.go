@@ -33,6 +33,8 @@ func newWriter(to lines.Target, codec string, partition int) (writer, error) {
 	}, nil
 }
 
+func milliseconds(at time.Time) int64 { return at.UnixMilli() }
+
 func addHeaders(message *kafka.Message, record lines.Record) {
 	for _, header := range record.Headers {
 		message.Headers = append(message.Headers, kafka.Header{Key: header.Name, Value: header.Value})

@@ -25,6 +25,14 @@ func newWriter(to lines.Target, codec string, partition int) (writer, error) {
 	}), nil
 }
 
+// milliseconds: what it reads, by Fetch v1, has no time; it shows the beginning of all times.
+func milliseconds(at time.Time) int64 {
+	if at.UnixMilli() == 0 {
+		return -1
+	}
+	return at.UnixMilli()
+}
+
 // addHeaders: there are none in what it speaks.
 func addHeaders(*kafka.Message, lines.Record) {}
 

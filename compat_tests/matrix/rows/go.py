@@ -35,8 +35,9 @@ class FranzGo(GoClient):
 
 OLDEST_SARAMA: Final = replace(BEFORE_TIMES, writes=("none", "gzip", "snappy"), reads=("none", "gzip", "snappy"))
 BEFORE_ZSTD: Final = Abilities(writes=CODECS[:4], reads=CODECS[:4])
-# It has codecs, but sends nothing of what it has compressed, and shows what it reads as it is
-NO_CODECS: Final = replace(BEFORE_HEADERS, writes=("none",), reads=("none",), nulls=False)
+# It writes format 1 and reads format 0. It has codecs, but sends nothing of what it has compressed, and shows what it
+# reads as it is
+NO_CODECS: Final = replace(BEFORE_TIMES, writes=("none",), reads=("none",), times="given", nulls=False)
 
 ROWS: Final[tuple[Client, ...]] = (
     Sarama("v1.10.1", OLDEST_SARAMA, "0.8.2", program="sarama-1.10"),
