@@ -26,7 +26,11 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python
     DEFINITIONS = resources.files("kafka.protocol.schemas") / "resources"
 
-FORMATS = {
+JARS: Final = Path(__file__).resolve().parents[2] / "build" / "jars"
+# By Kafka's generation: the newest of all, and the last one with what Kafka 4 dropped
+CLIENTS: Final = {4: "clients/kafka-clients-*.jar", 3: "schemas/kafka-clients-*.jar"}
+
+FORMATS: Final = {
     "?": "bool",
     "d": "float64",
     "b": "int8",
@@ -43,7 +47,11 @@ RENAMED: Final = {
     "RequestedPartitionData": "PartitionData",
     "AlteredEntryData": "EntryData",
 }
-JARS: Final = Path(__file__).resolve().parents[2] / "build" / "jars"
+
+# What is said of a field; the second row says nothing about bytes
+KNOWN: Final = {"name", "type", "versions", "fields", "nullableVersions", "default", "tag", "taggedVersions"} | {
+    *("about", "entityType", "ignorable", "mapKey", "zeroCopy")
+}
 
 
 def missing(reason: str) -> NoReturn:
@@ -61,6 +69,21 @@ def in_jar(pattern: str) -> dict[str, str]:
     with zipfile.ZipFile(jar) as archive:
         names = [name for name in archive.namelist() if name.startswith("common/message/") and name.endswith(".json")]
         return {Path(name).stem: archive.read(name).decode() for name in names}
+
+
+@functools.cache
+def of_kafka(generation: int) -> dict[str, dict[str, Any]]:
+    """All definitions in the jar of the Java client, by name."""
+    return {name: parsed(text) for name, text in in_jar(CLIENTS[generation]).items()}
+
+
+def newest(name: str, version: int) -> dict[str, Any] | None:
+    """Kafka's newest definition of a message that has this version."""
+    for generation in CLIENTS:
+        defined = of_kafka(generation).get(name)
+        if defined and version in Versions.parse(defined["validVersions"]):
+            return defined
+    return None
 
 
 @functools.cache
@@ -126,8 +149,10 @@ def type_name(node: Any) -> str:
 
 
 def defined_field(field: dict[str, Any], version: int) -> tuple[Any, ...]:
+    assert set(field) <= KNOWN
     nullable = version in Versions.parse(field.get("nullableVersions", "none"))
-    return snake_case(field["name"]), field["type"], nullable, field.get("tag"), defined_default(field)
+    tag = field["tag"] if version in Versions.parse(field.get("taggedVersions", "none")) else None
+    return snake_case(field["name"]), field["type"], nullable, tag, defined_default(field)
 
 
 def defined_default(field: dict[str, Any]) -> Any:

@@ -1,0 +1,116 @@
+import com.fasterxml.jackson.core.json.JsonReadFeature;
+import com.fasterxml.jackson.core.json.JsonWriteFeature;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.Message;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+
+/**
+ * The classes that Apache Kafka generates from its definitions of messages, asked over stdin and answered on stdout: which of
+ * the jars on the class path is asked is up to whoever starts it. One line of JSON each, binary fields in base64:
+ *
+ * <pre>
+ * {"message": "FetchRequest", "version": 12, "cases": [{"value": {...}, "bytes": "..."}, ...]}
+ * {"answers": [{"written": "...", "read": {...}, "again": "..."}, ...]}
+ * </pre>
+ *
+ * <p>"written" are the bytes of the value, "read" is the value of the bytes, and "again" are the bytes of what was read: a value
+ * in JSON has no unknown tagged fields and of records only the size. A case that a class refuses is answered with {"error": "..."}.
+ */
+public final class GeneratedClasses {
+    private static final JsonMapper JSON = JsonMapper.builder()
+        .enable(JsonReadFeature.ALLOW_NON_NUMERIC_NUMBERS)
+        .disable(JsonWriteFeature.WRITE_NAN_AS_STRINGS)
+        .build();
+
+    private final Class<?> data;
+    private final Method fromJson;
+    private final Method toJson;
+    private final short version;
+
+    private GeneratedClasses(String message, short version) throws ReflectiveOperationException {
+        this.data = generated(message);
+        Class<?> converter = Class.forName(data.getName() + "JsonConverter");
+        this.fromJson = converter.getMethod("read", JsonNode.class, short.class);
+        this.toJson = converter.getMethod("write", data, short.class, boolean.class);
+        this.version = version;
+    }
+
+    /** Requests, responses and headers are called Data; what clients put into bytes fields is not. */
+    private static Class<?> generated(String message) throws ClassNotFoundException {
+        String name = "org.apache.kafka.common.message." + message;
+        try {
+            return Class.forName(name + "Data");
+        } catch (ClassNotFoundException absent) {
+            return Class.forName(name);
+        }
+    }
+
+    private ObjectNode answer(JsonNode one) {
+        ObjectNode answer = JSON.createObjectNode();
+        try {
+            answer.put("written", bytes((Message) fromJson.invoke(null, one.get("value"), version)));
+            Message read = read(one.get("bytes").binaryValue());
+            answer.set("read", (JsonNode) toJson.invoke(null, read, version, false));
+            answer.put("again", bytes(read));
+        } catch (InvocationTargetException refused) {
+            answer.put("error", String.valueOf(refused.getCause()));
+        } catch (ReflectiveOperationException | IOException | RuntimeException fault) {
+            answer.put("error", fault.toString());
+        }
+        return answer;
+    }
+
+    private Message read(byte[] bytes) throws ReflectiveOperationException {
+        Message message = (Message) data.getConstructor().newInstance();
+        ByteBuffer buffer = ByteBuffer.wrap(bytes);
+        message.read(new ByteBufferAccessor(buffer), version);
+        if (buffer.hasRemaining()) {
+            throw new IllegalStateException(buffer.remaining() + " bytes are left");
+        }
+        return message;
+    }
+
+    private byte[] bytes(Message message) {
+        ObjectSerializationCache cache = new ObjectSerializationCache();
+        ByteBuffer buffer = ByteBuffer.allocate(message.size(cache, version));
+        message.write(new ByteBufferAccessor(buffer), cache, version);
+        if (buffer.hasRemaining()) {
+            throw new IllegalStateException("written with " + buffer.remaining() + " bytes less than its size");
+        }
+        return buffer.array();
+    }
+
+    private static String answers(JsonNode request) throws ReflectiveOperationException {
+        String message = request.get("message").textValue();
+        GeneratedClasses classes = new GeneratedClasses(message, (short) request.get("version").intValue());
+        ObjectNode all = JSON.createObjectNode();
+        ArrayNode answers = all.putArray("answers");
+        for (JsonNode one : request.get("cases")) {
+            answers.add(classes.answer(one));
+        }
+        return all.toString();
+    }
+
+    public static void main(String[] arguments) throws IOException, ReflectiveOperationException {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            out.println(answers(JSON.readTree(line)));
+            out.flush();
+        }
+    }
+}
