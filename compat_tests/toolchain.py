@@ -60,24 +60,20 @@ def node_packages() -> str:
 @functools.cache
 def compiled_java(jar_set: str) -> str:
     """Compile compat_tests/java/<jar set>/src against the set, if a source is newer; the class path that runs it."""
-    classes, compiler = jars(jar_set), program("javac", "install a JDK, version 17 or newer")
-    sources = sorted((apache_kafka.ROOT / "compat_tests" / "java" / jar_set / "src").glob("*.java"))
-    target = COMPILED / jar_set
+    classes = jars(jar_set)
+    return os.pathsep.join((compiled(jar_set, classes), classes))
+
+
+@functools.cache
+def compiled(source: str, classes: str) -> str:
+    """Compile compat_tests/java/<source>/src, if a file of it is newer; the directory with what came of it."""
+    compiler = program("javac", "install a JDK, version 17 or newer")
+    sources = sorted((apache_kafka.ROOT / "compat_tests" / "java" / source / "src").glob("*.java"))
+    target = COMPILED / source
     stamp = target / "compiled"
     if not stamp.exists() or stamp.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         target.mkdir(parents=True, exist_ok=True)
-        command = [
-            compiler,
-            "-Xlint:all",
-            "-Werror",
-            "-proc:none",
-            "--release",
-            "17",
-            "-cp",
-            classes,
-            "-d",
-            str(target),
-        ]
-        subprocess.run([*command, *map(str, sources)], check=True, timeout=120)
+        options = ("-Xlint:all", "-Werror", "-proc:none", "--release", "17", "-cp", classes, "-d", str(target))
+        subprocess.run([compiler, *options, *map(str, sources)], check=True, timeout=120)
         stamp.touch()
-    return os.pathsep.join((str(target), classes))
+    return str(target)

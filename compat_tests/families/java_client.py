@@ -105,7 +105,8 @@ def answers(process: Process) -> Iterator[str]:
 
 def line(record: Sent) -> str:
     headers = ",".join(f"{encode(name.encode())}:{encode(value)}" for name, value in record.headers)
-    return f"{record.partition}\t{record.timestamp_ms}\t{encode(record.key)}\t{encode(record.value)}\t{headers}\n"
+    time = "-" if record.timestamp_ms is None else record.timestamp_ms
+    return f"{record.partition}\t{time}\t{encode(record.key)}\t{encode(record.value)}\t{headers}\n"
 
 
 def received(answer: str) -> Received:

@@ -51,12 +51,16 @@ class Lines(ABC):
                 assert process.stdin is not None
                 # A program that ended says why below
                 with contextlib.suppress(BrokenPipeError), process.stdin:
-                    process.stdin.writelines(json.dumps(to_json(record)) + "\n" for record in records)
+                    process.stdin.writelines(self.line_of(record) + "\n" for record in records)
                 process.wait(CONSUME_LIMIT_S)
             errors.seek(0)
             said = errors.read().decode()
         assert process.returncode == 0, said
         assert self.complains or not said, said
+
+    def line_of(self, record: Sent) -> str:
+        """A record as the program takes it."""
+        return json.dumps(to_json(record))
 
     def start(self, arguments: list[str], output: IO[bytes] | int) -> subprocess.Popen[str]:
         """With its input as a pipe; what it says besides its records goes where they go, or to our own errors."""
@@ -65,6 +69,10 @@ class Lines(ABC):
         return subprocess.Popen(arguments, stdin=pipe, stdout=output, stderr=errors, text=True, env=environment)
 
     def run(self, arguments: list[str]) -> Iterator[Any]:
+        """What the lines say that the program printed, after it ended well."""
+        return map(json.loads, self.lines(arguments))
+
+    def lines(self, arguments: list[str]) -> list[str]:
         """The lines that the program printed, after it ended well."""
         limit_s = CONSUME_LIMIT_S + 10
         done = subprocess.run(
@@ -72,7 +80,7 @@ class Lines(ABC):
         )
         assert done.returncode == 0, f"{arguments} ended with {done.returncode}: {done.stderr[-2000:]}"
         assert self.complains or not done.stderr, done.stderr
-        return map(json.loads, done.stdout.splitlines())
+        return done.stdout.splitlines()
 
 
 class Program(Lines, AsksOffsets):

@@ -17,6 +17,7 @@ of its input.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -68,9 +69,14 @@ class Client(Lines):
 
     def read(self, bootstrap: str, topic: str, count: int) -> list[Received]:
         """So many records from the beginning on, in a new process."""
-        return [received(found) for found in self.run(self.arguments("read", bootstrap, topic, count=str(count)))]
+        arguments = self.arguments("read", bootstrap, topic, count=str(count))
+        return [self.record_of(line) for line in self.lines(arguments)]
 
     def read_in_group(self, bootstrap: str, topic: str, group: str, count: int) -> list[Received]:
         """The same as the only member of a group, which has committed them by then."""
         arguments = self.arguments("group", bootstrap, topic, group=group, count=str(count))
-        return [received(found) for found in self.run(arguments)]
+        return [self.record_of(line) for line in self.lines(arguments)]
+
+    def record_of(self, line: str) -> Received:
+        """A record as the program prints it."""
+        return received(json.loads(line))

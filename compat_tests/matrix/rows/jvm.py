@@ -1,9 +1,64 @@
-"""Java's kafka-clients."""
+"""Java's kafka-clients from 0.8.2 on: one program, java/matrix, run with the jars of each version.
+
+0.8.2 has a producer only; there the Scala SimpleConsumer of the broker's own jar reads.
+"""
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import Final
 
-from compat_tests.matrix.client import Client
+from compat_tests import toolchain
+from compat_tests.apache_kafka import TOOL_OPTIONS
+from compat_tests.broker import TARGET
+from compat_tests.families import java_client
+from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities, Client
+from compat_tests.records import Received, Sent
+from compat_tests.stored import CODECS
 
-ROWS: Final[tuple[Client, ...]] = ()
+OLDEST, OLD_NEWEST = "matrix/0.8.2.2", "matrix/3.9.1"
+
+
+class Jvm(Client):
+    """`group_protocol`: how it reads in a group; from 4.0 on it may be that of KIP-848."""
+
+    family = "java"
+
+    def __init__(self, version: str, abilities: Abilities = MODERN, group_protocol: str = "") -> None:
+        super().__init__(version, abilities)
+        self.group_protocol = group_protocol
+
+    def command(self) -> list[str]:
+        newest = toolchain.jars("clients")
+        own = newest if self.version == NEWEST.version else toolchain.jars(f"matrix/{self.version}")
+        compiled = toolchain.compiled("matrix", os.pathsep.join(map(toolchain.jars, (OLD_NEWEST, OLDEST))))
+        logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        classes = os.pathsep.join((compiled, own))
+        return [toolchain.program("java", "install a JDK"), *TOOL_OPTIONS, logging, "-cp", classes, "MatrixClient"]
+
+    def arguments(self, subcommand: str, bootstrap: str, topic: str, **options: str) -> list[str]:
+        # Kafka 3.9 has the newer protocol only where it is asked to try it
+        if self.group_protocol and subcommand == "group" and TARGET != "kafka39":
+            options["protocol"] = self.group_protocol
+        return super().arguments(subcommand, bootstrap, topic, **options)
+
+    def line_of(self, record: Sent) -> str:
+        return java_client.line(record).rstrip("\n")
+
+    def record_of(self, line: str) -> Received:
+        return java_client.received(line)
+
+
+BEFORE_ZSTD: Final = Abilities(writes=CODECS[:4], reads=CODECS[:4])
+NEWEST: Final = Jvm("4.4.0", group_protocol="consumer")
+ROWS: Final[tuple[Client, ...]] = (
+    Jvm("0.8.2.2", replace(BEFORE_TIMES, groups=False)),
+    Jvm("0.9.0.1", BEFORE_TIMES),
+    Jvm("0.10.2.2", BEFORE_HEADERS),
+    Jvm("0.11.0.3", BEFORE_ZSTD),
+    Jvm("1.1.1", BEFORE_ZSTD),
+    Jvm("2.8.2"),
+    Jvm("3.9.1"),
+    NEWEST,
+)
