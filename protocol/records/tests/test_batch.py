@@ -235,3 +235,14 @@ def test_a_timestamp_beyond_64_bits_is_refused() -> None:
     with pytest.raises(KafkaError) as error:
         list(iterate(made))
     assert error.value.code == ErrorCode.INVALID_RECORD
+
+
+def test_an_offset_outside_of_its_batch_is_refused() -> None:
+    """A client writes the deltas, and the header is all that is looked at when a batch is produced."""
+    made = build([Record(0, value=b"a"), Record(5, value=b"b")])
+    assert [record.offset for record in iterate(made)] == [0, 5]
+    struct.pack_into(">i", made, 23, 4)
+    assert refusal(lambda: list(iterate(made))) == ErrorCode.INVALID_RECORD
+    before = build([Record(7)], base_offset=7)
+    before[61 + 3] = 1  # -1 as a zigzag varint
+    assert refusal(lambda: list(iterate(before))) == ErrorCode.INVALID_RECORD
