@@ -87,8 +87,9 @@ class Broker:
             self._store.close()
             raise
         dispatcher = Dispatcher(self.services, load())
-        limits = _limits(config, self._store.pool.files.open_limit())
-        self.server = Server(dispatcher, limits, self.clock, self.services.scheduler)
+        open_files = self._store.pool.files.open_limit()
+        self.server = Server(dispatcher, _limits(config, open_files), self.clock, self.services.scheduler)
+        self.services.metadata.on_change(lambda *_: self.server.limit(_limits(config, open_files)))
 
     def _open_store(self, files: Files | None, recorded: Recorded) -> Store:
         return Store.open(

@@ -66,6 +66,10 @@ class Server:
         self.stopped = trio.Event()
         self._all_gone = trio.Event()
 
+    def limit(self, limits: Limits) -> None:
+        """Admit further connections by these limits; those that are there stay. Memory and buffers are as before."""
+        self._limits = limits
+
     async def serve(
         self,
         listeners: Sequence[tuple[str, trio.abc.Listener[Any]]],

@@ -48,7 +48,7 @@ class Upkeep:
         self._scheduler = scheduler
         self._to_flush: deque[Log] = deque()
         self._is_flushing = self._is_checkpointing = self._is_removing = False
-        self._producer_expiration_ms = config.producer_id_expiration_ms
+        self._config = config
         flush_check_ms = min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS)
         self._works: list[tuple[float, Callable[[], None]]] = [
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
@@ -111,7 +111,7 @@ class Upkeep:
         """Forget producers that have not written for `producer.id.expiration.ms`."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
-            partition.log.producers.expire(now_ms, self._producer_expiration_ms)
+            partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
     def flush_due(self) -> None:
         """Flush the logs that ask for it: those with flush.ms, and those that have begun a new segment."""

@@ -246,6 +246,11 @@ class Files:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return soft if soft != resource.RLIM_INFINITY else 1 << 20
 
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the volume that holds the path, and those of them that this process may still write."""
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
     def exists(self, path: str) -> bool:
         """Whether there is a file or a directory."""
         return os.path.exists(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gateway.config import catalogue, listeners
+from gateway.config import broker_table, catalogue, listeners
 from gateway.config.definition import LONG_MAX, Effect, Value
 from gateway.config.listeners import Listener, ListenerProblem
 from gateway.config.loading import Answer, ConfigError, Loaded, Overrides, Setting, load
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class BrokerConfig(Settings):
     """Kafka's broker settings: `config.num_partitions`, or `config["num.partitions"]`.
 
-    Made by `load`, and not changed afterwards. Beside the settings: `log_directories`, and `answers`, which say of
-    every line that was given what became of it.
+    Made by `load`; afterwards `change` alone changes it, to what was set while brokers run. So a value is to be read
+    when it is needed, not kept. Beside the settings: `log_directories`, and `answers`, which say of every line that was
+    given what became of it.
     """
 
     log_directories: tuple[str, ...]
@@ -30,6 +31,8 @@ class BrokerConfig(Settings):
         self.answers = answers
         self.log_directories = values["log.dirs"]
         self._given = given
+        self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+        self._started_with = {name: values[name] for name in broker_table.CLUSTER_WIDE}
         self._plain_log_config: LogConfig | None = None
 
     @classmethod
@@ -61,6 +64,31 @@ class BrokerConfig(Settings):
     def given(self) -> Mapping[str, str]:
         """The texts that were given, by name: secrets as they are, so not to be shown unchecked."""
         return {name: setting.text for name, setting in self._given.items()}
+
+    def change(self, of_all: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """Take what is set at run time for all brokers and, before that, for this one; it was checked by `dynamic`.
+
+        A setting in neither has again the value that the broker started with.
+        """
+        self._dynamic = (own, of_all)
+        self._plain_log_config = None
+        for name, value in self._started_with.items():
+            text = own.get(name, of_all.get(name))
+            self.__dict__[name.replace(".", "_")] = value if text is None else catalogue.BROKER[name].parse(text)
+
+    def at_start(self, name: str) -> Any:
+        """The value that a setting had when the broker started."""
+        return self._started_with[name] if name in self._started_with else self[name]
+
+    def texts(self, name: str) -> tuple[str | None, str | None, str | None]:
+        """What was given for a setting at run time for this broker, for all, and at its start: the first counts."""
+        own, of_all = self._dynamic
+        given = self._given.get(name)
+        return own.get(name), of_all.get(name), None if given is None else given.text
+
+    def dynamic(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """The texts that were set at run time: for this broker, and for all."""
+        return self._dynamic
 
     def notes(self) -> list[Answer]:
         """The answers that a person should see: what was given and has no effect."""
@@ -158,23 +186,8 @@ def _without_controller(loaded: Loaded, name: str, endpoints: tuple[Listener, ..
     return kept
 
 
-# Pairs of settings of which the first may not exceed the second.
-_ORDERED = (
-    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
-    ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
-    ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
-    ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
-    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
-    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
-    ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
-    ("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"),
-    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
-    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
-)
-
-
 def _check_order(loaded: Loaded) -> None:
-    for lesser, greater in _ORDERED:
+    for lesser, greater in broker_table.ORDERED:
         low, high = loaded.values[lesser], loaded.values[greater]
         if low > high:
             loaded.problem(

@@ -104,7 +104,8 @@ CLEANUP: tuple[Row, ...] = (
     ("log.retention.bytes", LONG, "-1", "-1..", "The oldest segments of a partition that is larger are deleted; -1: never."),
     ("log.retention.check.interval.ms", LONG, "300000", "1..", "How often logs are looked at for segments to roll or to delete."),
     ("log.segment.delete.delay.ms", LONG, "60000", "0..", "A deleted file stays on disk for so long."),
-    ("log.cleanup.policy", LIST, "delete", "compact|delete", "What happens to old records: delete, compact, or both."),
+    ("log.cleanup.policy", LIST, "delete", "compact|delete|",
+     "What happens to old records: delete, compact, or both; with neither they stay."),
     ("log.cleaner.enable", BOOLEAN, "true", "", "Whether logs are compacted."),
     ("log.cleaner.threads", INT, "1", "0..", "Threads that compact logs."),
     ("log.cleaner.io.max.bytes.per.second", DOUBLE, "1.7976931348623157E308", "0..", "Bytes that compaction may read and write a second."),
@@ -211,7 +212,21 @@ PENDING: dict[str, str] = {
 # Of those, the ones that are pending only where this text is in the value.
 PENDING_VALUES: dict[str, str] = {"log.cleanup.policy": "compact"}
 
-# What Kafka can change while it runs: for one broker alone, or for all.
+# Pairs of settings of which the first may not exceed the second.
+ORDERED: tuple[tuple[str, str], ...] = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
+    ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"),
+    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+)
+
+# What Kafka can change while it runs: for one broker alone, or for all. The former need another start here.
 PER_BROKER = frozenset(("listeners", "listener.security.protocol.map"))
 CLUSTER_WIDE = frozenset(
     """

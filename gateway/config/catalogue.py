@@ -107,6 +107,11 @@ def update_mode(name: str) -> Update:
     return Update.CLUSTER_WIDE if name in broker_table.CLUSTER_WIDE else Update.READ_ONLY
 
 
+def is_dynamic(name: str) -> bool:
+    """Whether that broker setting can be changed here at run time; some of them do nothing here."""
+    return name in broker_table.CLUSTER_WIDE or name in foreign_table.CLUSTER_WIDE
+
+
 def nearest_broker_setting(name: str) -> str:
     """What to do about an unknown name, as a sentence's end."""
     if name in BROKER_SYNONYMS:

@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 
 INT_MAX = 0x7FFF_FFFF
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
+LONGEST_VALUE_BYTES = 32_767
+"""The longest string of the older versions of the protocol, in which a value must still be told."""
 
 
 class Type(IntEnum):
     """Types of settings, numbered as DescribeConfigs sends them (KIP-569)."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -58,8 +61,9 @@ Value = bool | int | float | str | tuple[str, ...] | Secret | None
 class Definition(NamedTuple):
     """One setting. `default` is text as in a file.
 
-    `allowed` is a range (`1..`, `-1 or 1..`), a choice (`a|b`), or empty for anything. `harmless` are values that are
-    not refused; `pending_value` is the one without effect yet, where others have theirs.
+    `allowed` is a range (`1..`, `-1 or 1..`), a choice (`a|b`; `a|b|` for a list that may be empty), or empty for
+    anything. `harmless` are values that are not refused; `pending_value` is the one without effect yet, where others
+    have theirs.
     """
 
     name: str
@@ -99,7 +103,9 @@ class Definition(NamedTuple):
         if isinstance(value, tuple):
             choices = self.allowed.split("|")
             return not self.allowed or (
-                bool(value) and len(set(value)) == len(value) and all(item in choices for item in value)
+                (bool(value) or "" in choices)
+                and len(set(value)) == len(value)
+                and all(item in choices for item in value)
             )
         if isinstance(value, int | float) and not isinstance(value, bool):
             low, high = _BOUNDS[self.type]
@@ -113,7 +119,8 @@ class Definition(NamedTuple):
         if self.type is Type.BOOLEAN:
             return "true or false"
         if self.type is Type.LIST:
-            return f"a list of: {self.allowed.replace('|', ', ')}" if self.allowed else "a list, separated by commas"
+            choices = ", ".join(filter(None, self.allowed.split("|")))
+            return f"a list of: {choices}" if choices else "a list, separated by commas"
         if self.type in _BOUNDS:
             kind = "a number" if self.type is Type.DOUBLE else "a whole number"
             return f"{kind} {_describe_range(self.allowed or '..', self.type)}"

@@ -19,6 +19,7 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
     DYNAMIC_GROUP_CONFIG = 8
 
 
@@ -48,6 +49,10 @@ class ConfigEntry(NamedTuple):
         return self.source is Source.DEFAULT_CONFIG
 
 
+# A broker's setting -> those that stand in for it, in other units
+_STANDING_IN = {first: others for first, *others in catalogue.BROKER_SYNONYMS.values() if others}
+
+
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """The settings of a broker, in the order of the table; `names` limits them, and unknown ones are left out.
 
@@ -61,37 +66,64 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
 
 
 def _foreign_given(config: BrokerConfig) -> list[Definition]:
-    given = (catalogue.find(name) for name in config.given() if name not in catalogue.BROKER)
+    names = dict.fromkeys((*config.given(), *(name for texts in config.dynamic() for name in texts)))
+    given = (catalogue.find(name) for name in names if name not in catalogue.BROKER)
     return [definition for definition in given if definition is not None]
 
 
 def _broker_entry(config: BrokerConfig, definition: Definition) -> ConfigEntry:
     synonyms = broker_synonyms(config, definition)
+    if any(text is not None for text in config.texts(definition.name)):
+        for other in _STANDING_IN.get(definition.name, ()):
+            synonyms += broker_synonyms(config, catalogue.BROKER[other])
     first = synonyms[0] if synonyms else Synonym(definition.name, None, Source.DEFAULT_CONFIG)
-    value = None if definition.is_sensitive else first.value
-    # Nothing can be changed at run time yet, whatever `catalogue.update_mode` says that Kafka can change.
+    return _entry(definition, first, synonyms)
+
+
+def _entry(definition: Definition, first: Synonym, synonyms: tuple[Synonym, ...]) -> ConfigEntry:
     return ConfigEntry(
         definition.name,
-        value,
+        None if definition.is_sensitive else first.value,
         first.source,
         definition.type,
         definition.is_sensitive,
-        True,
+        not catalogue.is_dynamic(definition.name),
         _documentation(definition),
         synonyms,
     )
 
 
+def describe_all_brokers(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """What is set at run time for all brokers, and nothing else."""
+    rows = []
+    _, of_all = config.dynamic()
+    for name, text in of_all.items():
+        definition = catalogue.find(name)
+        if definition is not None and (names is None or name in names):
+            synonym = Synonym(name, shown(definition, text), Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
+            rows.append(_entry(definition, synonym, (synonym,)))
+    return rows
+
+
 def broker_synonyms(config: BrokerConfig, definition: Definition) -> tuple[Synonym, ...]:
-    """Where a broker's setting has its value from: what was given, and the default."""
-    found = []
-    given = config.given().get(definition.name)
-    if given is not None:
-        found.append(Synonym(definition.name, None if definition.is_sensitive else given, Source.STATIC_BROKER_CONFIG))
-    default = str(config.node_id) if definition.name == "node.id" else definition.default
+    """Where a broker's setting has its value from: what was set at run time, what was given, and the default."""
+    found = [
+        Synonym(definition.name, shown(definition, text), source)
+        for text, source in zip(config.texts(definition.name), _GIVEN, strict=True)
+        if text is not None
+    ]
+    default = str(config.node_id) if definition.name == "node.id" and not found else definition.default
     if default is not None:
         found.append(Synonym(definition.name, default, Source.DEFAULT_CONFIG))
     return tuple(found)
+
+
+_GIVEN = (Source.DYNAMIC_BROKER_CONFIG, Source.DYNAMIC_DEFAULT_BROKER_CONFIG, Source.STATIC_BROKER_CONFIG)
+
+
+def shown(definition: Definition, text: str) -> str | None:
+    """A text that was given, as its value is written; None for a secret, which is not told."""
+    return None if definition.is_sensitive else text_of(definition.parse(text))
 
 
 def describe_topic(
@@ -107,7 +139,7 @@ def _topic_entry(config: BrokerConfig, overrides: Mapping[str, str], definition:
     synonyms: list[Synonym] = []
     own = topics.own_name(name, overrides)
     if own is not None:
-        synonyms.append(Synonym(own, overrides[own], Source.DYNAMIC_TOPIC_CONFIG))
+        synonyms.append(Synonym(own, shown(definition, overrides[own]), Source.DYNAMIC_TOPIC_CONFIG))
     for synonym in catalogue.BROKER_SYNONYMS[name]:
         synonyms += broker_synonyms(config, catalogue.BROKER[synonym])
     given = next(

@@ -55,7 +55,7 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("clients are not authenticated yet", "",
      """connection.failed.authentication.delay.ms connections.max.reauth.ms security.providers delegation.token.expiry.check.interval.ms
      delegation.token.expiry.time.ms delegation.token.master.key* delegation.token.max.lifetime.ms delegation.token.secret.key*"""),
-    ("settings cannot be changed at run time yet, so no password is stored", "password.encoder.",
+    ("no password can be set at run time, so none is stored", "password.encoder.",
      "cipher.algorithm iterations key.length keyfactory.algorithm old.secret* secret*"),
     ("there are no quotas yet", "",
      """quota.consumer.default quota.producer.default quota.window.num quota.window.size.seconds controller.quota.window.num
@@ -68,6 +68,8 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
      "log.message.downconversion.enable log.message.format.version"),
     ("a broker with one data directory stops when that fails", "", "log.dir.failure.timeout.ms cordoned.log.dirs"),
     ("maintenance begins at once", "", "log.initial.task.delay.ms"),
+    ("replication is not throttled", "",
+     "leader.replication.throttled.rate follower.replication.throttled.rate replica.alter.log.dirs.io.max.bytes.per.second"),
     ("batches are not unpacked", "", "max.decompressed.message.bytes"),
     ("only stable versions and features are served", "", "unstable.api.versions.enable unstable.feature.versions.enable"),
     ("a commit is always answered after all in-sync replicas have it", "", "offsets.commit.required.acks"),
@@ -112,6 +114,14 @@ PREFIXES: dict[str, str] = {
     "listener.name.": "listeners are plaintext only and have no settings of their own",
     "config.providers.": "there are no providers of secrets",
 }
+
+# What Kafka changes while it runs, its tools above all. The last three are never in a file.
+CLUSTER_WIDE = frozenset(
+    """
+    background.threads num.io.threads num.network.threads log.local.retention.bytes log.local.retention.ms metric.reporters
+    leader.replication.throttled.rate follower.replication.throttled.rate replica.alter.log.dirs.io.max.bytes.per.second
+    """.split()  # noqa: SIM905 - a name a string would be a page
+)
 
 _JAVA = "names a Java class, which cannot be loaded here"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gateway.config import catalogue, topic_table
-from gateway.config.definition import Definition, Type, Value
+from gateway.config.definition import LONGEST_VALUE_BYTES, Definition, Type, Value
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -18,9 +18,6 @@ _DIFFERENCE = Definition(
 )
 _LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 _BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
-
-LONGEST_VALUE_BYTES = 32_767
-"""The longest string of the older versions of the protocol, in which a value must still be told."""
 
 
 def check(configs: Mapping[str, str | None]) -> None:
@@ -71,7 +68,7 @@ def resolve(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> Va
     if own is not None:
         return definition.parse(overrides[own])
     for synonym in catalogue.BROKER_SYNONYMS[name]:
-        if synonym in config.given():
+        if any(text is not None for text in config.texts(synonym)):
             return _in_topic_unit(synonym, config[synonym])
     return definition.default_value()
 

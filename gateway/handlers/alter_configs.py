@@ -1,12 +1,16 @@
-"""AlterConfigs: replace all settings of topics (KIP-133). Superseded by IncrementalAlterConfigs; old tools send it.
+"""AlterConfigs: replace all settings of topics, brokers and groups (KIP-133).
 
 v2 flexible
+
+Superseded by IncrementalAlterConfigs; old tools send it. What is not named here goes back to its default.
 """
+
+from collections.abc import Mapping
 
 from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import alter_each
-from gateway.resources import altered_topic
+from gateway.resources import ResourceType, altered_broker, altered_group, altered_topic, has_no_settings
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_configs import (
     AlterableConfig,
@@ -22,11 +26,28 @@ def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfig
     """Give every resource these settings and no others, all or nothing of each."""
 
     def alter(resource: AlterConfigsResource) -> None:
-        topic = altered_topic(resource, context)
-        changes = dict.fromkeys(topic.configs) | dict(map(_given, resource.configs))
-        context.broker.metadata.change_topic_configs(topic.name, changes, validate_only=request.validate_only)
+        _alter(resource, context, request.validate_only)
 
     return AlterConfigsResponse(responses=alter_each(request.resources, alter, AlterConfigsResourceResponse))
+
+
+def _alter(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+    metadata, name = context.broker.metadata, resource.resource_name
+    if resource.resource_type == ResourceType.TOPIC:
+        topic = altered_topic(resource, context)
+        metadata.change_topic_configs(name, _changes(resource, topic.configs), validate_only=validate_only)
+        return
+    changes = _changes(resource, metadata.image.configs.get((resource.resource_type, name), {}))
+    if resource.resource_type == ResourceType.BROKER:
+        metadata.change_broker_configs(altered_broker(resource, context), changes, validate_only=validate_only)
+    elif resource.resource_type == ResourceType.GROUP:
+        metadata.change_group_configs(altered_group(resource), changes, validate_only=validate_only)
+    else:
+        raise has_no_settings(resource)
+
+
+def _changes(resource: AlterConfigsResource, present: Mapping[str, str]) -> dict[str, str | None]:
+    return dict.fromkeys(present) | dict(map(_given, resource.configs))
 
 
 def _given(config: AlterableConfig) -> tuple[str, str | None]:

@@ -41,6 +41,9 @@ def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Context
     assignments = None
     if wanted.assignments is not None:
         present = len(metadata.image.topic(wanted.name).partitions)
+        if not wanted.assignments and wanted.count > present:
+            message = f"{wanted.count - present} new partitions of {wanted.name} must be assigned, or null given"
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         assignments = {index: row.broker_ids for index, row in enumerate(wanted.assignments, start=present)}
     metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
 

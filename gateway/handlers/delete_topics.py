@@ -8,6 +8,7 @@ from collections import Counter
 from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import each
+from gateway.metadata.image import Image
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -27,14 +28,23 @@ def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopic
         code = ErrorCode.TOPIC_DELETION_DISABLED if context.version >= 3 else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "topics cannot be deleted: delete.topic.enable=false")
     states = request.topics if context.version >= 6 else [DeleteTopicState(name=name) for name in request.topic_names]
+    image = context.broker.metadata.image
     wanted = Counter((state.name, state.topic_id) for state in states)
+    meant = Counter(_meant(key, image) for key in wanted)
 
     def answer(key: Key) -> DeletableTopicResult:
-        if wanted[key] > 1:
+        if wanted[key] > 1 or meant[_meant(key, image)] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic stands in the request more than once")
         return _delete(*key, context)
 
     return DeleteTopicsResponse(responses=each(wanted, answer, _refuse))
+
+
+def _meant(key: Key, image: Image) -> Key:
+    """A key that is the same for a topic that is named by its name and by its id; the key as it is for no topic."""
+    name, topic_id = key
+    known = image.topic_names.get(topic_id) if name is None else name
+    return key if known is None else (known, ZERO_UUID)
 
 
 def _delete(name: str | None, topic_id: bytes, context: Context) -> DeletableTopicResult:

@@ -1,18 +1,18 @@
-"""DescribeConfigs: the settings of brokers, topics and groups, and where their values come from.
+"""DescribeConfigs: the settings of brokers, topics, groups and loggers, and where their values come from.
 
 v1 sources and synonyms (KIP-226)   v3 types and documentation (KIP-569)   v4 flexible
 """
 
 from collections.abc import Iterable
 
-from gateway.config import describe, groups
+from gateway.config import describe, groups, loggers
 from gateway.config.describe import ConfigEntry
 from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import each
 from gateway.metadata.topics import check_name
-from gateway.resources import ResourceType
-from protocol.errors import ErrorCode, KafkaError
+from gateway.resources import ResourceType, altered_group, has_no_settings, this_broker
+from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -56,11 +56,14 @@ def _entries(resource: DescribeConfigsResource, context: Context) -> list[Config
     if resource.resource_type == ResourceType.TOPIC:
         return _topic_entries(resource.resource_name, names, context)
     if resource.resource_type == ResourceType.BROKER:
-        return _broker_entries(resource.resource_name, names, context)
+        return _broker_entries(resource, names, context)
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        this_broker(resource, context)
+        return loggers.describe(names)
     if resource.resource_type == ResourceType.GROUP:
-        configs = context.broker.metadata.image.configs.get((ResourceType.GROUP, resource.resource_name), {})
+        configs = context.broker.metadata.image.configs.get((ResourceType.GROUP, altered_group(resource)), {})
         return groups.describe(context.broker.config, configs, names)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
+    raise has_no_settings(resource)
 
 
 def _topic_entries(name: str, names: list[str] | None, context: Context) -> list[ConfigEntry]:
@@ -69,15 +72,12 @@ def _topic_entries(name: str, names: list[str] | None, context: Context) -> list
     return describe.describe_topic(context.broker.config, topic.configs, names)
 
 
-def _broker_entries(name: str, names: list[str] | None, context: Context) -> list[ConfigEntry]:
-    """Those of this broker; of the empty name, what was changed for all brokers at run time: nothing."""
+def _broker_entries(resource: DescribeConfigsResource, names: list[str] | None, context: Context) -> list[ConfigEntry]:
+    """Those of this broker; of the empty name, what was changed for all brokers at run time."""
     config = context.broker.config
-    if not name:
-        return []
-    if name != str(config.node_id):
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"this is broker {config.node_id}; broker {name[:20]!r} must be asked itself"
-        )
+    if not resource.resource_name:
+        return describe.describe_all_brokers(config, names)
+    this_broker(resource, context)
     return describe.describe_broker(config, names)
 
 

@@ -24,10 +24,12 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Desc
     for partition in _wanted(request, context):
         row = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
         row.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size))
-    directory = Path(context.broker.config.log_directories[0]).absolute()
-    return DescribeLogDirsResponse(
-        results=[DescribeLogDirsResult(log_dir=str(directory), topics=list(topics.values()))]
+    result = DescribeLogDirsResult(
+        log_dir=str(Path(context.broker.config.log_directories[0]).absolute()), topics=list(topics.values())
     )
+    if context.version >= 4:
+        result.total_bytes, result.usable_bytes = context.broker.partitions.space()
+    return DescribeLogDirsResponse(results=[result])
 
 
 def _wanted(request: DescribeLogDirsRequest, context: Context) -> list[Partition]:

@@ -86,8 +86,11 @@ def _partition(index: int, state: PartitionState) -> DescribeTopicPartitionsResp
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_name(name)
     except KafkaError as error:
-        return DescribeTopicPartitionsResponseTopic(error_code=error.code, name=name)
-    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+        code = error.code
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=operations.TOPIC
+    )

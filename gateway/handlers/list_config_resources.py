@@ -28,10 +28,10 @@ def _names(resource_type: int, context: Context) -> list[str]:
     image = context.broker.metadata.image
     if resource_type == ResourceType.TOPIC:
         return list(image.topics)
-    if resource_type == ResourceType.BROKER:
+    if resource_type in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
         return [str(node_id) for node_id in image.brokers]
     if resource_type == ResourceType.GROUP:
         return [name for kind, name in image.configs if kind == resource_type and image.configs[kind, name]]
     if resource_type not in list(ResourceType):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no resource type {resource_type}")
-    return []  # these have no settings here
+    return []  # clients are not asked for metrics

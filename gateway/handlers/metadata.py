@@ -64,7 +64,17 @@ def _named(
         _check(topic, context.version)
         unique[topic.name, topic.topic_id] = topic
     excess = _excess(unique.values(), request, context)
-    return [guarded(topic, answer, _refuse) for topic in unique.values()]
+
+    def refuse(wanted: MetadataRequestTopic, code: ErrorCode, message: str) -> MetadataResponseTopic:
+        is_told = request.include_topic_authorized_operations and wanted.name is not None
+        return MetadataResponseTopic(
+            error_code=code,
+            name=wanted.name,
+            topic_id=wanted.topic_id,
+            topic_authorized_operations=operations.TOPIC if is_told else operations.UNKNOWN,
+        )
+
+    return [guarded(topic, answer, refuse) for topic in unique.values()]
 
 
 def _check(topic: MetadataRequestTopic, version: int) -> None:
@@ -138,7 +148,3 @@ def _partition(index: int, state: PartitionState) -> MetadataResponsePartition:
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
     )
-
-
-def _refuse(wanted: MetadataRequestTopic, code: ErrorCode, message: str) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=code, name=wanted.name, topic_id=wanted.topic_id)

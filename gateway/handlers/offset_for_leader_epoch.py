@@ -6,6 +6,7 @@ v1 epoch in the reply   v2 the epoch that the client knows, throttle   v3 replic
 from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import each
+from gateway.replication.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -15,6 +16,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
+from storage.epochs import NO_EPOCH
 
 
 @handles(OffsetForLeaderEpochRequest, versions="0-4")
@@ -32,10 +34,19 @@ def _partitions(topic: OffsetForLeaderTopic, context: Context) -> list[EpochEndO
     def answer(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
         partition = context.broker.partitions.get(topic.topic, wanted.partition)
         partition.check_leader_epoch(wanted.current_leader_epoch)
-        epoch, end_offset = partition.log.epochs.end_offset_for(wanted.leader_epoch)
+        epoch, end_offset = _end(partition, wanted.leader_epoch)
         return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
 
     return each(topic.partitions, answer, _refuse)
+
+
+def _end(partition: Partition, epoch: int) -> tuple[int, int]:
+    """The leader's own epoch goes on, and so does the one before, until the first record of the leader's is written."""
+    epochs = partition.log.epochs
+    if not epochs.latest < epoch <= partition.leader_epoch:
+        return epochs.end_offset_for(epoch)
+    is_own = epoch == partition.leader_epoch or epochs.latest == NO_EPOCH
+    return epoch if is_own else epochs.latest, partition.log.end_offset
 
 
 def _refuse(wanted: OffsetForLeaderPartition, code: ErrorCode, message: str) -> EpochEndOffset:

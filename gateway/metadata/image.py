@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import (
+    BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigRecord,
     FeatureLevelRecord,
@@ -88,6 +89,11 @@ class Image(NamedTuple):
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
         return self.topics[name]
+
+    def broker_configs(self, node_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """The settings of brokers that were made at run time: those of all, and those of this one."""
+        none: Mapping[str, str] = {}
+        return self.configs.get((BROKER_RESOURCE, ""), none), self.configs.get((BROKER_RESOURCE, str(node_id)), none)
 
     def apply(self, *records: MetadataRecord) -> Image:
         """The image after these records. Raises ValueError for one that does not fit what was before."""

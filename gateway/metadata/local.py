@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from gateway.clock import Clock
+from gateway.config import dynamic as dynamic_configs
 from gateway.config import groups as group_configs
 from gateway.config import topics as topic_configs
 from gateway.metadata.image import Image, Node, PartitionState, Topic, changed_topics
@@ -26,6 +27,7 @@ from gateway.metadata.topics import (
 )
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import (
+    BROKER_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
     ConfigRecord,
@@ -75,6 +77,7 @@ class LocalMetadata:
         brokers = {config.node_id: Node(config.node_id, config.broker_rack, {})}
         self.image = recorded._replace(cluster_id=store.cluster_id, controller_id=config.node_id, brokers=brokers)
         self._collisions = {collision_key(name): name for name in self.image.topics}
+        config.change(*self.image.broker_configs(config.node_id))
 
     def on_change(self, callback: Changed) -> None:
         """Have `callback(old, new, names)` called after every change; in other topics than these nothing changed."""
@@ -190,6 +193,19 @@ class LocalMetadata:
         )
         self._change(_config_records(group_id, changes, GROUP_RESOURCE), validate_only)
 
+    def change_broker_configs(
+        self, node_id: int | None, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Set configs of one broker, or with None of all of them; None takes one away.
+
+        Raises KafkaError: INVALID_REQUEST, INVALID_CONFIG, KAFKA_STORAGE_ERROR.
+        """
+        name = "" if node_id is None else str(node_id)
+        records = _config_records(name, changes, BROKER_RESOURCE)
+        of_all, own = self.image.apply_all(records).broker_configs(self._config.node_id)
+        dynamic_configs.check(self._config, of_all, own)
+        self._change(records, validate_only)
+
     # Features and producer ids
 
     def set_feature(self, name: str, level: int) -> None:
@@ -215,6 +231,9 @@ class LocalMetadata:
             return new
         self._journal.append(records, self._clock.now_ms())
         self.image = new
+        configs = new.broker_configs(self._config.node_id)
+        if configs != old.broker_configs(self._config.node_id):
+            self._config.change(*configs)
         self._note_names(records, old)
         names = changed_topics(records, old, new)
         for listener in self._listeners:
@@ -242,6 +261,7 @@ class Recorded:
     def settings(self, log: Log) -> Callable[[str], LogConfig]:
         """Read the log; the settings of a topic by its name. Raises StorageError if it cannot be understood."""
         self.image = Image.empty().apply_all(Journal(log).replay())
+        self._config.change(*self.image.broker_configs(self._config.node_id))
         topics = self.image.topics
 
         def of(name: str) -> LogConfig:

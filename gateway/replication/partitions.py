@@ -43,6 +43,10 @@ class Partitions:
             raise self._absent(topic, index)
         return partition
 
+    def space(self) -> tuple[int, int]:
+        """Bytes of the volume with the data directory, and those of them that are left. Raises OSError."""
+        return self._store.pool.files.space(self._store.directory)
+
     def _absent(self, topic: str, index: int) -> KafkaError:
         offline = self._offline.get((topic, index))
         return offline or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
@@ -69,6 +73,10 @@ class Partitions:
                 self._remove(before)
             if after is not None and after is not before:
                 self._put(after)
+        node_id = self._config.node_id
+        if old.broker_configs(node_id) != new.broker_configs(node_id):  # they stand in for what a topic does not set
+            for topic in new.topics.values():
+                self._put(topic)
 
     def _put(self, topic: Topic) -> None:
         log_config = self._config.log_config(topic.configs)

@@ -11,10 +11,17 @@ import trio.testing
 from gateway.metadata.journal import Journal
 from gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from protocol.errors import ErrorCode
-from protocol.internal.metadata import MetadataRecord
+from protocol.internal.metadata import BROKER_RESOURCE, MetadataRecord
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.incremental_alter_configs import (
+    SET,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.metadata import MetadataRequest
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -246,3 +253,23 @@ def test_an_unknown_api_hangs_up_and_others_are_served(tmp_path: Path) -> None:
         await create(good, "t")
 
     run_broker(tmp_path, scenario)
+
+
+def test_a_limit_on_connections_changes_at_once_and_survives_a_restart(tmp_path: Path) -> None:
+    limit = AlterConfigsResource(BROKER_RESOURCE, "", [AlterableConfig("max.connections", SET, "1")])
+
+    async def lower_it(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        response = await client.ask(IncrementalAlterConfigsRequest([limit]), 1)
+        assert response.responses[0].error_code == ErrorCode.NONE
+        await only_one(memory, client)
+
+    async def only_one(memory: MemoryBroker, client: WireClient | None = None) -> None:
+        client = client or memory.connect()
+        await client.ask(MetadataRequest([]), 1)
+        with pytest.raises((EOFError, trio.BrokenResourceError)):
+            await memory.connect().ask(MetadataRequest([]), 1)
+        await client.ask(MetadataRequest([]), 1)
+
+    run_broker(tmp_path, lower_it)
+    run_broker(tmp_path, only_one)

@@ -1,5 +1,7 @@
 """IncrementalAlterConfigs: single settings of topics and groups."""
 
+import logging
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -73,10 +75,11 @@ def test_lists_grow_and_shrink(topic: Node) -> None:
         (change("t", ("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST),
         (change("t", ("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG),
         (change("t", ("no.such", SUBTRACT, "1")), ErrorCode.INVALID_CONFIG),
-        (change("t", ("cleanup.policy", SUBTRACT, "delete")), ErrorCode.INVALID_CONFIG),
         (change("t", ("retention.ms", 9, "1")), ErrorCode.INVALID_REQUEST),
         (change("t", ("retention.ms", SET, "1"), ("retention.ms", SET, "2")), ErrorCode.INVALID_REQUEST),
-        (change("0", ("num.partitions", SET, "2"), kind=ResourceType.BROKER), ErrorCode.INVALID_REQUEST),
+        (change("", ("retention.ms", SET, "1")), ErrorCode.INVALID_REQUEST),
+        (change("a b", ("retention.ms", SET, "1")), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (change("m", ("interval.ms", SET, "1"), kind=ResourceType.CLIENT_METRICS), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_is_refused_changes_nothing_and_stops_no_other(
@@ -140,3 +143,66 @@ def test_a_session_must_outlast_the_interval_of_its_heartbeats(tmp_path: Path) -
     assert ask(node, group("g", (SESSION, SET, "5001"))) == [("g", ErrorCode.NONE)]
     assert ask(node, group("g", (INTERVAL, SET, "5001"))) == [("g", ErrorCode.INVALID_CONFIG)]
     node.close()
+
+
+def of_broker(name: str, *configs: tuple[str, int, str | None]) -> AlterConfigsResource:
+    return change(name, *configs, kind=ResourceType.BROKER)
+
+
+def test_a_brokers_settings_take_effect_at_once_and_survive_a_restart(topic: Node) -> None:
+    topic.services.metadata.create_topic("plain", 1)
+    setting = ("message.max.bytes", SET, "1234")
+    assert ask(topic, of_broker("", setting), validate_only=True) == [("", ErrorCode.NONE)]
+    assert topic.config.message_max_bytes == 1_048_588
+
+    assert ask(topic, of_broker("", setting, ("log.retention.ms", SET, "77"))) == [("", ErrorCode.NONE)]
+    for _ in range(2):
+        logs = [topic.services.partitions.get(name, 0).log.config for name in ("plain", "t")]
+        assert [log.max_message_bytes for log in logs] == [1234, 1234]
+        assert [log.retention_ms for log in logs] == [77, 1000]
+        assert topic.config.message_max_bytes == 1234
+        topic.restart()
+
+    assert ask(topic, of_broker("0", ("message.max.bytes", SET, "99"))) == [("0", ErrorCode.NONE)]
+    assert topic.config.message_max_bytes == 99
+    assert ask(topic, of_broker("0", ("message.max.bytes", DELETE, None))) == [("0", ErrorCode.NONE)]
+    assert ask(topic, of_broker("", ("message.max.bytes", DELETE, None))) == [("", ErrorCode.NONE)]
+    assert topic.services.partitions.get("plain", 0).log.config.max_message_bytes == 1_048_588
+
+
+@pytest.mark.parametrize(
+    "changes, code",
+    [
+        (of_broker("0", ("num.partitions", SET, "2")), ErrorCode.INVALID_REQUEST),
+        (of_broker("", ("num.partitions", SET, "2")), ErrorCode.INVALID_REQUEST),
+        (of_broker("7", ("message.max.bytes", SET, "2")), ErrorCode.INVALID_REQUEST),
+        (of_broker("0", ("mesage.max.bytes", SET, "2")), ErrorCode.INVALID_CONFIG),
+        (of_broker("0", ("message.max.bytes", APPEND, "2")), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_what_a_broker_cannot_have(node: Node, changes: AlterConfigsResource, code: ErrorCode) -> None:
+    good = AlterableConfig("log.retention.ms", SET, "5")
+    both = AlterConfigsResource(changes.resource_type, changes.resource_name, [good, *changes.configs])
+    assert ask(node, both) == [(changes.resource_name, code)]
+    assert node.config.log_retention_ms is None
+
+
+def test_a_brokers_list_grows_from_what_it_started_with(node: Node) -> None:
+    assert ask(node, of_broker("", ("log.cleanup.policy", APPEND, "compact"))) == [("", ErrorCode.NONE)]
+    assert node.config["log.cleanup.policy"] == ("delete", "compact")
+    assert ask(node, of_broker("", ("log.cleanup.policy", SUBTRACT, "delete,compact"))) == [("", ErrorCode.NONE)]
+    assert node.config["log.cleanup.policy"] == ()
+
+
+def test_a_loggers_level(node: Node) -> None:
+    logger = logging.getLogger("headgate.of_this_test")
+    level = partial(change, "0", kind=ResourceType.BROKER_LOGGER)
+    assert ask(node, level((logger.name, SET, "ERROR")), validate_only=True) == [("0", ErrorCode.NONE)]
+    assert logger.level == logging.NOTSET
+    assert ask(node, level((logger.name, SET, "ERROR"))) == [("0", ErrorCode.NONE)]
+    assert logger.level == logging.ERROR
+    assert ask(node, level((logger.name, SET, "DEBUG"), ("root", SET, "LOUD"))) == [("0", ErrorCode.INVALID_CONFIG)]
+    assert ask(node, level((logger.name, APPEND, "DEBUG"))) == [("0", ErrorCode.INVALID_REQUEST)]
+    assert logger.level == logging.ERROR
+    assert ask(node, level((logger.name, DELETE, None))) == [("0", ErrorCode.NONE)]
+    assert logger.level == logging.NOTSET

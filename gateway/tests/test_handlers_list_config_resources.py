@@ -14,7 +14,7 @@ def ask(node: Node, version: int, *types: int) -> tuple[int, list[tuple[int, str
 def test_what_has_settings(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     both = [(ResourceType.TOPIC, "t"), (ResourceType.BROKER, "0")]
-    assert ask(node, 1) == (ErrorCode.NONE, both)
+    assert ask(node, 1) == (ErrorCode.NONE, [*both, (ResourceType.BROKER_LOGGER, "0")])
     assert ask(node, 1, ResourceType.TOPIC, ResourceType.TOPIC) == (ErrorCode.NONE, both[:1])
     assert ask(node, 1, ResourceType.GROUP, ResourceType.CLIENT_METRICS) == (ErrorCode.NONE, [])
 

@@ -26,9 +26,18 @@ def test_every_setting_has_a_meaning_and_stands_once() -> None:
     assert not set(foreign_table.REFUSED) & {*names, *foreign}
 
 
-def test_kafka_has_432_settings_from_2_8_to_4_4_and_all_are_known() -> None:
+def test_kafka_has_432_settings_from_2_8_to_4_4_in_a_file_and_three_at_run_time_and_all_are_known() -> None:
     ours = [name for name in catalogue.known() if name.startswith("headgate.")]
-    assert len(catalogue.known()) - len(ours) == 432
+    assert len(catalogue.known()) - len(ours) == 432 + 3
+
+
+def test_what_is_changed_at_run_time_is_a_setting() -> None:
+    assert set(catalogue.BROKER) >= broker_table.CLUSTER_WIDE
+    assert set(catalogue.known()) - set(catalogue.BROKER) >= foreign_table.CLUSTER_WIDE
+    assert catalogue.is_dynamic("message.max.bytes")
+    assert catalogue.is_dynamic("num.io.threads")
+    assert not catalogue.is_dynamic("num.partitions")
+    assert not catalogue.is_dynamic("listeners")
 
 
 def test_attributes_are_declared_with_the_types_of_the_table() -> None:

@@ -1,0 +1,76 @@
+"""Settings of brokers that change while they run."""
+
+import pytest
+
+from gateway.config import BrokerConfig, dynamic
+from protocol.errors import ErrorCode, KafkaError
+
+
+def refusal(of_all: dict[str, str], own: dict[str, str], text: str = "") -> KafkaError:
+    with pytest.raises(KafkaError) as refused:
+        dynamic.check(BrokerConfig.load(text), of_all, own)
+    return refused.value
+
+
+def test_what_can_be_changed() -> None:
+    dynamic.check(BrokerConfig.load(), {"message.max.bytes": "1000"}, {"num.io.threads": "8", "log.cleanup.policy": ""})
+
+
+@pytest.mark.parametrize(
+    "configs, code, sentence",
+    [
+        ({"num.partitions": "2"}, ErrorCode.INVALID_REQUEST, "num.partitions cannot be changed while the broker runs"),
+        ({"listeners": "PLAINTEXT://:1"}, ErrorCode.INVALID_REQUEST, "listeners cannot be changed while"),
+        ({"message.max.bytes": "many"}, ErrorCode.INVALID_REQUEST, "allowed is a whole number from 0 to 2147483647"),
+        ({"num.io.threads": "x" * 32_768}, ErrorCode.INVALID_REQUEST, "a value has 32767 bytes at most"),
+        ({"mesage.max.bytes": "1"}, ErrorCode.INVALID_CONFIG, "the nearest name is message.max.bytes"),
+        ({"retention.ms": "1"}, ErrorCode.INVALID_CONFIG, "for all topics of a broker, set log.retention.ms"),
+    ],
+)
+@pytest.mark.parametrize("is_own", [True, False])
+def test_what_is_refused(configs: dict[str, str], code: ErrorCode, sentence: str, is_own: bool) -> None:
+    error = refusal({}, configs) if is_own else refusal(configs, {})
+    assert error.code == code
+    assert sentence in error.message
+
+
+def test_two_settings_that_contradict_each_other() -> None:
+    least, most = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    for of_all, own, text in (
+        ({least: "9", most: "8"}, {}, ""),
+        ({most: "8"}, {least: "9"}, ""),
+        ({}, {least: "9"}, f"{most}=8"),
+    ):
+        assert refusal(of_all, own, text).message == f"{least}=9 must not exceed {most}=8"
+    dynamic.check(BrokerConfig.load(), {least: "9", most: "8"}, {least: "7"})
+
+
+def test_the_value_that_counts() -> None:
+    config = BrokerConfig.load("message.max.bytes=1\nlog.retention.ms=2")
+    config.change({"message.max.bytes": "3", "log.roll.ms": "4"}, {"message.max.bytes": "5"})
+    assert (config.message_max_bytes, config.log_retention_ms, config.log_roll_ms) == (5, 2, 4)
+    assert config["message.max.bytes"] == 5
+    assert config.texts("message.max.bytes") == ("5", "3", "1")
+    assert config.at_start("message.max.bytes") == 1
+    config.change({"message.max.bytes": "3"}, {})
+    assert (config.message_max_bytes, config.log_roll_ms) == (3, None)
+    config.change({}, {})
+    assert config.message_max_bytes == 1
+
+
+def test_topics_follow() -> None:
+    config = BrokerConfig.load("log.retention.hours=1")
+    assert config.log_config({}).retention_ms == 3_600_000
+    config.change({"log.retention.ms": "5", "message.max.bytes": "6"}, {})
+    assert config.log_config({}).retention_ms == 5
+    assert config.log_config({"retention.ms": "7"}).retention_ms == 7
+    assert config.log_config({}).max_message_bytes == 6
+
+
+def test_what_a_list_has() -> None:
+    config = BrokerConfig.load("log.cleanup.policy=delete,compact")
+    config.change({"log.cleanup.policy": "delete"}, {})
+    assert dynamic.items(config, "log.cleanup.policy", {"log.cleanup.policy": "compact"}) == ("compact",)
+    assert dynamic.items(config, "log.cleanup.policy", {}) == ("delete", "compact")
+    for name in ("message.max.bytes", "log.dirs", "no.such"):
+        assert dynamic.items(config, name, {}) is None
