@@ -25,7 +25,7 @@ serve: ## run the broker on 127.0.0.1:9092 with its data in ./data; ARGS="--over
 
 .PHONY: test
 test: ## install what every test needs, then run them all; ARGS="-k produce" is passed on to pytest
-	$(install) test spark jars kcat go node
+	$(install) test spark jars kcat go node old
 	$(BIN)/pytest $(UNITS) $(ARGS)
 	$(BIN)/pytest compat_tests $(ARGS)
 
@@ -36,12 +36,12 @@ unit: ## the tests without sockets, under two minutes
 
 .PHONY: compat
 compat: ## the tests with stock clients and Spark only; ARGS="-k sarama" for one family
-	$(install) test spark jars kcat go node
+	$(install) test spark jars kcat go node old
 	$(BIN)/pytest compat_tests $(ARGS)
 
 .PHONY: soak
 soak: ## the long runs: every test that is slow, and the property tests with many more examples
-	$(install) test spark jars kcat go node
+	$(install) test spark jars kcat go node old
 	HEADGATE_SOAK=1 $(BIN)/pytest --hypothesis-profile=soak $(UNITS) compat_tests $(ARGS)
 
 .PHONY: check format-check lint types law tidy
@@ -81,7 +81,7 @@ jars: ## the jars of the compat tests and the bench, from Maven Central into bui
 
 .PHONY: install
 install: ## everything that the other targets would install
-	$(install) test spark jars kcat go node
+	$(install) test spark jars kcat go node old
 
 .PHONY: lock
 lock: ## make requirements/*.txt again from pyproject.toml; ARGS=--upgrade takes the newest versions

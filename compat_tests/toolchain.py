@@ -11,6 +11,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -55,6 +56,12 @@ def node_packages() -> str:
     """The directory with the packages of compat_tests/node, or the end of the test where they are not installed."""
     path = apache_kafka.ROOT / "build" / "node" / "node_modules"
     return str(path) if path.exists() else missing(f"{path} is not there: install Node.js 18 and run `make install`")
+
+
+def old_client(name: str) -> Path:
+    """The directory of an old client from PyPI, or the end of the test where it is not unpacked."""
+    path = apache_kafka.ROOT / "build" / "old" / name
+    return path if path.exists() else missing(f"{path} is not there: run `make install` (on Linux with x86-64)")
 
 
 @functools.cache

@@ -1,6 +1,6 @@
-"""Install what `make` needs, once: the virtual environment, Maven's jars, kcat, the Go clients, kafkajs.
+"""Install what `make` needs, once: the virtual environment, Maven's jars, kcat, the Go clients, kafkajs, old clients.
 
-    python3 tools/development/install.py runtime test spark jars kcat go node
+    python3 tools/development/install.py runtime test spark jars kcat go node old
 
 Runs on any Python 3.11 with nothing installed. Each part leaves a stamp with a digest of what it was made from, so that
 a second run takes a few milliseconds and a changed lock file installs again. One run at a time: others wait. A run that
@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,16 @@ GO_PROGRAMS: Final = {
     # The tests of the package itself, from the version that the client pins
     "kgo.test": ("test -c", "franz-go", "github.com/twmb/franz-go/pkg/kgo"),
 }
+# Wheels of a library in C, for the one machine that all of its old versions were built for
+OLD_LINUX: Final = ("--python-version", "3.7", "--platform", "manylinux2014_x86_64")
+OLD_CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kafka-python-1.4.7": (),
+    "kafka-python-2.0.2": (),
+    "confluent-kafka-0.11.6": OLD_LINUX,
+    "confluent-kafka-1.0.0": OLD_LINUX,
+    "confluent-kafka-1.4.2": OLD_LINUX,
+    "confluent-kafka-1.9.2": OLD_LINUX,
+}
 NODE_MANIFEST: Final = ("package.json", "package-lock.json", ".npmrc")
 
 
@@ -51,6 +62,7 @@ class Machine:
     root: Path
     environment: Mapping[str, str]
     is_root: bool
+    is_linux_x86_64: bool = True
 
     @property
     def venv(self) -> Path:
@@ -81,6 +93,10 @@ class Machine:
     @property
     def node_packages(self) -> Path:
         return self.root / "build" / "node"
+
+    @property
+    def old_clients(self) -> Path:
+        return self.root / "build" / "old"
 
     @property
     def is_ci(self) -> bool:
@@ -368,6 +384,34 @@ def node(machine: Machine) -> None:
     write_stamp(stamp, wanted)
 
 
+def old(machine: Machine) -> None:
+    """Old clients from PyPI, each in a directory of its own in build/old: in the environment are the newest."""
+    source = machine.root / "compat_tests" / "matrix" / "python" / "old"
+    wanted = {name: digest(source / f"{name}.txt", *options) for name, options in OLD_CLIENTS.items()}
+    stale = [name for name in OLD_CLIENTS if not is_current(machine.old_clients / f"{name}.stamp", wanted[name])]
+    foreign = [name for name in stale if OLD_CLIENTS[name] and not machine.is_linux_x86_64]
+    if foreign:
+        missing(machine, f"{', '.join(foreign)}: there are wheels for Linux on x86-64 only")
+    here = [name for name in stale if name not in foreign]
+    if not here:
+        return
+    environment(machine)
+    with timed(f"old clients: {', '.join(here)}"):
+        for name in here:
+            unpack(machine, name, source / f"{name}.txt")
+            write_stamp(machine.old_clients / f"{name}.stamp", wanted[name])
+
+
+def unpack(machine: Machine, name: str, lock: Path) -> None:
+    """One wheel, without what it depends on, into a directory which is replaced when all of it is there."""
+    target, partial = machine.old_clients / name, machine.old_clients / "partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    options = ("--require-hashes", "--no-deps", "--only-binary=:all:", *OLD_CLIENTS[name])
+    pip_install(machine, *options, "--target", partial, "-r", lock)
+    shutil.rmtree(target, ignore_errors=True)
+    partial.rename(target)
+
+
 PARTS: Final = {
     "runtime": runtime,
     "test": test,
@@ -377,7 +421,14 @@ PARTS: Final = {
     "kcat": kcat,
     "go": go,
     "node": node,
+    "old": old,
 }
+
+
+def this_machine() -> Machine:
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    is_linux_x86_64 = (platform.system(), platform.machine()) == ("Linux", "x86_64")
+    return Machine(Path(__file__).resolve().parents[2], os.environ, is_root, is_linux_x86_64)
 
 
 def main(names: list[str]) -> int:
@@ -389,7 +440,7 @@ def main(names: list[str]) -> int:
     if sys.version_info < OLDEST:
         print(f"Headgate needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}", file=sys.stderr)
         return 1
-    machine = Machine(Path(__file__).resolve().parents[2], os.environ, hasattr(os, "geteuid") and os.geteuid() == 0)
+    machine = this_machine()
     try:
         with alone(machine.root / "build" / "install.lock"):
             for name in names:

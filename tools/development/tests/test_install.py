@@ -35,6 +35,8 @@ class Recorder(Machine):
                 (self.jars / "partial" / name / "a.jar").touch()
         if words[0] == "go":
             Path(words[words.index("-o") + 1]).parent.mkdir(parents=True, exist_ok=True)
+        if "--target" in words:
+            Path(words[words.index("--target") + 1]).mkdir(parents=True)
         if words[0] == "npm":
             (Path(words[words.index("--prefix") + 1]) / "node_modules").mkdir()
 
@@ -54,6 +56,10 @@ def machine(tmp_path: Path) -> Recorder:
     (tmp_path / "compat_tests" / "node").mkdir()
     for name in install.NODE_MANIFEST:
         (tmp_path / "compat_tests" / "node" / name).write_text("{}\n")
+    pinned = tmp_path / "compat_tests" / "matrix" / "python" / "old"
+    pinned.mkdir(parents=True)
+    for name in install.OLD_CLIENTS:
+        (pinned / f"{name}.txt").write_text(f"{name}\n")
     return Recorder(tmp_path, {}, is_root=False)
 
 
@@ -239,6 +245,43 @@ def test_node_packages_that_could_not_be_installed_leave_the_old_ones(machine: R
     machine.commands.clear()
     install.node(machine)
     assert len(machine.commands) == 1
+
+
+def unpacked(machine: Recorder) -> list[str]:
+    """The old clients of the commands, in their order."""
+    return [Path(command[-1]).stem for command in machine.commands if "--target" in command]
+
+
+def test_old_clients_are_unpacked_once_beside_each_other_and_again_with_a_changed_lock(machine: Recorder) -> None:
+    install.old(machine)
+    install.old(machine)
+    assert unpacked(machine) == list(install.OLD_CLIENTS)
+    assert all((machine.old_clients / name).is_dir() for name in install.OLD_CLIENTS)
+    assert all("--require-hashes" in command for command in machine.commands if "--target" in command)
+    assert not any(str(machine.venv) in command[-2:] for command in machine.commands[1:])
+    lock = machine.root / "compat_tests" / "matrix" / "python" / "old" / "kafka-python-2.0.2.txt"
+    lock.write_text("changed\n")
+    machine.commands.clear()
+    install.old(machine)
+    assert unpacked(machine) == ["kafka-python-2.0.2"]
+
+
+def test_an_old_client_that_could_not_be_fetched_leaves_those_that_were(machine: Recorder) -> None:
+    failing = str(machine.root / "compat_tests" / "matrix" / "python" / "old" / "confluent-kafka-1.0.0.txt")
+    with pytest.raises(InstallError):
+        install.old(dataclasses.replace(machine, failing=failing))
+    machine.commands.clear()
+    install.old(machine)
+    assert unpacked(machine) == ["confluent-kafka-1.0.0", "confluent-kafka-1.4.2", "confluent-kafka-1.9.2"]
+
+
+def test_old_clients_in_c_are_for_one_kind_of_machine(machine: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
+    other = dataclasses.replace(machine, is_linux_x86_64=False)
+    with pytest.raises(InstallError, match="Linux on x86-64"):
+        install.old(dataclasses.replace(other, environment={"CI": "true"}))
+    install.old(other)
+    assert unpacked(machine) == ["kafka-python-1.4.7", "kafka-python-2.0.2"]
+    assert "confluent-kafka-1.9.2: there are wheels for Linux on x86-64 only" in capsys.readouterr().err
 
 
 def test_a_missing_toolchain_is_said_to_a_person_and_is_an_error_in_ci(
