@@ -2,8 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Final
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import ClassVar, Final
 
-from compat_tests.matrix.client import Client
+from compat_tests import toolchain
+from compat_tests.apache_kafka import ROOT
+from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, Abilities, Client
+from compat_tests.records import Traits
+from compat_tests.stored import CODECS
 
-ROWS: Final[tuple[Client, ...]] = ()
+# A header of theirs has a value
+HEADERS: Final = Traits(null_headers=False)
+
+
+class PythonProgram(Client):
+    """A program of compat_tests/matrix/python, by this interpreter."""
+
+    module: ClassVar[str]
+
+    def command(self) -> list[str]:
+        # Warnings of clients are not ours to mend
+        return [sys.executable, "-W", "ignore", "-m", f"compat_tests.matrix.python.{self.module}"]
+
+    def path(self) -> tuple[Path, ...]:
+        """Where modules are looked for before they are in the environment."""
+        return (ROOT,)
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), "PYTHONPATH": os.pathsep.join(map(str, self.path()))}
+
+
+class KafkaPython(PythonProgram):
+    family = "kafka-python"
+    module = "kafka_python"
+
+
+class OldKafkaPython(KafkaPython):
+    """A version that is not the environment's."""
+
+    def path(self) -> tuple[Path, ...]:
+        return (toolchain.old_client(f"{self.family}-{self.version}"), *super().path())
+
+    def command(self) -> list[str]:
+        self.path()
+        return super().command()
+
+
+class Aiokafka(PythonProgram):
+    family = "aiokafka"
+    module = "aiokafka_lines"
+
+
+BEFORE_ZSTD: Final = Abilities(writes=CODECS[:4], reads=CODECS[:4], traits=HEADERS)
+
+ROWS: Final[tuple[Client, ...]] = (
+    OldKafkaPython("1.4.7", BEFORE_TIMES, "0.8.2"),
+    OldKafkaPython("1.4.7", BEFORE_TIMES, "0.9"),
+    OldKafkaPython("1.4.7", BEFORE_HEADERS, "0.10.2"),
+    OldKafkaPython("1.4.7", BEFORE_ZSTD),
+    OldKafkaPython("2.0.2", BEFORE_TIMES, "0.8.2"),
+    OldKafkaPython("2.0.2", BEFORE_TIMES, "0.9"),
+    OldKafkaPython("2.0.2", BEFORE_HEADERS, "0.10.2"),
+    OldKafkaPython("2.0.2", Abilities(traits=HEADERS)),
+    KafkaPython(version("kafka-python"), Abilities(traits=HEADERS)),
+    Aiokafka(version("aiokafka")),
+)

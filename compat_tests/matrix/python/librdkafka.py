@@ -1,0 +1,136 @@
+"""librdkafka of any age through ctypes: `--library` is the path of the one to load. See `lines.py`."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from ctypes import c_char_p, c_int, c_int64, c_size_t, c_ssize_t, c_void_p
+from typing import Any
+
+from compat_tests.matrix.python import rdkafka
+from compat_tests.matrix.python.lines import LIMIT_S, Missing, Program, main
+from compat_tests.matrix.python.rdkafka import KafkaError, Library, Message, content
+from compat_tests.records import Received, Sent
+
+LIMIT_MS = int(LIMIT_S * 1000)
+
+
+class Librdkafka(Program):
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self.library = Library(options.library)
+        self.topic = options.topic.encode()
+        self.failures: list[str] = []
+        # Kept here: the library holds no reference to what it calls
+        self.callbacks = rdkafka.DELIVERED(self.delivered), rdkafka.FAILED(self.failed)
+
+    def configuration(self, **settings: str) -> c_void_p:
+        """Settings with `_` for each dot; those of every client are added."""
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        found = self.library.configuration({"bootstrap.servers": self.options.bootstrap, **named})
+        self.library.conf_set_error_cb(found, self.callbacks[1])
+        return found
+
+    def delivered(self, handle: int, message: Any, opaque: int) -> None:
+        if error := message.contents.error:
+            self.failures.append(f"not delivered: {self.library.err2str(error).decode()}")
+
+    def failed(self, handle: int, error: int, reason: bytes, opaque: int) -> None:
+        self.failures.append(f"{self.library.err2str(error).decode()}: {reason.decode()}")
+
+    def raise_failures(self) -> None:
+        if self.failures:
+            raise KafkaError("; ".join(self.failures[:3]))
+
+    def produce(self, records: Iterable[Sent], codec: str) -> None:
+        library = self.library
+        configuration = self.configuration(compression_codec=codec, linger_ms="5", request_required_acks="-1")
+        library.conf_set_dr_msg_cb(configuration, self.callbacks[0])
+        producer = library.handle(rdkafka.PRODUCER, configuration)
+        for record in records:
+            library.check(library.producev(producer, *arguments(self.topic, record)), "producev")
+        library.check(library.flush(producer, LIMIT_MS), "flush")
+        self.raise_failures()
+        library.destroy(producer)
+
+    def consumer(self, group: str) -> c_void_p:
+        settings = {"enable_auto_commit": "false", "auto_offset_reset": "earliest"}
+        consumer = self.library.handle(rdkafka.CONSUMER, self.configuration(group_id=group, **settings))
+        self.library.check(self.library.poll_set_consumer(consumer), "poll_set_consumer")
+        return consumer
+
+    def read(self, count: int) -> Iterable[Received]:
+        """It insists on the name of a group, and commits nothing."""
+        consumer = self.consumer("unused")
+        partitions = dict.fromkeys(range(self.partitions_count(consumer)), rdkafka.BEGINNING)
+        self.with_list(partitions, lambda wanted: self.library.assign(consumer, wanted), "assign")
+        yield from self.poll(consumer, count)
+        self.close(consumer)
+
+    def group(self, group: str, count: int) -> Iterable[Received]:
+        consumer = self.consumer(group)
+        anywhere = {rdkafka.ANY_PARTITION: rdkafka.BEGINNING}
+        self.with_list(anywhere, lambda wanted: self.library.subscribe(consumer, wanted), "subscribe")
+        positions: dict[int, int] = {}
+        for record in self.poll(consumer, count):
+            positions[record.partition] = record.offset + 1
+            yield record
+        self.with_list(positions, lambda wanted: self.library.commit(consumer, wanted, 0), "commit")
+        self.close(consumer)
+
+    def partitions_count(self, consumer: c_void_p) -> int:
+        topic = c_void_p(self.library.topic_new(consumer, self.topic, None))
+        found = ctypes.POINTER(rdkafka.Metadata)()
+        self.library.check(self.library.metadata(consumer, 0, topic, ctypes.byref(found), LIMIT_MS), "metadata")
+        count = found.contents.topics[0].partitions_count
+        self.library.metadata_destroy(found)
+        self.library.topic_destroy(topic)
+        return int(count)
+
+    def with_list(self, offsets: Mapping[int, int], function: Callable[[c_void_p], int], what: str) -> None:
+        """Call a function that takes the topic's partitions with an offset each."""
+        wanted = c_void_p(self.library.topic_partition_list_new(len(offsets)))
+        for partition, offset in offsets.items():
+            self.library.topic_partition_list_add(wanted, self.topic, partition)
+            self.library.topic_partition_list_set_offset(wanted, self.topic, partition, offset)
+        self.library.check(function(wanted), what)
+        self.library.topic_partition_list_destroy(wanted)
+
+    def poll(self, consumer: c_void_p, count: int) -> Iterator[Received]:
+        missing = Missing(count)
+        while missing:
+            self.raise_failures()
+            if message := self.library.consumer_poll(consumer, 200):
+                # The end of a partition is no error, though it comes as one
+                if message.contents.error != rdkafka.PARTITION_EOF:
+                    self.library.check(message.contents.error, "consumer_poll")
+                    yield from missing.take([self.received(message)])
+                self.library.message_destroy(message)
+
+    def received(self, message: Any) -> Received:
+        found: Message = message.contents
+        timestamp_ms = self.library.message_timestamp(message, ctypes.byref(c_int()))
+        key, value = content(found.key, found.key_size), content(found.value, found.value_size)
+        return Received(found.partition, found.offset, timestamp_ms, key, value, self.library.headers(message))
+
+    def close(self, consumer: c_void_p) -> None:
+        self.library.check(self.library.consumer_close(consumer), "consumer_close")
+        self.library.destroy(consumer)
+
+
+def arguments(topic: bytes, record: Sent) -> Iterator[object]:
+    """Of producev, for a record: each value after what it is, and at last the end."""
+    yield from (c_int(rdkafka.TOPIC), c_char_p(topic), c_int(rdkafka.FLAGS), c_int(rdkafka.COPY))
+    if record.partition is not None:
+        yield from (c_int(rdkafka.PARTITION), c_int(record.partition))
+    if record.timestamp_ms is not None:
+        yield from (c_int(rdkafka.TIMESTAMP), c_int64(record.timestamp_ms))
+    yield from (c_int(rdkafka.KEY), c_char_p(record.key), c_size_t(len(record.key or b"")))
+    yield from (c_int(rdkafka.VALUE), c_char_p(record.value), c_size_t(len(record.value or b"")))
+    for name, value in record.headers:
+        yield from (c_int(rdkafka.HEADER), c_char_p(name.encode()), c_char_p(value), c_ssize_t(len(value or b"")))
+    yield c_int(rdkafka.END)
+
+
+if __name__ == "__main__":
+    main(Librdkafka, "library")

@@ -1,0 +1,107 @@
+"""What the programs in Python share: the command line of `matrix/client.py`, records as lines of JSON.
+
+Every wait of theirs ends with an error after `LIMIT_S`, which names what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from compat_tests.records import Received, Sent
+
+LIMIT_S: Final = 50.0
+
+
+class Program(ABC):
+    """A client under test; `options` has `bootstrap`, `topic`, `protocol`, and what `more_options` added."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+
+    @abstractmethod
+    def produce(self, records: Iterable[Sent], codec: str) -> None:
+        """Send all, and return when all are acknowledged."""
+
+    @abstractmethod
+    def read(self, count: int) -> Iterable[Received]:
+        """So many records, from the first of each partition on."""
+
+    @abstractmethod
+    def group(self, group: str, count: int) -> Iterable[Received]:
+        """The same as the only member of a group, and commit just these."""
+
+
+def main(program: Callable[[argparse.Namespace], Program], *more_options: str) -> None:
+    """Run the subcommand of the process's arguments; what goes wrong ends the process with a traceback."""
+    options = parse(more_options)
+    client = program(options)
+    match options.subcommand:
+        case "produce":
+            client.produce(map(sent, sys.stdin), options.codec)
+        case "read":
+            show(client.read(options.count))
+        case "group":
+            show(client.group(options.group, options.count))
+
+
+def parse(more_options: Iterable[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    subcommands = parser.add_subparsers(dest="subcommand", required=True)
+    for name, own in (("produce", {"codec": str}), ("read", {"count": int}), ("group", {"group": str, "count": int})):
+        subcommand = subcommands.add_parser(name)
+        for option in ("bootstrap", "topic"):
+            subcommand.add_argument(f"--{option}", required=True)
+        for option in ("protocol", *more_options):
+            subcommand.add_argument(f"--{option}")
+        for option, kind in own.items():
+            subcommand.add_argument(f"--{option}", required=True, type=kind)
+    return parser.parse_args()
+
+
+class Missing:
+    """How many records are still to come."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.deadline_s = time.monotonic() + LIMIT_S
+
+    def __bool__(self) -> bool:
+        """Whether to go on; raises when the records are late."""
+        if self.count and time.monotonic() > self.deadline_s:
+            raise TimeoutError(f"after {LIMIT_S} s {self.count} records are missing")
+        return self.count > 0
+
+    def take(self, records: Iterable[Received]) -> Iterator[Received]:
+        """As many as are missing; the rest is left."""
+        for record in records:
+            if self.count:
+                self.count -= 1
+                yield record
+
+
+def sent(line: str) -> Sent:
+    found: dict[str, Any] = json.loads(line)
+    headers = tuple((header["name"], decode(header["value"])) for header in found["headers"])
+    return Sent(found["partition"], found["timestamp_ms"], decode(found["key"]), decode(found["value"]), headers)
+
+
+def show(records: Iterable[Received]) -> None:
+    for record in records:
+        found = record._asdict() | {"key": encode(record.key), "value": encode(record.value)}
+        found["headers"] = [{"name": name, "value": encode(value)} for name, value in record.headers]
+        print(json.dumps(found))
+
+
+def encode(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def decode(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
