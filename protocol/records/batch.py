@@ -206,12 +206,14 @@ def iterate(view: Buffer) -> Iterator[Record]:
     base_offset, base_timestamp, last_delta = header.base_offset, header.base_timestamp, header.last_offset_delta
     position = 0
     try:
-        for number in range(1, header.records_count + 1):  # noqa: B007  told below where it ends
+        for number in range(1, header.records_count + 1):
             timestamp_delta, offset_delta, key, value, headers, position = _read_record(data, position)
             timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
             _check_timestamp(timestamp)
             if not 0 <= offset_delta <= last_delta:
-                raise _invalid(f"record {number} has offset delta {offset_delta}; the last of the batch is {last_delta}")
+                raise _invalid(
+                    f"record {number} has offset delta {offset_delta}; the last of the batch is {last_delta}"
+                )
             yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     except (IndexError, UnicodeDecodeError) as error:
         raise _invalid(f"record {number} of {header.records_count} cannot be read: {error}") from None

@@ -111,10 +111,10 @@ def test_texts_and_tagged_fields_count_too() -> None:
 
 def test_a_request_for_many_partitions_is_read_and_one_for_too_many_is_not() -> None:
     """Ten numbers count as one element."""
-    partitions = 10 * MAX_ELEMENTS
-    request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [7] * partitions)])
+    numbers = [7] * (10 * MAX_ELEMENTS)
+    request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", numbers)])
     assert compiler.read(OffsetFetchRequest, 5, written(request, 5))[0] == request
-    request.topics[0].partition_indexes += [7] * 10
+    numbers += [7] * 10
     with pytest.raises(MalformedRequest, match="1000010 partition_indexes, where a request may have 1000000 more"):
         compiler.read(OffsetFetchRequest, 5, written(request, 5))
     with pytest.raises(MalformedRequest, match="100001 topic_data, where a request may have 100000 more"):
