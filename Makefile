@@ -39,6 +39,12 @@ compat: ## the tests with stock clients and Spark only; ARGS="-k sarama" for one
 	$(install) test spark jars kcat go node old
 	$(BIN)/pytest compat_tests $(ARGS)
 
+.PHONY: protocol
+protocol: ## run the named clients, note what they use, and make docs/protocol.md; ARGS="-k java" for some of them
+	$(install) test spark jars kcat go node
+	HEADGATE_RECORD=1 $(BIN)/pytest compat_tests/test_matrix.py $(wildcard compat_tests/test_kafka_tools.py) $(ARGS)
+	$(BIN)/python -m compat_tests.matrix.protocol
+
 .PHONY: soak
 soak: ## the long runs: every test that is slow, and the property tests with many more examples
 	$(install) test spark jars kcat go node old

@@ -16,8 +16,11 @@ from compat_tests import spark_format
 from compat_tests.broker import TARGET, Broker, new_broker, running
 from compat_tests.families import FAMILIES, AsksOffsets, Family
 from compat_tests.groups.group import PARTITIONS, SETTINGS, Group
+from compat_tests.matrix import usage
+from compat_tests.matrix.proxy import Proxy
 
 NUMBERS = itertools.count()
+RECORDED_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 
 
 FIGURES: list[str] = []
@@ -69,6 +72,18 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     yield broker
     FIGURES.append(f"{broker.resident_bytes() >> 20} MB resident at the end")
     broker.stop()
+
+
+@pytest.fixture(scope="session")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """In front of a broker of its own: for clients of which is noted what they use."""
+    with Proxy() as proxy:
+        settings = {**RECORDED_SETTINGS, "advertised.listeners": f"PLAINTEXT://{proxy.bootstrap}"}
+        with running(tmp_path_factory.mktemp("recorded"), settings) as broker:
+            proxy.target = broker.bootstrap
+            yield proxy
+        if usage.RECORDS and TARGET == "headgate":
+            usage.keep(proxy.used)
 
 
 @pytest.fixture

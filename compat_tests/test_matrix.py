@@ -7,12 +7,11 @@ APIs and versions it was answered.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
-from compat_tests.broker import TARGET, new_broker
+from compat_tests.broker import TARGET
 from compat_tests.conftest import checked, new_topic
 from compat_tests.families import Family
 from compat_tests.families.family import FromStart
@@ -28,7 +27,6 @@ COUNT = 100
 OF_EACH_CODEC = 20
 # Both are the newest of their kind, and compress in their own way
 NEWEST = ("java-4.4", "confluent-kafka")
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 
 
 class Row(NamedTuple):
@@ -57,18 +55,6 @@ class Row(NamedTuple):
     def read_in_group(self, topic: str, group: str, count: int) -> list[Received]:
         with self.proxy.recording(self.client.name):
             return self.client.read_in_group(self.proxy.bootstrap, topic, group, count)
-
-
-@pytest.fixture(scope="module")
-def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    """In front of a broker of its own."""
-    with Proxy() as proxy:
-        settings = {**SETTINGS, "advertised.listeners": f"PLAINTEXT://{proxy.bootstrap}"}
-        broker = new_broker(tmp_path_factory.mktemp("matrix"), settings)
-        broker.start()
-        proxy.target = broker.bootstrap
-        yield proxy
-        broker.stop()
 
 
 @pytest.fixture(params=[pytest.param(client, id=client.name.replace(" ", "-")) for client in ROWS])

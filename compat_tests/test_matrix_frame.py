@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from compat_tests import wire
 from compat_tests.broker import Broker
+from compat_tests.matrix import protocol, usage
 from compat_tests.matrix.carried import assert_carried, records_of
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities
 from compat_tests.matrix.proxy import Heads, Proxy
@@ -17,6 +19,8 @@ from compat_tests.matrix.rows import ROWS
 from compat_tests.records import Received, Sent
 from compat_tests.waiting import until
 
+# Besides the rows: what else runs through the proxy
+OTHER_CLIENTS = ("kafka-tools 4.1.2",)
 SILENT = Abilities(nulls=False)
 WRITERS = {"modern": MODERN, "no headers": BEFORE_HEADERS, "no times": BEFORE_TIMES, "no nulls": SILENT}
 
@@ -90,30 +94,54 @@ def test_rows_have_names_of_their_own() -> None:
 
 
 @pytest.fixture
-def proxy(broker: Broker) -> Iterator[Proxy]:
+def empty_proxy(broker: Broker) -> Iterator[Proxy]:
     with Proxy() as proxy:
         proxy.target = broker.bootstrap
         yield proxy
 
 
-def test_the_proxy_notes_what_was_answered_to_whom(proxy: Proxy) -> None:
+def test_the_proxy_notes_what_was_answered_to_whom(empty_proxy: Proxy) -> None:
     """Not what was refused: here a version of ApiVersions that nobody serves, and one of Metadata."""
-    with proxy.recording("one"), wire.connect(proxy.bootstrap) as stream:
+    with empty_proxy.recording("one"), wire.connect(empty_proxy.bootstrap) as stream:
         assert wire.ask(stream, wire.API_VERSIONS, 99, b"\0")[:2] == struct.pack(">h", 35)
         wire.ask(stream, wire.API_VERSIONS, 0, b"")
-    with proxy.recording("other"), wire.connect(proxy.bootstrap) as stream:
+    with empty_proxy.recording("other"), wire.connect(empty_proxy.bootstrap) as stream:
         wire.ask(stream, wire.METADATA, 1, struct.pack(">i", 0))
         with pytest.raises(ConnectionError):
             wire.ask(stream, wire.METADATA, 99, b"")
-    with wire.connect(proxy.bootstrap) as stream:
+    with wire.connect(empty_proxy.bootstrap) as stream:
         wire.ask(stream, wire.METADATA, 0, struct.pack(">i", 0))
-    assert dict(proxy.used) == {"one": {(wire.API_VERSIONS, 0)}, "other": {(wire.METADATA, 1)}}
+    assert dict(empty_proxy.used) == {"one": {(wire.API_VERSIONS, 0)}, "other": {(wire.METADATA, 1)}}
 
 
-def test_the_end_of_one_side_is_the_end_of_the_other(proxy: Proxy) -> None:
-    with wire.connect(proxy.bootstrap) as stream:
+def test_the_end_of_one_side_is_the_end_of_the_other(empty_proxy: Proxy) -> None:
+    with wire.connect(empty_proxy.bootstrap) as stream:
         wire.ask(stream, wire.METADATA, 1, struct.pack(">i", 0))
         stream.shutdown(socket.SHUT_WR)
         assert stream.recv(1) == b""
-    connection = proxy.connections[0]
+    connection = empty_proxy.connections[0]
     until(lambda: not any(thread.is_alive() for thread in connection.threads), "the proxy's threads to end")
+
+
+def test_the_page_says_what_is_served_and_what_the_clients_used() -> None:
+    """docs/protocol.md is what `python -m compat_tests.matrix.protocol` makes."""
+    assert protocol.PAGE.read_text() == protocol.page(protocol.served(), usage.load())
+
+
+def test_every_client_of_the_page_is_a_row() -> None:
+    names = {row.name for row in ROWS} | set(OTHER_CLIENTS)
+    assert usage.load().keys() <= names
+
+
+def test_versions_and_clients_are_told_shortly() -> None:
+    assert list(protocol.spans([0, 1, 2, 5, 7, 8])) == ["0-2", "5", "7-8"]
+    clients = ["sarama v1.19.0 at 0.11", "java 0.10.2.2", "sarama v1.10.1 at 0.8.2", "java 0.9.0.1"]
+    assert protocol.by_family(clients) == "java 0.9.0.1, 0.10.2.2; sarama v1.10.1 at 0.8.2, v1.19.0 at 0.11"
+
+
+def test_what_clients_used_is_kept_until_they_run_again(tmp_path: Path) -> None:
+    file = tmp_path / "used.json"
+    assert usage.load(file) == {}
+    usage.keep({"java 1": {(3, 9), (0, 2)}, "java 2": {(3, 10)}}, file)
+    usage.keep({"java 1": {(3, 8)}, "not here": set()}, file)
+    assert usage.load(file) == {"java 1": {(3, 8)}, "java 2": {(3, 10)}}

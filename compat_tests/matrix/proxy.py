@@ -20,12 +20,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from compat_tests import wire
+from compat_tests.matrix.usage import Used
 
 PIECE: Final = 1 << 16
 # An ApiVersions request of an unknown version is answered with this error: the version was not served
 UNSUPPORTED_VERSION: Final = 35
-
-Used = set[tuple[int, int]]
 
 
 class Heads:

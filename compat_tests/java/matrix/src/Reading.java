@@ -18,6 +18,9 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 /** The consumer from 0.9 on. */
 final class Reading {
     private static final Duration STEP = Duration.ofMillis(100);
+    // A member stays for some heartbeats
+    private static final Duration STAY = Duration.ofMillis(350);
+    private static final Duration HEARTBEAT = Duration.ofMillis(100);
 
     private Reading() {}
 
@@ -36,12 +39,19 @@ final class Reading {
         Properties settings = new Properties();
         settings.put("group.id", group);
         settings.put("auto.offset.reset", "earliest");
-        if (protocol != null) {
+        if (protocol == null) {
+            settings.put("heartbeat.interval.ms", String.valueOf(HEARTBEAT.toMillis()));
+        } else {
             settings.put("group.protocol", protocol);
         }
         try (var consumer = consumer(bootstrap, settings)) {
             with(consumer, "subscribe", List.of(topic));
             print(consumer, count, output);
+            for (long end = System.nanoTime() + STAY.toNanos(); System.nanoTime() < end; ) {
+                if (!poll(consumer).isEmpty()) {
+                    throw new IllegalStateException("more came than there is");
+                }
+            }
             consumer.commitSync();
         }
     }
