@@ -12,6 +12,7 @@ import os
 import re
 import warnings
 import zipfile
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -77,13 +78,20 @@ def of_kafka(generation: int) -> dict[str, dict[str, Any]]:
     return {name: parsed(text) for name, text in in_jar(CLIENTS[generation]).items()}
 
 
-def newest(name: str, version: int) -> dict[str, Any] | None:
-    """Kafka's newest definition of a message that has this version."""
+def having(name: str, version: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Kafka's definitions of a message that have this version, the newest first, each with its generation.
+
+    A version that was unstable in Kafka 3 is left out where Kafka 4 has it: it may have become another.
+    """
+    found = False
     for generation in CLIENTS:
-        defined = of_kafka(generation).get(name)
-        if defined and version in Versions.parse(defined["validVersions"]):
-            return defined
-    return None
+        defined = of_kafka(generation).get(name, {"validVersions": "none"})
+        versions = Versions.parse(defined["validVersions"])
+        asked = of_kafka(generation).get(name.replace("Response", "Request"), {})
+        is_draft = asked.get("latestVersionUnstable", False) and version == versions.last
+        if version in versions and not (found and is_draft):
+            found = True
+            yield generation, defined
 
 
 @functools.cache

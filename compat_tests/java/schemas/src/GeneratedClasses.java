@@ -5,6 +5,8 @@ import com.fasterxml.jackson.databind.json.JsonMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
+import org.apache.kafka.common.message.ApiMessageType;
+import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
@@ -24,11 +26,12 @@ import java.nio.charset.StandardCharsets;
  *
  * <pre>
  * {"message": "FetchRequest", "version": 12, "cases": [{"value": {...}, "bytes": "..."}, ...]}
- * {"answers": [{"written": "...", "read": {...}, "again": "..."}, ...]}
+ * {"headers": [2, 1], "answers": [{"written": "...", "read": {...}, "again": "..."}, ...]}
  * </pre>
  *
  * <p>"written" are the bytes of the value, "read" is the value of the bytes, and "again" are the bytes of what was read: a value
  * in JSON has no unknown tagged fields and of records only the size. A case that a class refuses is answered with {"error": "..."}.
+ * "headers" are the versions of the headers that go with requests and responses; there are none for what is neither.
  */
 public final class GeneratedClasses {
     private static final JsonMapper JSON = JsonMapper.builder()
@@ -56,6 +59,14 @@ public final class GeneratedClasses {
             return Class.forName(name + "Data");
         } catch (ClassNotFoundException absent) {
             return Class.forName(name);
+        }
+    }
+
+    private void headers(ArrayNode versions) throws ReflectiveOperationException {
+        short key = ((ApiMessage) data.getConstructor().newInstance()).apiKey();
+        if (key >= 0) {
+            ApiMessageType type = ApiMessageType.fromApiKey(key);
+            versions.add(type.requestHeaderVersion(version)).add(type.responseHeaderVersion(version));
         }
     }
 
@@ -94,15 +105,16 @@ public final class GeneratedClasses {
         return buffer.array();
     }
 
-    private static String answers(JsonNode request) throws ReflectiveOperationException {
+    private static String answers(JsonNode request) throws IOException, ReflectiveOperationException {
         String message = request.get("message").textValue();
         GeneratedClasses classes = new GeneratedClasses(message, (short) request.get("version").intValue());
         ObjectNode all = JSON.createObjectNode();
+        classes.headers(all.putArray("headers"));
         ArrayNode answers = all.putArray("answers");
         for (JsonNode one : request.get("cases")) {
             answers.add(classes.answer(one));
         }
-        return all.toString();
+        return JSON.writeValueAsString(all);
     }
 
     public static void main(String[] arguments) throws IOException, ReflectiveOperationException {

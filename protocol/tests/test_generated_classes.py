@@ -1,0 +1,113 @@
+"""Bytes of every message and version against the classes that Apache Kafka generates: of 4.4 and 3.9, both ways.
+
+A value of ours is written, by the compiled writer, and given to Kafka's class as JSON; the bytes are the same. What the
+class reads from ours is the same value, and is written by it as the same bytes again, unknown tagged fields included.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from protocol import compiler
+from protocol.header import RequestHeader, write_request_header, write_response_header
+from protocol.internal.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from protocol.registry import header_versions
+from protocol.schema import Message
+from protocol.tests.chosen import chosen
+from protocol.tests.definitions import CLIENTS, having
+from protocol.tests.generated import GeneratedClasses, in_base64, in_json, without_unknown_tags
+from protocol.tests.values import VERSIONS
+
+pytestmark = pytest.mark.sockets
+
+VALUES = max(10, settings().max_examples // 20)
+"""For each version of a message, dealt out in turn to the Kafkas that have it; many times as many in a soak run."""
+
+AT_ONCE = 100
+CONSUMER_PROTOCOL = (ConsumerProtocolAssignment, ConsumerProtocolSubscription)
+EMBEDDED = [(cls, version) for cls in CONSUMER_PROTOCOL for version in range(4)]
+MESSAGES = [*VERSIONS, *EMBEDDED]
+
+CONTROLLED_SHUTDOWN, FETCH = 7, 1
+
+
+@pytest.fixture(scope="module")
+def classes() -> Iterator[dict[int, GeneratedClasses]]:
+    """By generation: all of them start at once."""
+    with ExitStack() as stack:
+        yield {generation: stack.enter_context(GeneratedClasses(generation)) for generation in CLIENTS}
+
+
+def written(value: Message, version: int) -> bytes:
+    out = bytearray()
+    compiler.write(value, version, out, [])
+    return bytes(out)
+
+
+@pytest.mark.parametrize("cls, version", MESSAGES, ids=[f"{cls.__name__}-v{version}" for cls, version in MESSAGES])
+def test_kafkas_classes_read_and_write_the_same_bytes(
+    cls: type[Message], version: int, classes: dict[int, GeneratedClasses]
+) -> None:
+    values = list(chosen(cls, version, VALUES))
+    kafkas = list(having(cls.__name__, version))
+    for place, (generation, defined) in enumerate(kafkas):
+        dealt = values[place :: len(kafkas)]
+        for start in range(0, len(dealt), AT_ONCE):
+            compare(classes[generation], dealt[start : start + AT_ONCE], version, defined["fields"])
+
+
+def compare(java: GeneratedClasses, values: list[Any], version: int, fields: list[dict[str, Any]]) -> None:
+    cls: type[Message] = type(values[0])
+    plain = [without_unknown_tags(value) for value in values]
+    encoded = [written(value, version) for value in values]
+    cases = [
+        {"value": in_json(bare, fields, version, is_answer=False), "bytes": in_base64(data)}
+        for bare, data in zip(plain, encoded, strict=True)
+    ]
+    headers, answers = java.ask(cls.__name__, version, cases)
+    assert headers == ([] if cls.api_key < 0 else [*header_versions(cls.api_key, version)])
+    for value, bare, data, answer in zip(values, plain, encoded, answers, strict=True):
+        assert "error" not in answer, (value, answer)
+        theirs = base64.b64decode(answer["written"])
+        assert theirs == written(bare, version), value
+        assert compiler.read(cls, version, theirs) == (bare, len(theirs))
+        assert base64.b64decode(answer["again"]) == data, value
+        assert answer["read"] == in_json(value, fields, version, is_answer=True), value
+
+
+@pytest.mark.parametrize("client_id", [None, "", "a client", "é" * 200])
+@pytest.mark.parametrize("key, version", [(CONTROLLED_SHUTDOWN, 0), (FETCH, 11), (FETCH, 12)])
+def test_kafkas_request_headers_are_the_same(
+    key: int, version: int, client_id: str | None, classes: dict[int, GeneratedClasses]
+) -> None:
+    header = RequestHeader(key, version, -5, client_id)
+    out = bytearray()
+    write_request_header(out, header)
+    header_version, _ = header_versions(key, version)
+    value = {"requestApiKey": key, "requestApiVersion": version, "correlationId": -5, "clientId": client_id}
+    if header_version == 0:
+        del value["clientId"]
+    same_header(classes, "RequestHeader", header_version, value, out)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_kafkas_response_headers_are_the_same(version: int, classes: dict[int, GeneratedClasses]) -> None:
+    out = bytearray()
+    write_response_header(out, 7, FETCH, version)
+    _, header_version = header_versions(FETCH, version)
+    same_header(classes, "ResponseHeader", header_version, {"correlationId": 7}, out)
+
+
+def same_header(
+    classes: dict[int, GeneratedClasses], name: str, version: int, value: dict[str, Any], data: bytearray
+) -> None:
+    for generation, _ in having(name, version):
+        case = {"value": value, "bytes": in_base64(data)}
+        _, (answer,) = classes[generation].ask(name, version, [case])
+        assert answer == {"written": in_base64(data), "read": value, "again": in_base64(data)}
