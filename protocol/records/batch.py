@@ -259,6 +259,25 @@ def build(
     return _assemble(header, content)
 
 
+def assemble(
+    base_offset: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    records_count: int,
+    body: Buffer,
+) -> bytearray:
+    """A batch of no producer around records that are encoded already, and in the codec that the attributes name."""
+    # fmt: off
+    header = (
+        base_offset, _batch_length(body), -1, MAGIC, 0, attributes, last_offset_delta, base_timestamp, max_timestamp,
+        NO_PRODUCER_ID, -1, NO_SEQUENCE, records_count,
+    )
+    # fmt: on
+    return _assemble(header, body)
+
+
 def _check_timestamp(timestamp: int) -> None:
     """A sum of two 64-bit numbers that no int64 can hold."""
     if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:

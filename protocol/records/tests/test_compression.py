@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import compression
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress
+from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, compress_steps, decompress, finish
 
 quick = settings(max_examples=25, deadline=None)
 PLAIN = b"Headgate " * 40
 # Written by python-lz4 4, zstandard 0.2x and python-snappy 0.7 from PLAIN.
 FOREIGN = {
-    "lz4 with linked blocks": (LZ4, "BCJNGGhAaAEAAAAAAAA2FAAAAJ9IZWFkZ2F0ZSAJAP9IUGdhdGUgAAAAAA=="),
+    "lz4 with a content size": (LZ4, "BCJNGGhAaAEAAAAAAAA2FAAAAJ9IZWFkZ2F0ZSAJAP9IUGdhdGUgAAAAAA=="),
     "lz4 with a content checksum": (LZ4, "BCJNGGxAaAEAAAAAAAD+FAAAAJ9IZWFkZ2F0ZSAJAP9IUGdhdGUgAAAAAM86Ink="),
     "zstd without a content size": (ZSTD, "KLUv/QAAhQAASEhlYWRnYXRlIAEAXFTLEQ=="),
     "raw snappy": (SNAPPY, "6AIgSGVhZGdhdGUg/gkA/gkA/gkA/gkA/gkAegkA"),
@@ -56,6 +56,20 @@ def test_snappy_is_framed_as_xerial_does_it() -> None:
     assert stream[:16] == b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
     (first_length,) = struct.unpack_from(">i", stream, 16)
     assert len(decompress(SNAPPY, stream[20 : 20 + first_length])) == 32 * 1024
+
+
+def test_xerial_streams_one_after_another_are_one() -> None:
+    """As snappy-java reads them."""
+    assert decompress(SNAPPY, compress(SNAPPY, PLAIN) + compress(SNAPPY, b"x" * 40_000)) == PLAIN + b"x" * 40_000
+
+
+@pytest.mark.parametrize("codec", [NONE, *CODECS])
+@pytest.mark.parametrize("size", [0, 1, 64 * 1024, 64 * 1024 + 1, 500_000])
+def test_compression_in_slices(codec: int, size: int) -> None:
+    data = (PLAIN * (size // len(PLAIN) + 1))[:size]
+    assert bytes(decompress(codec, finish(compress_steps(codec, data, 1)))) == data
+    slices = len(list(compress_steps(codec, data, 1)))
+    assert slices >= (size // (64 * 1024) if codec in {GZIP, LZ4, ZSTD} else 1)
 
 
 def test_lz4_blocks_are_independent() -> None:

@@ -1,0 +1,68 @@
+"""LZ4 frames: both checksums, and what Java does not read."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.compression import LZ4, compress, decompress
+from protocol.records.lz4 import java_fault, right_checksum, wrong_checksum
+from protocol.records.tests.test_compression import FOREIGN, PLAIN
+
+FRAME = compress(LZ4, PLAIN)
+WITH_SIZE = bytes.fromhex("04224d186840050000000000000000") + bytes.fromhex("05000080") + b"abcde" + bytes(4)
+
+
+def test_the_right_checksum_is_what_the_library_writes() -> None:
+    assert right_checksum(FRAME) == FRAME
+    assert right_checksum(wrong_checksum(FRAME)) == FRAME
+
+
+def test_the_wrong_checksum_covers_the_magic_number() -> None:
+    """KIP-57: the second byte of the XXH32 of 04 22 4D 18 60 40."""
+    assert wrong_checksum(bytes.fromhex("04224d18604082") + bytes(4))[6] == 0x1A
+
+
+def test_a_head_with_a_content_size_has_its_checksum_behind_it() -> None:
+    frame = right_checksum(WITH_SIZE)
+    assert frame != WITH_SIZE
+    assert bytes(decompress(LZ4, frame)) == b"abcde"
+    assert java_fault(frame) is None
+
+
+@pytest.mark.parametrize("frame", [b"", FRAME[:6], WITH_SIZE[:14]])
+def test_what_is_too_short_is_corrupt(frame: bytes) -> None:
+    with pytest.raises(KafkaError) as caught:
+        right_checksum(frame)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_java_reads_what_we_write() -> None:
+    assert java_fault(FRAME) is None
+    assert java_fault(compress(LZ4, bytes(1_000_000))) is None
+
+
+@pytest.mark.parametrize("name", ["lz4 with a content size", "lz4 with a content checksum"])
+def test_java_reads_frames_of_others(name: str) -> None:
+    assert java_fault(base64.b64decode(FOREIGN[name][1])) is None
+
+
+@pytest.mark.parametrize(
+    "frame,sentence",
+    [
+        (FRAME[:4] + bytes((FRAME[4] & ~0x20,)) + FRAME[5:], "its blocks depend on each other"),
+        (b"no frame", "it does not begin with a frame"),
+        (FRAME[:4] + b"\xa0" + FRAME[5:], "its frame has a dictionary, or is of another version"),
+        (FRAME[:4] + bytes((FRAME[4] | 1,)) + FRAME[5:], "its frame has a dictionary, or is of another version"),
+        (FRAME[:-4], "its frame has no end"),
+        (FRAME + FRAME, f"{len(FRAME)} bytes follow its first frame"),
+        (
+            FRAME[:7] + b"\x01\x00\x01\x00" + FRAME[11:],
+            "a block of 65537 bytes is larger than the 65536 that its frame allows",
+        ),
+    ],
+)
+def test_what_java_does_not_read(frame: bytes, sentence: str) -> None:
+    assert java_fault(frame) == sentence

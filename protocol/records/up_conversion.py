@@ -1,0 +1,393 @@
+"""Message sets to batches: what a client sent in an old format, and what an old log holds.
+
+The time goes into `Messages.move`, about a microsecond a record. It takes what is sound and plain, in bulk, and stops
+at everything else, whether a fault or another kind of message; `Messages.look` is for the one it stopped at.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import NamedTuple
+from zlib import crc32
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import batch, compression, lz4
+from protocol.records.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    NO_TIMESTAMP,
+    Buffer,
+    read_header,
+)
+from protocol.records.compression import FAST_LEVEL, GZIP, LZ4, SNAPPY, Steps
+from protocol.records.message_set import (
+    CRC_START,
+    HEAD,
+    INT,
+    LOG_APPEND_TIME,
+    MAGIC_POSITION,
+    MESSAGES,
+    OFFSET,
+    SLICE_BYTES,
+    SMALLEST_MESSAGE_BYTES,
+    Converted,
+    corrupt,
+    invalid,
+)
+
+MAX_BATCH_BYTES = 1 << 20
+_TABLE_SIZE = 1 << 13  # what fits into a varint of two bytes
+_MAX_DELTA = 0x7FFF_FFFF
+
+
+@functools.cache
+def _varints() -> list[bytes]:
+    """Those of 0 to 8191, which take one or two bytes; made when the first set is met, not at start-up."""
+    short = [bytes((number << 1,)) for number in range(64)]
+    return short + [bytes((number << 1 & 0x7E | 0x80, number >> 6)) for number in range(64, _TABLE_SIZE)]
+
+
+def _varint(number: int) -> bytes:
+    """A zigzag varint of up to 64 bits."""
+    number = number << 1 if number >= 0 else (-number << 1) - 1
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+class Batch:
+    """A batch in the making, of messages from a set."""
+
+    __slots__ = ("attributes", "base_offset", "base_timestamp", "body", "count", "last_delta", "max_timestamp")
+
+    def __init__(self, attributes: int) -> None:
+        self.attributes = attributes
+        self.body = bytearray()
+        self.count = 0
+        self.base_offset = 0
+        self.last_delta = -1
+        self.base_timestamp: int | None = None
+        self.max_timestamp = NO_TIMESTAMP
+
+    def time(self, timestamp: int) -> bytes:
+        """What a record of this time begins with: its attributes, unused, and the time's delta. May OverflowError."""
+        if self.base_timestamp is None:
+            self.base_timestamp = timestamp
+        delta = timestamp - self.base_timestamp
+        if not MIN_TIMESTAMP <= delta <= MAX_TIMESTAMP:
+            raise OverflowError
+        self.max_timestamp = max(self.max_timestamp, timestamp)
+        return b"\x00" + _varint(delta)
+
+    def sealed(self, content: Buffer) -> bytearray:
+        """The batch; `content` is its body in the codec that the attributes name."""
+        if self.last_delta < self.count - 1:
+            raise invalid(f"the offsets of {self.count} messages in a row do not increase")
+        base_timestamp = NO_TIMESTAMP if self.base_timestamp is None else self.base_timestamp
+        return batch.assemble(
+            self.base_offset, self.attributes, self.last_delta, base_timestamp, self.max_timestamp, self.count, content
+        )
+
+
+def _far(number: int) -> bytes:
+    """The varint of an offset's delta that is not in the table. Raises OverflowError."""
+    if not 0 <= number <= _MAX_DELTA:
+        raise OverflowError
+    return _varint(number)
+
+
+class Message(NamedTuple):
+    """One message that was looked at closely. `value_start` is -1 if it has none."""
+
+    offset: int
+    attributes: int
+    timestamp: int
+    value_start: int
+    end: int
+
+
+class Messages:
+    """A set of one magic, as it is read."""
+
+    __slots__ = ("_view", "data", "end", "magic", "mask", "position")
+
+    def __init__(self, data: bytes, position: int, magic: int, mask: int) -> None:
+        """`mask` says which attributes make a message another kind: outside of a wrapper also the type of its time."""
+        self.data = data
+        self._view = memoryview(data)
+        self.position = position
+        self.end = len(data)
+        self.magic = magic
+        self.mask = mask
+
+    def move(self, made: Batch, stop_at: int, room_at: int, kind: int, *, keeps_offsets: bool) -> bool:
+        """Take messages into a batch, as long as they begin before `stop_at` and end before `room_at`.
+
+        It ends at the first of another kind, at one that has a fault or cannot be in the same batch, and, where the
+        broker set times, at another time. False if not even one was taken; `look` then tells why.
+        """
+        data, view, position, magic, mask = self.data, self._view, self.position, self.magic, self.mask
+        unpack, unpack_int, key_at = MESSAGES[magic].unpack_from, INT.unpack_from, MESSAGES[magic].size
+        short, table_size = _varints(), _TABLE_SIZE
+        parts: list[bytes] = []
+        previous, time = (made.max_timestamp, b"\x00\x00") if kind and made.count else (None, b"")
+        count, base_offset, last_delta = made.count, made.base_offset, made.last_delta
+        try:
+            if keeps_offsets and not count:
+                (base_offset,) = OFFSET.unpack_from(data, position)
+            while position < stop_at:
+                offset, size, crc, its_magic, attributes, timestamp, key_size = unpack(data, position)
+                end = position + 12 + size
+                if its_magic != magic or attributes & mask != kind or end > room_at:
+                    break
+                if crc32(view[position + 16 : end]) != crc:
+                    break
+                if timestamp != previous:
+                    if previous is not None and kind:
+                        break
+                    previous, time = timestamp, made.time(timestamp if magic else NO_TIMESTAMP)
+                delta = offset - base_offset if keeps_offsets else count
+                lead = time + (short[delta] if 0 <= delta < table_size else _far(delta))
+                at = position + key_at
+                if key_size < 0:
+                    lead += b"\x01"
+                else:
+                    value_at = at + key_size
+                    lead += (short[key_size] if key_size < table_size else _varint(key_size)) + data[at:value_at]
+                    at = value_at
+                (value_size,) = unpack_int(data, at)
+                at += 4
+                if value_size < 0:
+                    value_size = 0
+                    lead += b"\x01"
+                else:
+                    lead += short[value_size] if value_size < table_size else _varint(value_size)
+                if at + value_size != end:
+                    break
+                size = len(lead) + value_size + 1
+                parts += (short[size] if size < table_size else _varint(size), lead, data[at:end], b"\x00")
+                position, last_delta = end, delta
+                count += 1
+        except (struct.error, OverflowError):
+            pass
+        if not parts:
+            return False
+        made.body += b"".join(parts)
+        made.count, made.base_offset, made.last_delta = count, base_offset, last_delta
+        self.position = position
+        return True
+
+    def look(self) -> Message | None:
+        """The message that comes now; None if it is cut. Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD."""
+        position, end = self.position, self.end
+        if end - position < HEAD.size + 1:
+            return None
+        offset, size, crc = HEAD.unpack_from(self.data, position)
+        if size < SMALLEST_MESSAGE_BYTES:
+            raise corrupt(f"the message at byte {position} has a size of {size}; the smallest has 14")
+        if size > end - position - LOG_OVERHEAD:
+            return None
+        end = position + LOG_OVERHEAD + size
+        magic = self.data[position + MAGIC_POSITION]
+        if magic < batch.MAGIC and crc32(self._view[position + CRC_START : end]) != crc:
+            raise corrupt(f"the CRC of the message at byte {position} is wrong")
+        if magic != self.magic:
+            raise invalid(f"the message at byte {position} has another magic than {self.magic}, that of those before")
+        return self._fields(position, end, offset)
+
+    def _fields(self, position: int, end: int, offset: int) -> Message:
+        head = MESSAGES[self.magic]
+        try:
+            _, _, _, _, attributes, timestamp, key_size = head.unpack_from(self.data, position)
+            at = position + head.size + max(0, key_size)
+            (value_size,) = INT.unpack_from(self.data, at)
+        except struct.error:
+            at, value_size = end, 0
+        if at + INT.size + max(0, value_size) != end:
+            raise invalid(f"the key and the value of the message at byte {position} do not fit its size")
+        time = timestamp if self.magic else NO_TIMESTAMP
+        return Message(offset, attributes, time, at + INT.size if value_size >= 0 else -1, end)
+
+
+class UpConversion:
+    """A set, or a piece of a log, as it becomes batches."""
+
+    __slots__ = ("_batch", "_data", "_is_stored", "_kind", "_max_batch_bytes", "next_offset", "out")
+
+    def __init__(self, data: bytes, max_batch_bytes: int, *, is_stored: bool) -> None:
+        self._data = data
+        self._max_batch_bytes = max_batch_bytes
+        self._is_stored = is_stored
+        self._kind = 0
+        self._batch = Batch(0)
+        self.next_offset = -1
+        self.out = bytearray()
+
+    def steps(self) -> Steps[None]:
+        """Convert everything.
+
+        Raises KafkaError; `seal` then adds what came before to `out`.
+        """
+        position = 0
+        while position < len(self._data):
+            magic = self._magic(position)
+            if magic is None:
+                position = self._cut(position)
+            elif magic < batch.MAGIC:
+                mask = CODEC_MASK | LOG_APPEND_TIME if magic else CODEC_MASK
+                position = yield from self._run(Messages(self._data, position, magic, mask))
+            else:
+                position = self._keep(position)
+
+    def seal(self) -> None:
+        """End the batch in the making."""
+        made, self._batch = self._batch, Batch(self._kind)
+        if made.count:
+            self._add(made, made.body)
+
+    def _add(self, made: Batch, content: Buffer) -> None:
+        self.out += made.sealed(content)
+        self.next_offset = made.base_offset + made.last_delta + 1
+
+    def _cut(self, position: int) -> int:
+        """Where to go on after something that is not whole: a log may be read in pieces, a client sends all of it."""
+        if not self._is_stored:
+            raise corrupt(f"the message at byte {position} is cut")
+        return len(self._data)
+
+    def _magic(self, position: int) -> int | None:
+        """That of what comes; None if it is cut before that."""
+        if position + MAGIC_POSITION >= len(self._data):
+            return None
+        magic = self._data[position + MAGIC_POSITION]
+        if magic > batch.MAGIC:
+            raise corrupt(f"magic {magic} at byte {position} is no message, nor a batch")
+        return magic
+
+    def _keep(self, position: int) -> int:
+        """Take a batch as it is; the position after it."""
+        if len(self._data) - position < HEADER_SIZE:
+            return self._cut(position)
+        header = read_header(self._data, position)
+        end = position + header.size
+        if end > len(self._data):
+            return self._cut(position)
+        self.out += memoryview(self._data)[position:end]
+        self.next_offset = header.last_offset + 1
+        return end
+
+    def _run(self, messages: Messages) -> Steps[int]:
+        """Take messages of one magic; the position after them."""
+        self._kind = 0
+        while messages.position < messages.end:
+            position, made = messages.position, self._batch
+            # A message is never shorter than the record that it becomes.
+            room_at = min(messages.end, position + self._max_batch_bytes - HEADER_SIZE - len(made.body))
+            if messages.move(made, position + SLICE_BYTES, room_at, self._kind, keeps_offsets=self._is_stored):
+                if messages.position < messages.end:
+                    yield
+            elif made.count:
+                self.seal()
+            elif self._is_stored and self._magic(position) not in {None, messages.magic}:
+                break
+            else:
+                yield from self._take(messages)
+        self.seal()
+        return messages.position
+
+    def _take(self, messages: Messages) -> Steps[None]:
+        """Take one message that is not like those before."""
+        message = messages.look()
+        if message is None:
+            messages.position = self._cut(messages.position)
+        elif message.attributes & CODEC_MASK:
+            yield from self._unwrap(messages, message)
+        elif message.attributes & messages.mask != self._kind:
+            self._kind = message.attributes & messages.mask
+            self._batch = Batch(self._kind)
+        else:  # too large for one batch with others: the log has a limit for it
+            messages.move(self._batch, message.end, message.end, self._kind, keeps_offsets=self._is_stored)
+
+    def _unwrap(self, messages: Messages, message: Message) -> Steps[None]:
+        """Make a batch of a wrapper."""
+        codec = message.attributes & CODEC_MASK
+        if message.value_start < 0:
+            raise invalid(f"the wrapper at byte {messages.position} has no value")
+        if codec not in {GZIP, SNAPPY, LZ4}:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"codec {codec} does not exist in sets of magic {messages.magic}",
+            )
+        content: memoryview | bytearray = memoryview(messages.data)[message.value_start : message.end]
+        if codec == LZ4 and messages.magic == 0:
+            content = lz4.right_checksum(content)
+        yield
+        inner = Messages(bytes(compression.decompress(codec, content)), 0, messages.magic, CODEC_MASK)
+        has_append_time = message.attributes & messages.mask & LOG_APPEND_TIME
+        made = Batch(codec | has_append_time)
+        while inner.position < inner.end:
+            stop_at = inner.position + SLICE_BYTES
+            if not inner.move(made, stop_at, inner.end, 0, keeps_offsets=self._is_stored):
+                raise _fault_within(inner)
+            if inner.position < inner.end:
+                yield
+        if not made.count:
+            raise invalid(f"the wrapper at byte {messages.position} has no message in it")
+        if has_append_time:
+            made.max_timestamp = message.timestamp
+        if self._is_stored and messages.magic:
+            made.base_offset = _base_of_wrapper(message.offset, made)
+        self._add(made, (yield from compression.compress_steps(codec, made.body, FAST_LEVEL)))
+        messages.position = message.end
+
+
+def _fault_within(inner: Messages) -> KafkaError:
+    """Why a message within a wrapper could not be taken."""
+    try:
+        message = inner.look()
+    except KafkaError as error:
+        return error
+    if message is None:
+        return corrupt(f"a message within a wrapper is cut at byte {inner.position}")
+    if message.attributes & CODEC_MASK:
+        return invalid("a wrapper has a wrapper in it")
+    return invalid("the messages of a wrapper are too far apart")
+
+
+def _base_of_wrapper(offset: int, made: Batch) -> int:
+    """The offset of the first message within a wrapper of magic 1, whose offset is that of the last one.
+
+    Some producers leave it 0, which Apache Kafka too takes for a wrapper at the beginning of a log.
+    """
+    first, last = made.base_offset, made.base_offset + made.last_delta
+    if offset and offset < last:
+        raise invalid(f"a wrapper has the offset {offset}, and {last} messages before its last one")
+    return offset - made.last_delta if offset else first
+
+
+def up_steps(data: Buffer, max_batch_bytes: int = MAX_BATCH_BYTES) -> Steps[bytearray]:
+    """`up_convert` in slices."""
+    if len(data) > MAGIC_POSITION and data[MAGIC_POSITION] == batch.MAGIC:
+        return bytearray(data)
+    conversion = UpConversion(bytes(data), max_batch_bytes, is_stored=False)
+    yield from conversion.steps()
+    return conversion.out
+
+
+def up_stored_steps(data: Buffer) -> Steps[Converted]:
+    """`up_convert_stored` in slices."""
+    conversion = UpConversion(bytes(data), MAX_BATCH_BYTES, is_stored=True)
+    try:
+        yield from conversion.steps()
+    except KafkaError:
+        conversion.seal()
+        if not conversion.out:
+            raise
+    return Converted(conversion.out, conversion.next_offset)
