@@ -8,7 +8,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from compat_tests.matrix.python.lines import LIMIT_S, Missing, Program, main
+from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, main
 from compat_tests.records import Received, Sent
 
 
@@ -40,11 +40,13 @@ class Aiokafka(Program):
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            heartbeat_interval_ms=HEARTBEAT_MS,
         )
         async with consumer:
             found = [record async for record in poll(consumer, count)]
             if group is not None:
                 await consumer.commit()
+                await asyncio.sleep(STAY_S)
         return found
 
 

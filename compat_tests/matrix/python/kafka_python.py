@@ -6,13 +6,14 @@ It is told which protocol to speak as `api_version`, else it asks the broker, or
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
-from compat_tests.matrix.python.lines import LIMIT_S, Missing, Program, main
+from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, main
 from compat_tests.records import Received, Sent
 
 
@@ -59,9 +60,10 @@ class KafkaPython(Program):
         consumer.close()
 
     def group(self, group: str, count: int) -> Iterable[Received]:
-        consumer = self.consumer(self.options.topic, group_id=group)
+        consumer = self.consumer(self.options.topic, group_id=group, heartbeat_interval_ms=HEARTBEAT_MS)
         yield from poll(consumer, count)
         consumer.commit()
+        time.sleep(STAY_S)
         consumer.close()
 
 

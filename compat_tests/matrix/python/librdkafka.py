@@ -1,14 +1,18 @@
-"""librdkafka of any age through ctypes: `--library` is the path of the one to load. See `lines.py`."""
+"""librdkafka of any age through ctypes: `--library` is the path of the one to load. See `lines.py`.
+
+Told of a protocol, it does not ask the broker for versions: so it spoke to those that had no ApiVersions.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ctypes import c_char_p, c_int, c_int64, c_size_t, c_ssize_t, c_void_p
 from typing import Any
 
 from compat_tests.matrix.python import rdkafka
-from compat_tests.matrix.python.lines import LIMIT_S, Missing, Program, main
+from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, main
 from compat_tests.matrix.python.rdkafka import KafkaError, Library, Message, content
 from compat_tests.records import Received, Sent
 
@@ -27,6 +31,8 @@ class Librdkafka(Program):
     def configuration(self, **settings: str) -> c_void_p:
         """Settings with `_` for each dot; those of every client are added."""
         named = {name.replace("_", "."): value for name, value in settings.items()}
+        if self.options.protocol:
+            named |= {"api.version.request": "false", "broker.version.fallback": self.options.protocol}
         found = self.library.configuration({"bootstrap.servers": self.options.bootstrap, **named})
         self.library.conf_set_error_cb(found, self.callbacks[1])
         return found
@@ -55,6 +61,7 @@ class Librdkafka(Program):
 
     def consumer(self, group: str) -> c_void_p:
         settings = {"enable_auto_commit": "false", "auto_offset_reset": "earliest"}
+        settings["heartbeat_interval_ms"] = str(HEARTBEAT_MS)
         consumer = self.library.handle(rdkafka.CONSUMER, self.configuration(group_id=group, **settings))
         self.library.check(self.library.poll_set_consumer(consumer), "poll_set_consumer")
         return consumer
@@ -62,21 +69,32 @@ class Librdkafka(Program):
     def read(self, count: int) -> Iterable[Received]:
         """It insists on the name of a group, and commits nothing."""
         consumer = self.consumer("unused")
-        partitions = dict.fromkeys(range(self.partitions_count(consumer)), rdkafka.BEGINNING)
-        self.with_list(partitions, lambda wanted: self.library.assign(consumer, wanted), "assign")
+        self.assign(consumer, rdkafka.BEGINNING)
         yield from self.poll(consumer, count)
         self.close(consumer)
 
     def group(self, group: str, count: int) -> Iterable[Received]:
         consumer = self.consumer(group)
-        anywhere = {rdkafka.ANY_PARTITION: rdkafka.BEGINNING}
-        self.with_list(anywhere, lambda wanted: self.library.subscribe(consumer, wanted), "subscribe")
+        self.join(consumer)
         positions: dict[int, int] = {}
         for record in self.poll(consumer, count):
             positions[record.partition] = record.offset + 1
             yield record
         self.with_list(positions, lambda wanted: self.library.commit(consumer, wanted, 0), "commit")
+        time.sleep(STAY_S)
         self.close(consumer)
+
+    def join(self, consumer: c_void_p) -> None:
+        """Brokers of 0.8 kept offsets but knew no members: there it takes all partitions from where the group was."""
+        if (self.options.protocol or "").startswith("0.8"):
+            self.assign(consumer, rdkafka.COMMITTED)
+        else:
+            anywhere = {rdkafka.ANY_PARTITION: rdkafka.COMMITTED}
+            self.with_list(anywhere, lambda wanted: self.library.subscribe(consumer, wanted), "subscribe")
+
+    def assign(self, consumer: c_void_p, offset: int) -> None:
+        partitions = dict.fromkeys(range(self.partitions_count(consumer)), offset)
+        self.with_list(partitions, lambda wanted: self.library.assign(consumer, wanted), "assign")
 
     def partitions_count(self, consumer: c_void_p) -> int:
         topic = c_void_p(self.library.topic_new(consumer, self.topic, None))
@@ -109,7 +127,10 @@ class Librdkafka(Program):
 
     def received(self, message: Any) -> Received:
         found: Message = message.contents
-        timestamp_ms = self.library.message_timestamp(message, ctypes.byref(c_int()))
+        kind = c_int()
+        told_ms = self.library.message_timestamp(message, ctypes.byref(kind))
+        # Old ones say 0 where there is none
+        timestamp_ms = told_ms if kind.value else -1
         key, value = content(found.key, found.key_size), content(found.value, found.value_size)
         return Received(found.partition, found.offset, timestamp_ms, key, value, self.library.headers(message))
 

@@ -17,6 +17,9 @@ from typing import Any, Final
 from compat_tests.records import Received, Sent
 
 LIMIT_S: Final = 50.0
+# A member stays so long after its commit: a few heartbeats
+STAY_S: Final = 0.35
+HEARTBEAT_MS: Final = 100
 
 
 class Program(ABC):

@@ -13,6 +13,7 @@ COPY: Final = 2
 PARTITION_EOF: Final = -191
 ANY_PARTITION: Final = -1
 BEGINNING: Final = -2
+COMMITTED: Final = -1000
 
 
 class Message(Structure):

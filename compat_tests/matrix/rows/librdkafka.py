@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from compat_tests import toolchain
-from compat_tests.matrix.client import MODERN, Abilities, Client
+from compat_tests.matrix.client import BEFORE_TIMES, MODERN, Abilities, Client
 from compat_tests.matrix.rows.python import PythonProgram
 from compat_tests.stored import CODECS
 
@@ -46,6 +46,8 @@ class OldLibrdkafka(Librdkafka):
 
 
 ROWS: Final[tuple[Client, ...]] = (
+    OldLibrdkafka("0.11.6", BEFORE_TIMES, "0.8.2"),
+    OldLibrdkafka("0.11.6", BEFORE_TIMES, "0.9.0"),
     OldLibrdkafka("0.11.6", Abilities(writes=CODECS[:4], reads=CODECS[:4])),
     OldLibrdkafka("1.0.0"),
     OldLibrdkafka("1.4.2"),
