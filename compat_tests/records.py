@@ -44,6 +44,7 @@ class Traits(NamedTuple):
     headers_block: int = 1  # so many records in a row must share their headers
     null_headers: bool = True  # a header may have no value
     headers_by_name: bool = False  # those of one name stand together
+    headers_unique: bool = False  # and there is only one of them
 
 
 def generate(count: int, partitions: int, traits: Traits, seed: int = 1, name: str = "record") -> list[Sent]:
@@ -91,7 +92,7 @@ def headers(index: int, traits: Traits) -> Headers:
         case 11:
             return ()
         case 12:
-            again = (("number", b"again, the same name"),)
+            again: Headers = () if traits.headers_unique else (("number", b"again, the same name"),)
             first, second = (pairs[:1], pairs[1:]) if traits.headers_by_name else (pairs, ())
             return (*first, *again, *second, ("nothing", None if traits.null_headers else b""))
         case 13:

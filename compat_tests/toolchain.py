@@ -19,6 +19,8 @@ import pytest
 from compat_tests import apache_kafka
 
 COMPILED = apache_kafka.ROOT / "build" / "compat"
+NODE_PACKAGES = apache_kafka.ROOT / "build" / "node" / "node_modules"
+NODE_ENVIRONMENT = {"NODE_PATH": str(NODE_PACKAGES), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
 
 
 def missing(sentence: str) -> NoReturn:
@@ -52,10 +54,15 @@ def go_program(name: str) -> str:
     return str(path) if path.exists() else missing(f"{path} is not built: install Go 1.26 and run `make install`")
 
 
-def node_packages() -> str:
-    """The directory with the packages of compat_tests/node, or the end of the test where they are not installed."""
-    path = apache_kafka.ROOT / "build" / "node" / "node_modules"
-    return str(path) if path.exists() else missing(f"{path} is not there: install Node.js 18 and run `make install`")
+def node_program(name: str) -> list[str]:
+    """The command line of a program of compat_tests/node, or the end of the test where its packages are not installed.
+
+    It is run in an environment with NODE_ENVIRONMENT. The old clients use functions that are deprecated by now.
+    """
+    if not NODE_PACKAGES.exists():
+        missing(f"{NODE_PACKAGES} is not there: install Node.js 18 and run `make install`")
+    source = apache_kafka.ROOT / "compat_tests" / "node" / f"{name}.js"
+    return [program("node", "install Node.js"), "--no-deprecation", str(source)]
 
 
 def old_client(name: str) -> Path:

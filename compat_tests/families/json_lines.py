@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any, ClassVar
 
 from compat_tests import toolchain
-from compat_tests.apache_kafka import ROOT
 from compat_tests.families.confluent import Confluent
 from compat_tests.families.family import CONSUME_LIMIT_S, AsksOffsets, FromOffset, FromStart, FromTime, Start, Tail
 from compat_tests.records import Received, Sent, Traits
@@ -141,12 +140,10 @@ class Kafkajs(Program):
     reads_by_assignment: ClassVar[bool] = False
 
     def command(self) -> list[str]:
-        toolchain.node_packages()
-        return [toolchain.program("node", "install Node.js"), str(ROOT / "compat_tests" / "node" / "kafkajs.js")]
+        return toolchain.node_program("kafkajs")
 
     def environment(self) -> dict[str, str]:
-        own = {"NODE_PATH": toolchain.node_packages(), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
-        return {**super().environment(), **own}
+        return {**super().environment(), **toolchain.NODE_ENVIRONMENT}
 
     def consume(self, bootstrap: str, topic: str, start: Start, limits: Mapping[int, int]) -> list[Received]:
         first = start if isinstance(start, FromOffset) else FromOffset(self.offsets(bootstrap, topic, describe(start)))

@@ -43,6 +43,8 @@ class Abilities:
     shows_times: bool = True
     nulls: bool = True
     """Whether it tells no key and no value from empty ones, when it writes and when it shows."""
+    shows_places: bool = True
+    """Whether it shows what it read compressed in its order and with its offsets."""
     traits: Traits = field(default_factory=Traits)
     """More that its producing side lacks; its times are told above."""
 

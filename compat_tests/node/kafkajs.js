@@ -1,61 +1,61 @@
-// kafkajs, driven by subcommands with flags; records are lines of JSON, as for the Go clients (go/lines/lines.go).
+// kafkajs, driven by subcommands with flags; records are lines of JSON: see lines.js.
 //
 //   produce --bootstrap a --topic t --codec zstd     sends the records of standard input, until its end
 //   offsets --bootstrap a --topic t --at s           prints the offset of each partition
 //   member  --bootstrap a --topic t --group g        is in a group until the end of standard input: see groups/lines.py
+//   read    --bootstrap a --topic t --count 100      prints so many records, in a group that nothing is committed for
+//   group   --bootstrap a --topic t --group g --count 100   the same in a group, and commits
 //
 // s is "earliest", "latest" or "time:1700000000000"; a time after the last record is the end. It reads in groups only,
-// and shares by round robin.
-// Exit status 0: all was done; otherwise standard error says why not.
+// and shares by round robin. Every subcommand takes --package kafkajs-1.12: that version.
 "use strict";
 
 const { createInterface } = require("node:readline");
-const { parseArgs } = require("node:util");
-const { CompressionCodecs, CompressionTypes, Kafka, logLevel } = require("kafkajs");
+const { Collected, HEARTBEAT_MS, main, records, say, stay } = require("./lines");
 
 const CHUNK = 500;
-const CODECS = {
-  none: CompressionTypes.None,
-  gzip: CompressionTypes.GZIP,
-  snappy: CompressionTypes.Snappy,
-  lz4: CompressionTypes.LZ4,
-  zstd: CompressionTypes.ZSTD,
-};
+const CODECS = { none: "None", gzip: "GZIP", snappy: "Snappy", lz4: "LZ4", zstd: "ZSTD" };
 
 // gzip is its own; the others are plugged in, as its documentation has it
-function plugIn() {
+function plugIn({ CompressionCodecs, CompressionTypes }) {
   const lz4 = require("lz4-napi");
   const { ZstdCodec } = require("zstd-codec");
-  const zstd = new Promise((resolve) => ZstdCodec.run((library) => resolve(new library.Simple())));
+  let loaded;
+  // Not its Simple, which reads only what says how long it is: Java and librdkafka do not say it
+  const load = (resolve) => ZstdCodec.run(({ Streaming }) => resolve(new Streaming()));
+  const zstd = () => (loaded ??= new Promise(load));
   CompressionCodecs[CompressionTypes.Snappy] = require("kafkajs-snappy");
   CompressionCodecs[CompressionTypes.LZ4] = () => ({
     compress: (encoder) => lz4.compressFrame(encoder.buffer),
     decompress: (buffer) => lz4.decompressFrame(buffer),
   });
   CompressionCodecs[CompressionTypes.ZSTD] = () => ({
-    compress: async (encoder) => Buffer.from((await zstd).compress(encoder.buffer)),
-    decompress: async (buffer) => Buffer.from((await zstd).decompress(buffer)),
+    compress: async (encoder) => Buffer.from((await zstd()).compress(encoder.buffer)),
+    decompress: async (buffer) => Buffer.from((await zstd()).decompress(buffer)),
   });
 }
 
-function client(bootstrap) {
+function client({ bootstrap, package: name }) {
+  const library = require(name);
+  plugIn(library);
   // Its retries, five by default, would end before a broker is back
   const retry = { initialRetryTime: 100, maxRetryTime: 500, retries: 100 };
-  return new Kafka({ clientId: "compat", brokers: [bootstrap], logLevel: logLevel.NOTHING, retry });
+  return new library.Kafka({ clientId: "compat", brokers: [bootstrap], logLevel: library.logLevel.NOTHING, retry });
 }
 
-async function produce({ bootstrap, topic, codec }) {
+async function produce(target) {
+  const { topic, codec } = target;
   if (!(codec in CODECS)) {
     throw new Error(`unknown codec ${codec}: ${Object.keys(CODECS).join(", ")}`);
   }
-  plugIn();
-  const producer = client(bootstrap).producer({ idempotent: true, maxInFlightRequests: 1 });
+  const compression = require(target.package).CompressionTypes[CODECS[codec]];
+  const producer = client(target).producer({ idempotent: true, maxInFlightRequests: 1 });
   await producer.connect();
   try {
     let messages = [];
-    const send = () => producer.send({ topic, compression: CODECS[codec], messages });
-    for await (const line of createInterface({ input: process.stdin })) {
-      messages.push(toSend(JSON.parse(line)));
+    const send = () => producer.send({ topic, compression, messages });
+    for await (const record of records()) {
+      messages.push(toSend(record));
       if (messages.length === CHUNK) {
         await send();
         messages = [];
@@ -73,22 +73,19 @@ function toSend(record) {
   // An object: headers of one name are one entry with a list
   const headers = {};
   for (const { name, value } of record.headers) {
-    headers[name] = name in headers ? [headers[name], bytes(value)].flat() : bytes(value);
+    headers[name] = name in headers ? [headers[name], value].flat() : value;
   }
-  const timestamp = String(record.timestamp_ms);
-  return { partition: record.partition, timestamp, key: bytes(record.key), value: bytes(record.value), headers };
+  const { partition, timestamp_ms, key, value } = record;
+  return { partition, timestamp: String(timestamp_ms), key, value, headers };
 }
 
-function bytes(text) {
-  return text === null ? null : Buffer.from(text, "base64");
-}
-
-async function offsets({ bootstrap, topic, at }) {
-  const admin = client(bootstrap).admin();
+async function offsets(target) {
+  const { topic, at } = target;
+  const admin = client(target).admin();
   await admin.connect();
   try {
     for (const { partition, offset } of await ask(admin, topic, at)) {
-      console.log(JSON.stringify({ partition, offset: Number(offset) }));
+      say({ partition, offset: Number(offset) });
     }
   } finally {
     await admin.disconnect();
@@ -107,13 +104,10 @@ async function ask(admin, topic, at) {
   return found.map(({ partition, low, high }) => ({ partition, offset: kind === "earliest" ? low : high }));
 }
 
-function say(event) {
-  process.stdout.write(`${JSON.stringify(event)}\n`);
-}
-
-async function member({ bootstrap, topic, group, "session-ms": session }) {
+async function member(target) {
+  const { topic, group, "session-ms": session } = target;
   const settings = { groupId: group, sessionTimeout: Number(session), heartbeatInterval: 500, maxWaitTimeInMs: 100 };
-  const consumer = client(bootstrap).consumer(settings);
+  const consumer = client(target).consumer(settings);
   let positions = {};
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     const owned = [...(payload.memberAssignment[topic] ?? [])].sort((one, other) => one - other);
@@ -141,31 +135,48 @@ async function member({ bootstrap, topic, group, "session-ms": session }) {
     }
   }
   await consumer.disconnect();
-  // After a restart of the broker, ours or Kafka's, one of its connections may stay open, and node with it
-  process.exit(0);
 }
 
-const SUBCOMMANDS = { produce, offsets, member };
+async function read(target) {
+  const collected = await readInGroup({ ...target, group: `read-${process.pid}` }, async () => {});
+  collected.print();
+}
 
-async function main() {
-  const options = {
-    bootstrap: { type: "string" },
-    topic: { type: "string" },
-    codec: { type: "string", default: "none" },
+async function group(target) {
+  const toCommit = ([partition, offset]) => ({ topic: target.topic, partition, offset: String(offset) });
+  const collected = await readInGroup(target, async (consumer, next) => {
+    await consumer.commitOffsets([...next].map(toCommit));
+    await stay();
+  });
+  collected.print();
+}
+
+async function readInGroup(target, commit) {
+  const settings = { groupId: target.group, heartbeatInterval: HEARTBEAT_MS, maxWaitTimeInMs: HEARTBEAT_MS };
+  const consumer = client(target).consumer(settings);
+  const collected = new Collected(target.count);
+  consumer.on(consumer.events.CRASH, ({ payload }) => collected.fail(payload.error));
+  await consumer.connect();
+  await consumer.subscribe({ topic: target.topic, fromBeginning: true });
+  const eachMessage = async ({ partition, message }) => {
+    const { key, value, headers: named = {} } = message;
+    const headers = Object.entries(named).flatMap(([name, found]) => [found].flat().map((one) => [name, one]));
+    const timestamp_ms = Number(message.timestamp);
+    collected.add({ partition, offset: Number(message.offset), timestamp_ms, key, value, headers });
+  };
+  await consumer.run({ autoCommit: false, eachMessage });
+  await collected.all;
+  await commit(consumer, collected.next());
+  await consumer.disconnect();
+  return collected;
+}
+
+main(
+  { produce, offsets, member, read, group },
+  {
     at: { type: "string", default: "latest" },
-    group: { type: "string" },
+    package: { type: "string", default: "kafkajs" },
     assignor: { type: "string", default: "roundrobin" },
     "session-ms": { type: "string", default: "30000" },
-  };
-  const { values, positionals } = parseArgs({ options, allowPositionals: true });
-  const subcommand = SUBCOMMANDS[positionals[0]];
-  if (subcommand === undefined) {
-    throw new Error(`unknown subcommand ${positionals[0]}: ${Object.keys(SUBCOMMANDS).join(", ")}`);
-  }
-  await subcommand(values);
-}
-
-main().catch((error) => {
-  console.error(String(error));
-  process.exitCode = 1;
-});
+  },
+);

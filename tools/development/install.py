@@ -1,4 +1,4 @@
-"""Install what `make` needs, once: the virtual environment, Maven's jars, kcat, the Go clients, kafkajs, old clients.
+"""Install what `make` needs, once: the virtual environment, Maven's jars, kcat, clients of Go and Node.js, old clients.
 
     python3 tools/development/install.py runtime test spark jars kcat go node old
 
@@ -373,7 +373,7 @@ def node(machine: Machine) -> None:
         missing(machine, "node or npm is not on the path: install Node.js, version 18 or newer")
         return
     partial = machine.node_packages.with_suffix(".partial")
-    with timed("node packages: kafkajs"):
+    with timed("node packages"):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         for file in manifest:

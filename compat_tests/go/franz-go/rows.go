@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"headgate.test/lines"
@@ -20,7 +21,13 @@ func (franz) Read(from lines.Target, count int, emit func(lines.Record) error) e
 }
 
 func (franz) Group(in lines.Membership, count int, emit func(lines.Record) error) error {
-	client, err := newClient(in.Target, append(fromTheStart(in.Target), kgo.ConsumerGroup(in.Group), kgo.DisableAutoCommit())...)
+	options := append(
+		fromTheStart(in.Target),
+		kgo.ConsumerGroup(in.Group),
+		kgo.DisableAutoCommit(),
+		kgo.HeartbeatInterval(lines.ShortHeartbeat),
+	)
+	client, err := newClient(in.Target, options...)
 	if err != nil {
 		return err
 	}
@@ -31,7 +38,9 @@ func (franz) Group(in lines.Membership, count int, emit func(lines.Record) error
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lines.Limit)
 	defer cancel()
-	return client.CommitRecords(ctx, last...)
+	err = client.CommitRecords(ctx, last...)
+	time.Sleep(lines.Stay)
+	return err
 }
 
 func fromTheStart(from lines.Target) []kgo.Opt {

@@ -81,12 +81,13 @@ func (client) Read(from lines.Target, count int, emit func(lines.Record) error) 
 }
 
 func (client) Group(in lines.Membership, count int, emit func(lines.Record) error) error {
-	reader := kafka.NewReader(readerConfig(in.Target, kafka.ReaderConfig{GroupID: in.Group}))
+	reader := kafka.NewReader(readerConfig(in.Target, kafka.ReaderConfig{GroupID: in.Group, HeartbeatInterval: lines.ShortHeartbeat}))
 	last, err := take([]*kafka.Reader{reader}, count, emit)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), lines.Limit)
 		defer cancel()
 		err = reader.CommitMessages(ctx, last...)
+		time.Sleep(lines.Stay)
 	}
 	return errors.Join(err, reader.Close())
 }

@@ -70,7 +70,7 @@ type Client interface {
 	Produce(to Target, codec string, next func() (Record, error)) error
 	// Read emits so many records, of all partitions together, each from its first one on.
 	Read(from Target, count int, emit func(Record) error) error
-	// Group does the same in a group, commits the offsets after them and leaves.
+	// Group does the same in a group, commits the offsets after them, stays for a while and leaves.
 	Group(in Membership, count int, emit func(Record) error) error
 }
 

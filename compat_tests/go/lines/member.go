@@ -21,6 +21,12 @@ type Membership struct {
 // Heartbeat is the interval at which a member of a test says that it is alive.
 const Heartbeat = 500 * time.Millisecond
 
+// The only member of a group says so more often, and stays for some of its heartbeats.
+const (
+	ShortHeartbeat = 100 * time.Millisecond
+	Stay           = 350 * time.Millisecond
+)
+
 // Input is what comes on standard input: each line "commit", and its end.
 type Input struct {
 	Commits <-chan struct{}

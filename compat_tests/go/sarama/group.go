@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/IBM/sarama"
 	"headgate.test/lines"
@@ -45,6 +46,7 @@ func (client) Group(in lines.Membership, count int, emit func(lines.Record) erro
 	}
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
+	config.Consumer.Group.Heartbeat.Interval = lines.ShortHeartbeat
 	config.Consumer.Return.Errors = true
 	group, err := sarama.NewConsumerGroup([]string{in.Bootstrap}, in.Group, config)
 	if err != nil {
@@ -77,6 +79,7 @@ func take(ctx context.Context, group sarama.ConsumerGroup, records claims, count
 			if taken+1 == count {
 				// A failure is told to nobody here: whoever reads the offset finds it missing
 				one.session.Commit()
+				time.Sleep(lines.Stay)
 				return nil
 			}
 		case err := <-group.Errors():

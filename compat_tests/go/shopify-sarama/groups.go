@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/Shopify/sarama"
 	"headgate.test/lines"
@@ -40,6 +41,7 @@ func (client) Group(in lines.Membership, count int, emit func(lines.Record) erro
 	if !config.Version.IsAtLeast(sarama.V0_10_2_0) {
 		return readAlone(in, count, emit)
 	}
+	config.Consumer.Group.Heartbeat.Interval = lines.ShortHeartbeat
 	group, err := sarama.NewConsumerGroup([]string{in.Bootstrap}, in.Group, config)
 	if err != nil {
 		return err
@@ -55,6 +57,7 @@ func (client) Group(in lines.Membership, count int, emit func(lines.Record) erro
 		ended <- err
 	}()
 	err = take(ctx, group, records, count, emit)
+	time.Sleep(lines.Stay)
 	// The end of the session commits what was marked
 	cancel()
 	return errors.Join(err, <-ended, group.Close())
