@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 from protocol import compiler
 from protocol.errors import MalformedRequest
 from protocol.schema import Message, tree
-from protocol.tests.values import IDS, VERSIONS, full, messages
+from protocol.tests.values import LAYOUTS, full, messages
 
 # More in a soak run, which asks for more of everything
 few = settings(max_examples=max(4, settings().max_examples // 100))
+
+each_layout = pytest.mark.parametrize(
+    "cls, version", LAYOUTS, ids=[f"{cls.__name__}-v{version}" for cls, version in LAYOUTS]
+)
 
 
 def written(value: Message, version: int) -> bytes:
@@ -38,7 +42,7 @@ def both(cls: type[Message], version: int, data: bytes) -> tuple[Any, Any]:
     return compiled, reference
 
 
-@pytest.mark.parametrize("cls, version", VERSIONS, ids=IDS)
+@each_layout
 @given(data=st.data())
 @few
 def test_compiled_and_interpreted_agree(cls: type[Message], version: int, data: st.DataObject) -> None:
@@ -49,7 +53,7 @@ def test_compiled_and_interpreted_agree(cls: type[Message], version: int, data: 
     assert tree(cls, version).parse(encoded) == value
 
 
-@pytest.mark.parametrize("cls, version", VERSIONS, ids=IDS)
+@each_layout
 @given(data=st.data())
 @few
 def test_damage_is_refused_or_read_alike(cls: type[Message], version: int, data: st.DataObject) -> None:
@@ -61,7 +65,7 @@ def test_damage_is_refused_or_read_alike(cls: type[Message], version: int, data:
     assert compiled == reference
 
 
-@pytest.mark.parametrize("cls, version", VERSIONS, ids=IDS)
+@each_layout
 def test_arrays_that_are_read_in_bulk(cls: type[Message], version: int) -> None:
     """With so many elements, structs of fixed width are read by one iterator, if none has tagged fields."""
     for tagged in {False, version in cls.flexible}:
@@ -76,7 +80,7 @@ def test_arrays_that_are_read_in_bulk(cls: type[Message], version: int) -> None:
             assert compiled == reference
 
 
-@pytest.mark.parametrize("cls, version", VERSIONS, ids=IDS)
+@each_layout
 def test_every_truncation_is_refused(cls: type[Message], version: int) -> None:
     encoded = written(cls(), version)
     for length in range(len(encoded)):

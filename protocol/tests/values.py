@@ -17,7 +17,28 @@ from protocol.schema import Field, Message, Struct, tree
 
 MESSAGES = sorted([cls for key in APIS for cls in (request(key), response(key))], key=lambda cls: cls.__name__)
 VERSIONS = [(cls, version) for cls in MESSAGES for version in range(cls.versions.first, cls.versions.last + 1)]
-IDS = [f"{cls.__name__}-v{version}" for cls, version in VERSIONS]
+
+
+def layout(node: Any) -> Any:
+    """What decides about bytes: versions of a message whose layouts are equal have the same reader and writer."""
+    if isinstance(node, wire.NullableInstance):
+        return node.null, layout(node.instance)
+    if isinstance(node, wire.Instance):
+        tagged = None if node.tagged is None else [(field.tag, field.name, layout(field.node)) for field in node.tagged]
+        return node.cls, [(name, layout(member)) for name, member in node.members], tagged
+    if isinstance(node, wire.Array):
+        return layout(node.length), layout(node.element)
+    if isinstance(node, wire.Blob):
+        return type(node), layout(node.length)
+    return (node.number, node.nullable) if isinstance(node, wire.Length) else node
+
+
+LAYOUTS = [
+    (cls, version)
+    for cls, version in VERSIONS
+    if version == cls.versions.first or layout(tree(cls, version)) != layout(tree(cls, version - 1))
+]
+"""The first version of every layout that a message has had."""
 
 short_text = st.text(max_size=6)
 # Around the sizes at which a varint grows and at which the reader changes its way
