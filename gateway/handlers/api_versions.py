@@ -9,6 +9,7 @@ Nothing is advertised that is not served, and nothing is served that is not adve
 import re
 from collections.abc import Mapping
 
+from gateway import features
 from gateway.context import Context
 from gateway.handlers import REGISTRATIONS, Registration, handles
 from protocol.errors import ErrorCode, KafkaError
@@ -23,9 +24,6 @@ from protocol.messages.api_versions import (
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _MAX_SOFTWARE_LENGTH = 250
 _ZERO_BASED_FROM = 4
-GROUP_VERSION = "group.version"
-"""Level 1: consumer groups (KIP-848). There is nothing yet to finalize it with: it is on."""
-_LEVELS = {GROUP_VERSION: 1}
 
 
 @handles(ApiVersionsRequest, versions="0-5")
@@ -34,17 +32,19 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
     if context.version >= 3:
         _introduce(request, context)
     _check_destination(request, context)
+    metadata = context.broker.metadata
     return ApiVersionsResponse(
         api_keys=_advertised(REGISTRATIONS),
         # Clients that know versions below 4 only take a range that begins at 0 for a fault (KAFKA-17011)
         supported_features=_SUPPORTED if context.version >= _ZERO_BASED_FROM else [],
-        finalized_features_epoch=0,
-        finalized_features=_FINALIZED,
+        finalized_features_epoch=metadata.end_offset,
+        finalized_features=[
+            FinalizedFeatureKey(name, level, level) for name, level in features.levels(metadata.image).items() if level
+        ],
     )
 
 
-_SUPPORTED = [SupportedFeatureKey(name, 0, level) for name, level in _LEVELS.items()]
-_FINALIZED = [FinalizedFeatureKey(name, level, level) for name, level in _LEVELS.items()]
+_SUPPORTED = [SupportedFeatureKey(name, 0, level) for name, level in features.HIGHEST.items()]
 
 
 def unsupported_version(registrations: Mapping[int, Registration]) -> ApiVersionsResponse:

@@ -3,6 +3,7 @@
 v1 member types (KIP-1099)
 """
 
+from gateway import features
 from gateway.context import Context
 from gateway.coordinator import targets
 from gateway.coordinator.consumer_group import ConsumerGroup
@@ -23,6 +24,7 @@ def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: Context
 ) -> ConsumerGroupDescribeResponse | Waiting:
     """Describe every group that is named, once. A group that is not there, or is of another kind, is not found."""
+    features.check_is_on(features.GROUP_VERSION, context.broker.metadata.image)
 
     def refused(group_id: str, error: KafkaError) -> DescribedGroup:
         return DescribedGroup(error.code, error.message, group_id)

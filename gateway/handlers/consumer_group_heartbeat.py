@@ -3,6 +3,7 @@
 v1 regular expressions; the member makes its own id (KIP-1082)
 """
 
+from gateway import features
 from gateway.context import Context
 from gateway.coordinator import consumer
 from gateway.handlers import handles
@@ -16,5 +17,6 @@ def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> ConsumerGroupHeartbeatResponse | Waiting:
     """Have the group decide. The machine checks the ids too: with INVALID_REQUEST, as Kafka does in this API."""
+    features.check_is_on(features.GROUP_VERSION, context.broker.metadata.image)
     response: ConsumerGroupHeartbeatResponse | Waiting = ask_group(consumer.heartbeat, request, context)
     return response

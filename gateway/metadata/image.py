@@ -45,6 +45,13 @@ class Topic(NamedTuple):
     partitions: tuple[PartitionState, ...]
     configs: Mapping[str, str]
 
+    def partition(self, index: int) -> PartitionState:
+        """A partition. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
+        if not 0 <= index < len(self.partitions):
+            message = f"there is no partition {self.name}-{index}"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        return self.partitions[index]
+
     @property
     def is_internal(self) -> bool:
         """Whether the topic belongs to the brokers, as Kafka's clients are told."""
@@ -60,7 +67,10 @@ class Node(NamedTuple):
 
 
 class Image(NamedTuple):
-    """The cluster at one moment. Mappings are not to be changed: the next image may share them."""
+    """The cluster at one moment. Mappings are not to be changed: the next image may share them.
+
+    `features` has the levels that were ever finalized, 0 included; see `gateway.features`.
+    """
 
     cluster_id: str
     controller_id: int
@@ -168,10 +178,7 @@ class _Draft:
         self._partitions.pop(record.topic_id, None)
 
     def feature(self, record: FeatureLevelRecord) -> None:
-        if record.feature_level:
-            self._features[record.name] = record.feature_level
-        else:
-            self._features.pop(record.name, None)
+        self._features[record.name] = record.feature_level
 
     def producer_ids(self, record: ProducerIdsRecord) -> None:
         self._next_producer_id = record.next_producer_id

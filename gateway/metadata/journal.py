@@ -28,6 +28,11 @@ class Journal:
         self._log = log
         self._failure: str | None = None
 
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last record."""
+        return self._log.end_offset
+
     def replay(self) -> Iterator[MetadataRecord]:
         """Every record from the first on. Raises StorageError for what cannot be understood: it is never guessed."""
         offset = self._log.start_offset

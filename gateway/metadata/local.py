@@ -79,6 +79,11 @@ class LocalMetadata:
         self._collisions = {collision_key(name): name for name in self.image.topics}
         config.change(*self.image.broker_configs(config.node_id))
 
+    @property
+    def end_offset(self) -> int:
+        """How many records there are in the metadata log; it grows with every change."""
+        return self._journal.end_offset
+
     def on_change(self, callback: Changed) -> None:
         """Have `callback(old, new, names)` called after every change; in other topics than these nothing changed."""
         self._listeners.append(callback)
@@ -208,9 +213,9 @@ class LocalMetadata:
 
     # Features and producer ids
 
-    def set_feature(self, name: str, level: int) -> None:
-        """Finalize a feature at a level; 0 takes it away. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
-        self._change([FeatureLevelRecord(name=name, feature_level=level)])
+    def set_features(self, levels: Mapping[str, int]) -> None:
+        """Finalize features at these levels; 0 means off. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        self._change([FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()])
 
     def next_producer_id_block(self) -> tuple[int, int]:
         """The first of a block of producer ids that nobody ever had, and how many there are (KIP-730).

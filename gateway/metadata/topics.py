@@ -90,11 +90,12 @@ def assigned_partitions(image: Image, first: int, assignments: Assignments) -> l
     if len(factors) != 1:
         raise _invalid_assignment("all partitions of a topic must have as many replicas")
     for index, brokers in assignments.items():
-        _check_brokers(index, brokers, image)
+        check_brokers(index, brokers, image)
     return [_fresh(assignments[index]) for index in sorted(assignments)]
 
 
-def _check_brokers(index: int, brokers: Sequence[int], image: Image) -> None:
+def check_brokers(index: int, brokers: Sequence[int], image: Image) -> None:
+    """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) where a partition cannot be had by exactly these brokers."""
     if not brokers:
         raise _invalid_assignment(f"partition {index} has no replica")
     if len(set(brokers)) != len(brokers):

@@ -20,6 +20,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import AlterableConfig as WholeConfig
 from protocol.messages.alter_configs import AlterConfigsRequest
 from protocol.messages.alter_configs import AlterConfigsResource as WholeResource
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -37,7 +42,13 @@ from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicStat
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from protocol.messages.describe_producers import DescribeProducersRequest
+from protocol.messages.describe_producers import TopicRequest as ProducersOf
+from protocol.messages.describe_quorum import DescribeQuorumRequest, RequestedPartitionData, RequestedTopicData
 from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from protocol.messages.describe_transactions import DescribeTransactionsRequest
+from protocol.messages.elect_leaders import ElectLeadersRequest
+from protocol.messages.elect_leaders import TopicPartitions as Elected
 from protocol.messages.incremental_alter_configs import (
     APPEND,
     DELETE,
@@ -48,6 +59,11 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from protocol.messages.list_config_resources import ListConfigResourcesRequest
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from protocol.messages.list_transactions import ListTransactionsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -55,6 +71,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.peer import Peer
 from protocol.records import batch
 from protocol.records.batch import Record
@@ -100,9 +117,9 @@ class Play:
     def id_of(self, name: str) -> bytes:
         return next((topic_id for topic_id, known in self.told.ids.items() if known == name), NOBODYS_ID)
 
-    def produce(self, topic: str, count: int) -> None:
+    def produce(self, topic: str, count: int, **producer: Any) -> None:
         """Records of ten bytes, in one batch."""
-        built = batch.build([Record(timestamp=1_700_000_000_000, key=b"k", value=b"x" * 10)] * count)
+        built = batch.build([Record(timestamp=1_700_000_000_000, key=b"k", value=b"x" * 10)] * count, **producer)
         rows = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=built)])]
         for _ in range(50):  # it takes Kafka's brokers a moment to see that they lead a new partition
             (answer,) = self.broker.ask(ProduceRequest(acks=-1, topic_data=rows), 9).responses
@@ -471,6 +488,116 @@ def _epochs(made: Play) -> None:
 
 ASKS = (MetadataRequest, DescribeConfigsRequest, DescribeTopicPartitionsRequest)
 SETTLED_S = 0.1
+
+
+def _elections(made: Play) -> None:
+    named = [Elected("t", [0, 2, 9, -1]), Elected("gone", [0]), Elected("t", [1])]
+    for label, wanted in {
+        "named": named,
+        "none": [],
+        "no partitions": [Elected("t", [])],
+        "twice": [Elected("t", [0, 0])],
+        "empty name": [Elected("", [0])],
+    }.items():
+        made.ask(label, ElectLeadersRequest(0, wanted), range(3))
+        made.ask(f"unclean, {label}", ElectLeadersRequest(1, wanted), [1, 2])
+    made.ask("no such election", ElectLeadersRequest(7, named), [1, 2])
+
+
+def _reassignments(made: Play) -> None:
+    def rows(topic: str, *wanted: tuple[int, list[int] | None]) -> ReassignableTopic:
+        return ReassignableTopic(topic, [ReassignablePartition(*each) for each in wanted])
+
+    for label, topics in {
+        "as it is": [rows("t", (0, [1]))],
+        "cancelled": [rows("t", (0, None))],
+        "another broker": [rows("t", (0, [2]))],
+        "two": [rows("t", (0, [1, 2]))],
+        "twice the same": [rows("t", (0, [1, 1]))],
+        "nobody": [rows("t", (0, []))],
+        "negative": [rows("t", (0, [-1]))],
+        "unknown": [rows("gone", (0, [1])), rows("t", (9, [1]), (-1, None)), rows("gone", (0, None))],
+        "twice": [rows("t", (0, [1]), (0, [2])), rows("t", (0, None))],
+        "nothing": [],
+        "no partitions": [rows("t")],
+        "empty name": [rows("", (0, [1]))],
+    }.items():
+        for version in (0, 1):
+            made.ask(label, AlterPartitionReassignmentsRequest(topics=topics), [version])
+    made.ask("not to another number", AlterPartitionReassignmentsRequest(60_000, False, [rows("t", (0, [1]))]), [1])
+    named = [ListPartitionReassignmentsTopics("t", [0, 9]), ListPartitionReassignmentsTopics("gone", [0])]
+    for label, listed in {"all": None, "named": named, "none": []}.items():
+        made.ask(label, ListPartitionReassignmentsRequest(topics=listed), [0])
+
+
+def _quorum(made: Play) -> None:
+    def rows(topic: str, *partitions: int) -> RequestedTopicData:
+        return RequestedTopicData(topic, [RequestedPartitionData(index) for index in partitions])
+
+    for label, topics in {
+        "nothing": [],
+        "another topic": [rows("t", 0)],
+        "another partition": [rows("__cluster_metadata", 1)],
+        "two partitions": [rows("__cluster_metadata", 0, 1)],
+        "no partition": [rows("__cluster_metadata")],
+        "two topics": [rows("__cluster_metadata", 0), rows("t", 0)],
+    }.items():
+        made.ask(label, DescribeQuorumRequest(topics), range(3))
+
+
+def _features(made: Play) -> None:
+    upgrade, safe, unsafe = 1, 2, 3
+    for version in range(3):
+        for label, updates in {
+            "as it is": [("group.version", 1, upgrade)],
+            "above": [("group.version", 99, upgrade)],
+            "negative": [("group.version", -1, upgrade)],
+            "down by an upgrade": [("group.version", 0, upgrade)],
+            "up by a downgrade": [("group.version", 1, safe)],
+            "no such": [("no.such", 1, upgrade)],
+            "no such, to 0": [("no.such", 0, safe)],
+            "no such kind": [("group.version", 1, 9)],
+            "good and bad": [("group.version", 1, upgrade), ("no.such", 1, upgrade)],
+            "empty name": [("", 1, upgrade)],
+            "nothing": [],
+            "down": [("group.version", 0, safe)],
+            "down, unsafe": [("group.version", 0, unsafe)],
+            "up again": [("group.version", 1, upgrade)],
+        }.items():
+            rows = [FeatureUpdateKey(name, level, kind != upgrade, kind) for name, level, kind in updates]
+            if not version and any(kind != upgrade for *_, kind in updates):
+                continue
+            if version:
+                made.ask(f"{label}, checked", UpdateFeaturesRequest(60_000, rows, True), [version])
+            made.ask(label, UpdateFeaturesRequest(60_000, rows), [version])
+            features = made.broker.ask(ApiVersionsRequest("headgate", "1"), 4).finalized_features
+            levels = [row.max_version_level for row in features if row.name == "group.version"]
+            made.answers[f"UpdateFeatures v{version}: after {label}"] = str(levels)
+
+
+def _producers(made: Play) -> None:
+    made.topic("p", 2)
+    for producer_id, sequence in ((700, 0), (700, 3), (701, 0)):
+        made.produce("p", 3, producer_id=producer_id, producer_epoch=2, base_sequence=sequence)
+    for label, rows in {
+        "some": [ProducersOf("p", [0, 1, 9, -1]), ProducersOf("gone", [0])],
+        "bad name": [ProducersOf("a b", [0]), ProducersOf("", [0])],
+        "no partitions": [ProducersOf("p", [])],
+        "nothing": [],
+    }.items():
+        made.ask(label, DescribeProducersRequest(rows), [0])
+
+
+def _transactions(made: Play) -> None:
+    made.ask("nothing", DescribeTransactionsRequest([]), [0])
+    made.ask("all", ListTransactionsRequest(), range(3))
+    filters = ListTransactionsRequest(["Ongoing", "Loud", "ongoing", ""], [7], 1000)
+    made.ask("filtered", filters, range(3))
+    made.ask("pattern", ListTransactionsRequest(transactional_id_pattern="a.*"), [2])
+    made.ask("bad pattern", ListTransactionsRequest(transactional_id_pattern="("), [2])
+    made.ask("empty pattern", ListTransactionsRequest(transactional_id_pattern=""), [2])
+
+
 STEPS: list[Callable[[Play], None]] = [
     _metadata,
     _creations,
@@ -486,6 +613,12 @@ STEPS: list[Callable[[Play], None]] = [
     _pages,
     _directories,
     _epochs,
+    _elections,
+    _reassignments,
+    _quorum,
+    _features,
+    _producers,
+    _transactions,
 ]
 
 

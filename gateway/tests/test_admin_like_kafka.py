@@ -1,10 +1,11 @@
 """What administrators are answered is what Kafka answers, version by version; `admin_scenario` has the questions.
 
 Not asked for, as it differs on purpose: what Kafka fails at (UNKNOWN_SERVER_ERROR for a topic without name and id, or
-no answer at all for a resource that AlterConfigs has twice); what only its controllers have (the settings of
-__cluster_metadata, client metrics); the id that it makes up for a topic which is only checked; a topic that is deleted
-by name and by id in one request (here each is answered); unknown settings of brokers (refused here, with the nearest
-name).
+no answer at all for a resource that AlterConfigs has twice); what is not here (client metrics, __cluster_metadata);
+the id that it makes up for a topic which is only checked; a topic that is deleted by name and by id in one request
+(here each is answered); unknown settings of brokers (refused here, with the nearest name); `allow_downgrade` of
+UpdateFeatures 0, which it does not heed; partitions that DescribeProducers has twice (told once here); transactional
+ids, of which it says NOT_COORDINATOR until it has made its topic for them.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def test_configs_features_and_producer_ids() -> None:
         ProducerIdsRecord(next_producer_id=2000),
     )
     assert image.configs == {(BROKER_RESOURCE, "0"): {"x": "1"}}
-    assert image.features == {"group.version": 1}
+    assert image.features == {"group.version": 1, "other": 0}
     assert image.next_producer_id == 2000
 
 

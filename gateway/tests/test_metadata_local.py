@@ -72,7 +72,7 @@ def test_a_restart_finds_what_was_there(tmp_path: Path) -> None:
     before.metadata.create_topic("b")
     before.metadata.delete_topic("b")
     before.metadata.create_partitions("a", 4)
-    before.metadata.set_feature("group.version", 1)
+    before.metadata.set_features({"group.version": 1})
     before.metadata.next_producer_id_block()
     before.store.close()
     after = Opened(tmp_path, seed=1)

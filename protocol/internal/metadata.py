@@ -59,7 +59,7 @@ class RemoveTopicRecord(Message, key=9, versions="0", flexible="0+"):
 
 
 class FeatureLevelRecord(Message, key=12, versions="0", flexible="0+"):
-    """A feature was finalized at a level; 0 takes it away."""
+    """A feature was finalized at a level; 0 means off."""
 
     name: string = v("0+")
     feature_level: int16 = v("0+")

@@ -1,0 +1,23 @@
+"""Features of the cluster, which an operator finalizes at a level (KIP-584): what there is, and what is on."""
+
+from collections.abc import Mapping
+
+from gateway.metadata.image import Image
+from protocol.errors import ErrorCode, KafkaError
+
+GROUP_VERSION = "group.version"
+"""Level 1: consumer groups of KIP-848."""
+
+HIGHEST: Mapping[str, int] = {GROUP_VERSION: 1}
+"""By name; every feature may also be off, which is level 0."""
+
+
+def levels(image: Image) -> dict[str, int]:
+    """The level of every feature. What nobody ever finalized is at its highest: nothing older has to go along here."""
+    return {name: image.features.get(name, highest) for name, highest in HIGHEST.items()}
+
+
+def check_is_on(name: str, image: Image) -> None:
+    """Raises KafkaError(UNSUPPORTED_VERSION) where the feature is at level 0."""
+    if not levels(image)[name]:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{name} is finalized at level 0; kafka-features can raise it")
