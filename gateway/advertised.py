@@ -33,3 +33,13 @@ def own_endpoint(context: Context) -> Endpoint:
     config, client = context.broker.config, context.client
     host, port = config.advertised_address(client.listener, client.local_host, client.local_port)
     return Endpoint(config.node_id, host, port, config.broker_rack)
+
+
+def leader_of(context: Context, topic: str, index: int) -> tuple[int, int, Endpoint | None]:
+    """The leader of a partition, its epoch, and where the client reaches it (KIP-951); -1, -1, None where unknown."""
+    known = context.broker.metadata.image.topics.get(topic)
+    if known is None or not 0 <= index < len(known.partitions):
+        return -1, -1, None
+    state = known.partitions[index]
+    found = [endpoint for endpoint in endpoints(context) if endpoint.node_id == state.leader]
+    return state.leader, state.leader_epoch, found[0] if found else None

@@ -13,6 +13,7 @@ import trio
 from gateway.clock import Clock, SystemClock
 from gateway.config import BrokerConfig
 from gateway.context import Services
+from gateway.conversion import Conversions
 from gateway.coordinator.producer_ids import ProducerIds
 from gateway.coordinator.runtime import Coordinators
 from gateway.descriptors import for_connections
@@ -122,6 +123,7 @@ class Broker:
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.random),
             producer_ids=ProducerIds(metadata),
             groups=groups,
+            conversions=Conversions(scheduler),
             appends=appends,
         )
 

@@ -257,7 +257,9 @@ class Connection:
     def _complete(self, reply: Reply | Exception) -> None:
         self._parked = None
         self._parked_bytes = 0
-        if isinstance(reply, Exception):
+        if isinstance(reply, CloseConnection):
+            self.close(str(reply))
+        elif isinstance(reply, Exception):
             logger.error("the reply to %s could not be made", self.client, exc_info=reply)
             self.close()
         else:

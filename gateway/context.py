@@ -12,6 +12,7 @@ from gateway.replication.appends import Appends
 if TYPE_CHECKING:
     from gateway.clock import Clock
     from gateway.config import BrokerConfig
+    from gateway.conversion import Conversions
     from gateway.coordinator.producer_ids import ProducerIds
     from gateway.coordinator.runtime import Coordinators
     from gateway.metadata.local import LocalMetadata
@@ -59,6 +60,7 @@ class Services:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     groups: Coordinators
+    conversions: Conversions
     appends: Appends = field(default_factory=Appends)
 
 

@@ -17,7 +17,7 @@ from gateway.answers import Answers, Key
 from gateway.context import Client, CloseConnection, Context, Services
 from gateway.handlers import Registration
 from gateway.handlers.api_versions import unsupported_version
-from gateway.waiting import Waiting
+from gateway.waiting import SILENCE, Waiting
 from protocol import compiler, registry
 from protocol.compiler import Splice
 from protocol.errors import ErrorCode, KafkaError
@@ -185,7 +185,7 @@ def _finisher(request: Message, route: Route, correlation_id: int, client: Clien
         try:
             if isinstance(result, Exception):
                 result = _error_response(request, route, client, result)
-            done(route.encode(result, correlation_id))
+            done([] if result is SILENCE else route.encode(result, correlation_id))
         except Exception as error:  # noqa: BLE001  the connection closes itself
             done(error)
 

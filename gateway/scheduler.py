@@ -8,8 +8,9 @@ loop's thread, one after another. A function that raises is logged and does not 
 import heapq
 import itertools
 import logging
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
 import trio
@@ -21,6 +22,9 @@ logger = logging.getLogger("headgate.scheduler")
 
 # A timer that was cancelled stays in the heap until it is due, or until such timers outnumber the live ones.
 _COMPACT_ABOVE = 1024
+
+# A thread that works in slices leaves Python's lock to the loop after so long, for as long.
+SLICE_S = 0.0005
 
 
 class TrioClock:
@@ -97,6 +101,14 @@ class Scheduler:
 
         self.spawn(run, done)
 
+    def in_slices(self, work: Generator[None, None, T], done: Callable[[T | BaseException], None]) -> None:
+        """Run a generator in a worker thread, then `done` with what it returned, or with the exception it raised.
+
+        A thread that computes takes Python's lock whenever the loop waits for anything, and keeps it for 5 ms. One that
+        pauses makes the loop wait for a slice at most, so `work` has to yield often.
+        """
+        self.in_thread(lambda: _run_slices(work), done)
+
     def spawn(self, work: Callable[[], Awaitable[T]], done: Callable[[T | BaseException], None]) -> None:
         """Run `work` as a task, then `done` with its result or with the exception it raised."""
         if self._nursery is None:
@@ -167,6 +179,18 @@ class Scheduler:
         with trio.move_on_after(max(left_ms, 0) / 1000.0):
             await self._wakeup.wait()
         self._sleeping_until_ms = float("-inf")
+
+
+def _run_slices(work: Generator[None, None, T]) -> T:
+    while True:
+        until_s = time.perf_counter() + SLICE_S
+        try:
+            while time.perf_counter() < until_s:
+                next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        time.sleep(SLICE_S)
 
 
 def _call(callback: Callable[..., None], *arguments: Any) -> None:

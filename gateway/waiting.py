@@ -16,6 +16,10 @@ from gateway.scheduler import Scheduler, Timer
 logger = logging.getLogger("headgate.waiting")
 
 
+SILENCE = object()
+"""The reply to a request that is owed none, when it is done."""
+
+
 class WaitList:
     """Those who wait for one thing. Its owner touches it through the purgatory when that thing changes."""
 
@@ -75,6 +79,15 @@ class Purgatory:
             if not self._touched:
                 self._scheduler.call_soon(self._run)
             self._touched[wait_list] = None
+
+    def instead(self, waiting: Waiting, other: Waiting) -> None:
+        """Go on waiting for something else: what `other` says, whose `attempt` or `expire` makes the reply."""
+        done = waiting.done
+        if done is not None:
+            self._remove(waiting)
+            waiting.lists, waiting.deadline_ms = other.lists, other.deadline_ms
+            waiting.attempt, waiting.expire = other.attempt, other.expire
+            self.park(waiting, done)
 
     def abandon(self, waiting: Waiting) -> None:
         """Forget it: whoever waited is gone."""

@@ -170,7 +170,9 @@ class Log:
         self, view: memoryview, leader_epoch: int, now_ms: int, validate: str, gather_bytes: int
     ) -> AppendInfo:
         """Stage what is not one plain batch: several, or such as have to be changed; or find what is wrong with it."""
-        view, batches = validation.prepare(view, self.config, now_ms, validate)
+        if validate != validation.PREPARED:
+            view = validation.prepare(view, self.config, now_ms, validate)
+        batches = validation.stored(view, self.config, now_ms)
         duplicate = self._check_producers(batches)
         if duplicate is not None:
             return self._answer_duplicate(duplicate)

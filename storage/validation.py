@@ -24,6 +24,7 @@ from storage.config import LOG_APPEND_TIME, PRODUCER, LogConfig
 
 HEADER = "header"
 FULL = "full"
+PREPARED = "prepared"  # batches that `prepare` has made as the topic stores them
 OWN = "own"  # batches that the broker made itself: their header is looked at, whatever the topic asks for
 HIGHEST_CODEC = 4
 _unpack_header = batch.HEADER.unpack_from
@@ -83,10 +84,8 @@ def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_m
         )
 
 
-def prepare(
-    view: memoryview, config: LogConfig, now_ms: int, validate: str
-) -> tuple[memoryview, list[tuple[BatchHeader, memoryview]]]:
-    """What is not one plain batch as a topic of this configuration stores it, or what is wrong with it.
+def prepare(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> memoryview:
+    """The batches of a client as a topic of this configuration stores them: the same bytes, or new ones.
 
     Raises KafkaError: what `batch.split`, `check_header` and `adapt` refuse.
     """
@@ -94,14 +93,21 @@ def prepare(
     for header, part in batches:
         check_header(header, part, config, now_ms)
     if config.keeps_batches and validate != FULL:
-        return view, batches
+        return view
     adapted = [adapt(header, part, config, now_ms, validate) for header, part in batches]
-    view = adapted[0] if len(adapted) == 1 else memoryview(bytearray().join(adapted))
-    return view, batch.split(view)
+    return adapted[0] if len(adapted) == 1 else memoryview(bytearray().join(adapted))
+
+
+def stored(view: memoryview, config: LogConfig, now_ms: int) -> list[tuple[BatchHeader, memoryview]]:
+    """Batches that `prepare` has made, with the time at which they are appended, where the topic stores that."""
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        for _, part in batch.split(view):
+            batch.patch_timestamps(part, now_ms)
+    return batch.split(view)
 
 
 def adapt(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int, validate: str) -> memoryview:
-    """The batch as this topic stores it: the same view, changed in place, or a new one.
+    """The batch as this topic stores it, but for the time of its append: the same view, or a new one.
 
     Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, CORRUPT_MESSAGE for what is wrong with its records.
     """
@@ -114,8 +120,6 @@ def adapt(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int,
         if codec != header.compression:
             level = config.compression_level(compression.type_names[codec])
             view = memoryview(batch.recompress(view, codec, level))
-    if config.message_timestamp_type == LOG_APPEND_TIME:
-        batch.patch_timestamps(view, now_ms)
     return view
 
 

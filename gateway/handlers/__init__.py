@@ -8,7 +8,7 @@ import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from gateway.context import Context
 from gateway.waiting import Waiting
@@ -16,6 +16,7 @@ from protocol.schema import Message
 
 Outcome = Message | Waiting | None
 Handler = Callable[[Any, Context], Outcome | Awaitable[Outcome]]
+H = TypeVar("H", bound=Handler)
 
 
 class Range(NamedTuple):
@@ -62,14 +63,14 @@ def handles(
     versions: str,
     is_lasting: Callable[[Any], bool] | None = None,
     stages: bool = False,
-) -> Callable[[Handler], Handler]:
+) -> Callable[[H], H]:
     """Register a handler for `versions` ("0-4", or "3") of a request.
 
     An API whose old versions need more work has several handlers, so that the newer ones do not even ask.
     """
     low, _, high = versions.partition("-")
 
-    def register(handler: Handler) -> Handler:
+    def register(handler: H) -> H:
         added = Range(int(low), int(high or low), handler, is_lasting, stages)
         known = REGISTRATIONS.get(request.api_key)
         ranges = sorted((added, *(known.ranges if known else ())))

@@ -1,18 +1,25 @@
 """Fetch: batches from offsets, as pieces of segment files.
 
-v4 read_committed   v5 log_start_offset   v7 sessions (KIP-227)   v9 leader epochs (KIP-320)   v11 rack (KIP-392)   v12
+v0-1 message sets of magic 0   v2-3 of magic 1   v3 max_bytes (KIP-74)   v4 batches, read_committed   v5
+log_start_offset   v7 sessions (KIP-227)   v9 leader epochs (KIP-320)   v10 zstd (KIP-110)   v11 rack (KIP-392)   v12
 flexible, diverging epochs (KIP-595)   v13 topic ids (KIP-516)   v15 replica state   v16 node endpoints (KIP-951)   v17
 directory ids   v18 high watermark
 
 A fetch that finds less than `min_bytes` waits for the partitions it named. Afterwards only a partition that moved is
 counted again, and the pieces are planned anew when there is enough, or when the time is up. It never waits for bytes
 that its own limits, or the end of an older segment, would keep from the reply.
+
+Versions before 10 do not know zstd, and those before 4 no batches: what they get is made from the pieces, in bytes.
 """
 
 from bisect import bisect_left
-from collections.abc import Sized
+from collections.abc import Callable, Sized
+from typing import Any, TypeAlias
 
-from gateway.context import Context, Services
+from gateway import conversion
+from gateway.advertised import leader_of
+from gateway.context import Context
+from gateway.conversion import Steps
 from gateway.handlers import handles
 from gateway.handlers.each import refusal
 from gateway.replication.partition import Partition
@@ -25,6 +32,8 @@ from protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from protocol.wire import ZERO_UUID
@@ -35,26 +44,23 @@ TopicKey = str | bytes
 _BLANK = PartitionData()
 # The defaults themselves, which the writer need not look into.
 NO_DIVERGENCE, NO_LEADER, NO_SNAPSHOT = _BLANK.diverging_epoch, _BLANK.current_leader, _BLANK.snapshot_id
+NO_ENDPOINTS: list[NodeEndpoint] = []
 
 # A client's own limit is 30 s in most libraries: who waits longer for a disk has asked again by then.
 DISK_DEADLINE_MS = 30_000.0
 # As many partitions are brought from the disk together; the others come with the next fetch.
 COLD_AT_ONCE = 64
 
+# What is converted is held in memory until it is sent: no more of it at once, unless a single batch is larger.
+CONVERTED_BYTES = 1 << 20
+# So much is looked at in a slice of that, with so much counted for a partition in which nothing is to be done.
+SLICE_BYTES, LOOK_BYTES = 1 << 14, 1 << 8
 
-@handles(FetchRequest, versions="4-18")
-def fetch(request: FetchRequest, context: Context) -> FetchResponse | Waiting:
-    """Plan pieces of files for every partition wanted, or wait until there is enough to plan."""
-    broker = context.broker
-    turn = broker.fetch_sessions.begin(request, context.version, broker.clock.monotonic_ms())
-    plan = Plan(request, broker, turn)
-    rows = plan.rows(patient=False)
-    if plan.is_due(rows):
-        plan.warm_ahead()
-        return plan.response(rows)
-    for row in rows:
-        _release(row)
-    return plan.warm() if plan.cold else plan.wait()
+HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+"""The errors with which a client is told the leader (KIP-951)."""
+Converted: TypeAlias = conversion.Made | KafkaError | OSError | None
+STORAGE_ERROR_SINCE = 6
+"""The version from which on a client knows KAFKA_STORAGE_ERROR (KIP-112)."""
 
 
 def _late() -> FetchResponse:
@@ -66,6 +72,8 @@ class Plan:
 
     __slots__ = (
         "_broker",
+        "_context",
+        "_endpoints",
         "_is_told",
         "_isolation_level",
         "_max_bytes",
@@ -77,8 +85,10 @@ class Plan:
         "cold",
     )
 
-    def __init__(self, request: FetchRequest, broker: Services, turn: FetchTurn) -> None:
+    def __init__(self, request: FetchRequest, context: Context, turn: FetchTurn) -> None:
+        broker = context.broker
         self._request = request
+        self._context = context
         self._broker = broker
         self._turn = turn
         self._isolation_level = request.isolation_level
@@ -90,6 +100,7 @@ class Plan:
         """The bytes of records in the last rows."""
         self._is_told = False
         """Whether one of the last rows says something that the client must hear without waiting."""
+        self._endpoints = NO_ENDPOINTS
         self.cold: list[ColdRead] = []
         """What the last plan would have had to wait for."""
 
@@ -147,7 +158,7 @@ class Plan:
         deadline_ms = self._broker.clock.monotonic_ms() + self._request.max_wait_ms
         return Waiting(self._watched, deadline_ms, self._attempt, self._expire)
 
-    def _expire(self) -> FetchResponse:
+    def _expire(self) -> FetchResponse | Waiting:
         return self.response(self.rows())
 
     def warm(self) -> Waiting:
@@ -158,7 +169,7 @@ class Plan:
         brought = WaitList()
         places = self._start(brought)
 
-        def attempt(_: WaitList) -> FetchResponse | None:
+        def attempt(_: WaitList) -> FetchResponse | Waiting | None:
             nonlocal places
             rows = self.rows(patient=False)
             if self.is_blocked:
@@ -193,8 +204,8 @@ class Plan:
         broker.scheduler.in_thread(read, done)
         return {one.place for one in cold}
 
-    def response(self, rows: list[PartitionData]) -> FetchResponse:
-        """The rows that the session wants told, grouped by topic."""
+    def response(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
+        """The rows that the session wants told, grouped by topic; or what they are awaited by."""
         turn = self._turn
         topics: dict[TopicKey, FetchableTopicResponse] = {}
         for (key, _), row in zip(turn.partitions, rows, strict=True):
@@ -206,12 +217,12 @@ class Plan:
                 topics[key] = FetchableTopicResponse(key, ZERO_UUID, [row])
             else:
                 topics[key] = FetchableTopicResponse("", key, [row])
-        return FetchResponse(0, ErrorCode.NONE, turn.session_id, [*topics.values()])
+        return FetchResponse(0, ErrorCode.NONE, turn.session_id, [*topics.values()], self._endpoints)
 
     def _has_enough(self) -> bool:
         return sum([size for _, size in self._watched.values()]) >= self._min_bytes
 
-    def _attempt(self, wait_list: WaitList) -> FetchResponse | None:
+    def _attempt(self, wait_list: WaitList) -> FetchResponse | Waiting | None:
         number, _ = self._watched[wait_list]
         key, wanted = self._turn.partitions[number]
         self._is_told = False
@@ -246,9 +257,7 @@ class Plan:
             elif max_bytes > 0 or is_first:
                 records = partition.read(wanted.fetch_offset, max_bytes, self._isolation_level, is_first, patient)
         except (KafkaError, OSError) as error:
-            self._is_told = True
-            code, _ = refusal(error)
-            return PartitionData(wanted.partition, code, -1, records=b"")
+            return self._refused(key, wanted, error)
         return PartitionData(
             wanted.partition,
             ErrorCode.NONE,
@@ -262,6 +271,21 @@ class Plan:
             -1,
             b"" if records is None else records,
         )
+
+    def _refused(self, key: TopicKey, wanted: FetchPartition, error: KafkaError | OSError) -> PartitionData:
+        self._is_told = True
+        context = self._context
+        code, _ = refusal(error)
+        row = PartitionData(wanted.partition, code, -1, records=b"")
+        if code in HINTED:
+            topic = key if isinstance(key, str) else self._broker.partitions.topic_name(key)
+            leader_id, leader_epoch, endpoint = leader_of(context, topic, wanted.partition)
+            row.current_leader = LeaderIdAndEpoch(leader_id, leader_epoch)
+            if endpoint is not None and endpoint.node_id not in [known.node_id for known in self._endpoints]:
+                self._endpoints = [*self._endpoints, NodeEndpoint(*endpoint)]
+        elif code == ErrorCode.KAFKA_STORAGE_ERROR and context.version < STORAGE_ERROR_SINCE:
+            row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what makes an older client come again
+        return row
 
     def _watch(self, number: int, row: PartitionData, is_first: bool) -> None:
         """Note what a partition adds towards `min_bytes`, and that its moves matter."""
@@ -280,6 +304,211 @@ class Plan:
 
     def _end(self, partition: Partition) -> int:
         return partition.readable_end(self._isolation_level)
+
+
+@handles(FetchRequest, versions="10-18")
+def fetch(
+    request: FetchRequest, context: Context, kind: Callable[[FetchRequest, Context, FetchTurn], Plan] = Plan
+) -> FetchResponse | Waiting:
+    """Plan pieces of files for every partition wanted, or wait until there is enough to plan."""
+    broker = context.broker
+    turn = broker.fetch_sessions.begin(request, context.version, broker.clock.monotonic_ms())
+    plan = kind(request, context, turn)
+    rows = plan.rows(patient=False)
+    if plan.is_due(rows):
+        plan.warm_ahead()
+        return plan.response(rows)
+    for row in rows:
+        _release(row)
+    return plan.warm() if plan.cold else plan.wait()
+
+
+@handles(FetchRequest, versions="4-9")
+def fetch_without_zstd(request: FetchRequest, context: Context) -> FetchResponse | Waiting:
+    """The same for versions that do not know zstd: such batches are sent as gzip."""
+    return fetch(request, context, PlanWithoutZstd)
+
+
+@handles(FetchRequest, versions="0-3")
+def fetch_sets(request: FetchRequest, context: Context) -> FetchResponse | Waiting:
+    """The same for versions that know no batches: message sets."""
+    return fetch(request, context, PlanOfSets)
+
+
+class _Converting(Plan):
+    """A plan whose pieces are looked into, and converted if they must be, before they are sent."""
+
+    __slots__ = ("_deadline_ms", "_parked")
+
+    def __init__(self, request: FetchRequest, context: Context, turn: FetchTurn) -> None:
+        super().__init__(request, context, turn)
+        self._deadline_ms = context.broker.clock.monotonic_ms() + request.max_wait_ms
+        self._parked: Waiting | None = None
+
+    def _convert_one(
+        self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
+    ) -> Steps[conversion.Made | None]:
+        """What is to be sent in the place of a piece; None: the piece itself.
+
+        Runs in a thread, where nothing but the piece may be touched. `room`: bytes that may be made.
+        """
+        raise NotImplementedError
+
+    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.Made) -> bool:
+        """Put what was made into its row. Whether all of the piece was left out, and the next offset was noted."""
+        raise NotImplementedError
+
+    def _convert(self, rows: list[PartitionData]) -> Steps[list[Converted]]:
+        found: list[Converted] = []
+        room, spent = CONVERTED_BYTES, 0
+        for (_, wanted), row in zip(self._turn.partitions, rows, strict=True):
+            one: Converted = None
+            if isinstance(row.records, FileSlice):
+                if spent > SLICE_BYTES:
+                    spent = 0
+                    yield
+                steps = self._convert_one(row.records, wanted, room, room == CONVERTED_BYTES)
+                one = yield from conversion.caught(steps)
+                room -= 0 if one is None or isinstance(one, Exception) else len(one.records or b"")
+                spent += LOOK_BYTES if one is None else len(row.records)
+            found.append(one)
+        return found
+
+    def response(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
+        """The response once the rows are converted."""
+        if not any(row.records for row in rows):
+            return super().response(rows)
+        return self._run(rows, self._broker.conversions.run)
+
+    def _run(self, rows: list[PartitionData], start: Callable[..., Any]) -> FetchResponse | Waiting:
+        converted, late = WaitList(), list[Any]()
+
+        def done(result: Any) -> None:
+            late.append(result)
+            self._broker.purgatory.touch(converted)
+
+        made = start(self._convert(rows), 0, done, lambda: bool(converted.waiters))
+        if made is None and not late:
+            deadline_ms = self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS
+            waiting = Waiting([converted], deadline_ms, lambda _: self._take(rows, late[0]) if late else None, _late)
+            return self._follow(waiting)
+        return self._take(rows, late[0] if made is None else made)
+
+    def _take(self, rows: list[PartitionData], made: Any) -> FetchResponse | Waiting:
+        """Answer with what was made; if all was left out, as if the client had asked for what comes behind it."""
+        if isinstance(made, Exception):
+            raise made
+        has_moved = False
+        for (_, wanted), row, one in zip(self._turn.partitions, rows, made, strict=True):
+            if isinstance(one, KafkaError | OSError):
+                self._is_told = True
+                row.error_code = refusal(one)[0]
+                _give_up(row, b"")
+            elif one is not None:
+                has_moved = self._apply(wanted, row, one) or has_moved
+        is_something = self._is_told or any(row.records for row in rows)
+        return self._again() if has_moved and not is_something else super().response(rows)
+
+    def _again(self) -> FetchResponse | Waiting:
+        rows = self.rows(patient=False)
+        if not self.is_due(rows):
+            for row in rows:
+                _release(row)
+            return self.warm() if self.cold else self.wait()
+        if not any(row.records for row in rows):
+            return super().response(rows)
+        return self._run(rows, self._broker.conversions.submit)
+
+    def wait(self) -> Waiting:
+        """Park until there is more, or `max_wait_ms` are over since the request came."""
+        waiting = super().wait()
+        waiting.deadline_ms = self._deadline_ms
+        return self._follow(waiting)
+
+    def warm(self) -> Waiting:
+        """Have a thread read what the plan needs."""
+        return self._follow(super().warm())
+
+    def _follow(self, waiting: Waiting) -> Waiting:
+        """Where this waiting leads to another, go on with that under the name that was parked first."""
+
+        def follow(make: Callable[..., Any]) -> Callable[..., Any]:
+            def made(*arguments: Any) -> Any:
+                outcome = make(*arguments)
+                if isinstance(outcome, Waiting) and self._parked is not None:
+                    self._broker.purgatory.instead(self._parked, outcome)
+                    return None
+                return outcome
+
+            return made
+
+        waiting.attempt, waiting.expire = follow(waiting.attempt), follow(waiting.expire)
+        self._parked = self._parked or waiting
+        return waiting
+
+
+class PlanWithoutZstd(_Converting):
+    """For versions 4 to 9: a piece ends where zstd begins, or is sent in bytes if it begins so."""
+
+    __slots__ = ()
+
+    def _convert_one(
+        self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
+    ) -> Steps[conversion.Made | None]:
+        return conversion.without_zstd(piece, room)
+
+    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.Made) -> bool:
+        if made.records is not None:
+            _give_up(row, made.records)
+        elif isinstance(row.records, FileSlice):
+            row.records.length = made.position
+        return False
+
+
+class PlanOfSets(_Converting):
+    """For versions 0 to 3: message sets of magic 0 or 1.
+
+    In versions 0 to 2 a partition's limit is a hard one: what is larger is cut, which tells the client of it. These
+    clients ask for all partitions in the same order each time, so that each time another comes first here.
+    """
+
+    __slots__ = ("_is_hard", "_magic")
+
+    def __init__(self, request: FetchRequest, context: Context, turn: FetchTurn) -> None:
+        super().__init__(request, context, turn)
+        self._max_bytes = min(self._max_bytes, CONVERTED_BYTES)
+        self._min_bytes = min(self._min_bytes, self._max_bytes)
+        self._magic = 0 if context.version < 2 else 1
+        self._is_hard = context.version < 3
+        if self._is_hard and len(turn.partitions) > 1:
+            first = context.broker.random.randrange(len(turn.partitions))
+            turn.partitions = turn.partitions[first:] + turn.partitions[:first]
+
+    def _row(
+        self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, patient: bool = True
+    ) -> PartitionData:
+        return super()._row(key, wanted, max_bytes, is_first or (self._is_hard and max_bytes > 0), patient)
+
+    def _convert_one(
+        self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
+    ) -> Steps[conversion.Made | None]:
+        limit = min(wanted.partition_max_bytes, self._max_bytes - CONVERTED_BYTES + room)
+        is_first = is_first or (self._is_hard and limit > 0)
+        return conversion.set_of(piece, self._magic, wanted.fetch_offset, limit, is_first)
+
+    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.Made) -> bool:
+        assert made.records is not None
+        _give_up(row, made.records[: wanted.partition_max_bytes] if self._is_hard else made.records)
+        if made.records or made.position <= wanted.fetch_offset:
+            return False
+        wanted.fetch_offset = made.position
+        return True
+
+
+def _give_up(row: PartitionData, records: bytes | bytearray) -> None:
+    """Send these bytes and not the piece."""
+    _release(row)
+    row.records = records
 
 
 def _release(row: PartitionData) -> None:

@@ -1,19 +1,23 @@
 """Produce: append batches to partitions.
 
-v0-2 message sets (refused until they can be converted)   v3 record batches   v5 log_start_offset   v7 zstd   v8
+v0-1 message sets of magic 0   v2 of magic 1, log_append_time   v3 record batches   v5 log_start_offset   v7 zstd   v8
 record_errors and message (KIP-467)   v9 flexible   v10 leader hints (KIP-951)   v11 transactions known by the
 coordinator (KIP-890)
+
+Message sets, and batches that a topic stores otherwise than they come, are converted first; see `gateway.conversion`.
 """
 
-from collections.abc import Sequence
-from typing import NoReturn
+import logging
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeAlias
 
-from gateway.context import CloseConnection, Context
+from gateway.context import CloseConnection, Context, Services
+from gateway.conversion import Steps, batch_steps, set_steps
 from gateway.handlers import handles
 from gateway.handlers.each import refusal
 from gateway.replication.partition import ACKS_ALL, Partition
 from gateway.replication.writer import Writer
-from gateway.waiting import Waiting, WaitList
+from gateway.waiting import SILENCE, Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.produce import (
     PartitionProduceData,
@@ -22,33 +26,47 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from protocol.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, BatchHeader
+from protocol.records.compression import ZSTD
+from storage.config import LogConfig
 from storage.staged import AppendInfo
-from storage.validation import OWN
+from storage.validation import OWN, PREPARED
+
+logger = logging.getLogger("headgate.handlers")
+
+Append: TypeAlias = Callable[[int, str, PartitionProduceData, Context, int, "list[Behind]"], PartitionProduceResponse]
+"""Appends to one partition: acks, topic, what to append, context, the time, and where rows go that have to wait."""
+Make: TypeAlias = Callable[[memoryview, LogConfig, int, str], Steps[memoryview]]
 
 _ACKS = (ACKS_ALL, 0, 1)
+_ATTRIBUTES = BatchHeader._fields.index("attributes")
+# Who wants no reply does not give up by himself; after so long his connection goes on nevertheless.
+PATIENCE_MS = 600_000.0
 _NOTHING = memoryview(b"")  # null: no batch at all
 
 
 class Behind:
-    """A row of the response that has to wait: for its write, if that is not made inline, and for the high watermark."""
+    """A row of the response that has to wait: to be converted, to be written, or for the high watermark."""
 
-    __slots__ = ("_acks", "_end_offset", "partition", "row")
+    __slots__ = ("_end_offset", "acks", "is_raw", "partition", "row")
 
     def __init__(self, row: PartitionProduceResponse, partition: Partition, acks: int, end_offset: int | None) -> None:
         self.row = row
         self.partition = partition
-        self._acks = acks
+        self.is_raw = False  # still to be converted
+        self.acks = acks
         self._end_offset = end_offset  # None until it is written
 
     def written(self, result: AppendInfo | KafkaError) -> None:
         """The write has ended."""
+        self.is_raw = False
         if isinstance(result, KafkaError):
             self.row.refuse(*refusal(result))
             self._end_offset = 0
             return
         self.row.base_offset = result.first_offset
         self.row.log_append_time_ms, self.row.log_start_offset = result.log_append_time_ms, result.log_start_offset
-        self._end_offset = result.last_offset + 1 if self._acks == ACKS_ALL else 0
+        self._end_offset = result.last_offset + 1 if self.acks == ACKS_ALL else 0
 
     @property
     def is_met(self) -> bool:
@@ -58,38 +76,6 @@ class Behind:
         return is_there or self.row.error_code != ErrorCode.NONE
 
 
-@handles(ProduceRequest, versions="3-11", stages=True)
-def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
-    """Append every partition's batches; with acks=all the reply waits for the high watermark."""
-    acks = request.acks
-    if acks not in _ACKS:
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1")
-    now_ms = context.broker.clock.now_ms()
-    responses: list[TopicProduceResponse] = []
-    behind: list[Behind] = []
-    for topic in request.topic_data:
-        name = topic.name
-        rows = []
-        for data in topic.partition_data:  # a comprehension would be a function, made and called for each topic
-            rows.append(_append(acks, name, data, context, now_ms, behind))  # noqa: PERF401
-        responses.append(TopicProduceResponse(name, partition_responses=rows))
-    response = ProduceResponse(responses)
-    if acks == 0:
-        context.broker.appends.commit()
-        _close_on_error(response)
-        return None
-    if behind:
-        context.broker.appends.commit()
-        behind = [item for item in behind if not item.is_met]
-    return _wait(request, context, response, behind) if behind else response
-
-
-@handles(ProduceRequest, versions="0-2")
-def produce_sets(request: ProduceRequest, context: Context) -> None:
-    """Refuse message sets, until they can be converted."""
-    raise CloseConnection(f"Produce version {context.version} is not served yet; versions 3 to 11 are")
-
-
 def _append(
     acks: int, topic: str, data: PartitionProduceData, context: Context, now_ms: int, behind: list[Behind]
 ) -> PartitionProduceResponse:
@@ -97,16 +83,15 @@ def _append(
     broker = context.broker
     try:
         partition = broker.partitions.get(topic, data.index)
-        if partition.validate is OWN:
-            _refuse_own(topic)
+        if not partition.takes_as_is:
+            return _append_adapted(acks, topic, data, context, behind)
         records = data.records if isinstance(data.records, memoryview) else _NOTHING
         writer = partition.writer()
         if writer is not None:
             return _append_later(acks, writer, partition, records, now_ms, behind)
         info = partition.stage(records, acks, now_ms)
     except (KafkaError, OSError) as error:
-        code, message = refusal(error)
-        return PartitionProduceResponse(data.index, code, -1, error_message=message)
+        return _refuse(data, error)
     row = PartitionProduceResponse(
         data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
     )
@@ -118,8 +103,138 @@ def _append(
     return row
 
 
+@handles(ProduceRequest, versions="7-11", stages=True)
+def produce(request: ProduceRequest, context: Context, append: Append = _append) -> ProduceResponse | Waiting | None:
+    """Append every partition's batches; with acks=all the reply waits for the high watermark."""
+    acks = request.acks
+    if acks not in _ACKS:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1")
+    now_ms = context.broker.clock.now_ms()
+    responses: list[TopicProduceResponse] = []
+    behind: list[Behind] = []
+    for topic in request.topic_data:
+        name = topic.name
+        rows = []
+        for data in topic.partition_data:  # a comprehension would be a function, made and called for each topic
+            rows.append(append(acks, name, data, context, now_ms, behind))  # noqa: PERF401
+        responses.append(TopicProduceResponse(name, partition_responses=rows))
+    response = ProduceResponse(responses)
+    if acks == 0:
+        context.broker.appends.commit()
+        raw = [item for item in behind if item.is_raw]
+        if raw:
+            return _wait_silently(context, response, raw)
+        _close_on_error(response)
+        return None
+    if behind:
+        context.broker.appends.commit()
+        behind = [item for item in behind if not item.is_met]
+    return _wait(request, context, response, behind) if behind else response
+
+
+@handles(ProduceRequest, versions="3-6", stages=True)
+def produce_before_zstd(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
+    """The same for versions that do not know zstd (KIP-110)."""
+    return produce(request, context, _append_without_zstd)
+
+
+@handles(ProduceRequest, versions="0-2")
+def produce_sets(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
+    """The same for message sets, which become batches."""
+    return produce(request, context, _append_set)
+
+
+def _append_without_zstd(
+    acks: int, topic: str, data: PartitionProduceData, context: Context, now_ms: int, behind: list[Behind]
+) -> PartitionProduceResponse:
+    records = data.records
+    if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
+        header = HEADER.unpack_from(records)
+        if header[_ATTRIBUTES] & CODEC_MASK == ZSTD:
+            message = f"version {context.version} of Produce does not know zstd; version 7 does"
+            return _refuse(data, KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message))
+    return _append(acks, topic, data, context, now_ms, behind)
+
+
+def _append_set(
+    acks: int, topic: str, data: PartitionProduceData, context: Context, now_ms: int, behind: list[Behind]
+) -> PartitionProduceResponse:
+    return _convert(acks, topic, data, context, behind, set_steps)
+
+
+def _append_adapted(
+    acks: int, topic: str, data: PartitionProduceData, context: Context, behind: list[Behind]
+) -> PartitionProduceResponse:
+    """Append where records have to be looked at, or are stored otherwise than they came."""
+    return _convert(acks, topic, data, context, behind, batch_steps)
+
+
+def _convert(
+    acks: int, topic: str, data: PartitionProduceData, context: Context, behind: list[Behind], make: Make
+) -> PartitionProduceResponse:
+    """Convert, then append: now if that is little work, else later."""
+    broker, records = context.broker, data.records
+    try:
+        partition = broker.partitions.get(topic, data.index)
+        if partition.validate is OWN:
+            _refuse_own(topic)
+        # Its own bytes: what is converted later no longer finds the frame.
+        copied = bytearray(records if isinstance(records, memoryview) else _NOTHING)
+        item = Behind(PartitionProduceResponse(data.index, base_offset=-1), partition, acks, None)
+        steps = make(memoryview(copied), partition.log.config, broker.clock.now_ms(), partition.validate)
+        result = broker.conversions.run(
+            steps, len(copied), lambda late: _append_late(item, topic, late, broker), lambda: not item.row.error_code
+        )
+    except (KafkaError, OSError) as error:
+        return _refuse(data, error)
+    if result is None:
+        item.is_raw = True
+    else:
+        _append_converted(item, topic, result, broker)
+    behind.append(item)
+    return item.row
+
+
 def _refuse_own(topic: str) -> NoReturn:
     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
+
+
+def _append_late(item: Behind, topic: str, result: memoryview | Exception, broker: Services) -> None:
+    if isinstance(result, memoryview):
+        _append_converted(item, topic, result, broker)
+    elif isinstance(result, KafkaError):
+        item.written(result)
+    else:
+        logger.error("records for %s-%d cannot be converted", topic, item.partition.index, exc_info=result)
+        item.written(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the records could not be converted"))
+    broker.purgatory.touch(item.partition.waiters)
+
+
+def _append_converted(item: Behind, topic: str, records: memoryview, broker: Services) -> None:
+    partition, acks = item.partition, item.acks
+    if not records:  # an empty set, with which Kafka finds no fault
+        item.written(AppendInfo(-1, -1, -1, partition.log.start_offset, -1, is_duplicate=False))
+        return
+    try:
+        if broker.partitions.get(topic, partition.index) is not partition:
+            _refuse_another(topic)
+        now_ms, writer = broker.clock.now_ms(), partition.writer()
+        if writer is None:
+            item.written(partition.append(records, acks, now_ms, PREPARED))
+        else:
+            writer.append(records, acks, now_ms, item.written, PREPARED)
+    except (KafkaError, OSError) as error:
+        item.written(KafkaError(*refusal(error)))
+
+
+def _refuse_another(topic: str) -> NoReturn:
+    message = f"{topic} was deleted, and made anew, while its records were converted"
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+
+
+def _refuse(data: PartitionProduceData, error: KafkaError | OSError) -> PartitionProduceResponse:
+    code, message = refusal(error)
+    return PartitionProduceResponse(data.index, code, -1, error_message=message)
 
 
 def _append_later(
@@ -145,6 +260,20 @@ def _wait(request: ProduceRequest, context: Context, response: ProduceResponse, 
 
     lists = [item.partition.waiters for item in behind]
     return Waiting(lists, context.broker.clock.monotonic_ms() + request.timeout_ms, attempt, expire)
+
+
+def _wait_silently(context: Context, response: ProduceResponse, raw: Sequence[Behind]) -> Waiting:
+    """With acks=0 the connection waits, for order's sake and so that not more and more is to be converted."""
+
+    def attempt(_: WaitList) -> object:
+        return None if any(item.is_raw for item in raw) else finish()
+
+    def finish() -> object:
+        _close_on_error(response)
+        return SILENCE
+
+    lists = [item.partition.waiters for item in raw]
+    return Waiting(lists, context.broker.clock.monotonic_ms() + PATIENCE_MS, attempt, finish)
 
 
 def _close_on_error(response: ProduceResponse) -> None:

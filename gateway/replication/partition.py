@@ -11,8 +11,10 @@ from collections.abc import Callable
 from gateway.replication.writer import Disk, Writer
 from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
+from storage.config import LogConfig
 from storage.log import AppendInfo, Log
 from storage.segment import FileSlice
+from storage.validation import HEADER
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ACKS_ALL = -1
@@ -27,6 +29,7 @@ class Partition:
     """
 
     __slots__ = (
+        "_validate",
         "_writer",
         "advanced",
         "disk",
@@ -36,8 +39,8 @@ class Partition:
         "leader_epoch",
         "log",
         "replicas",
+        "takes_as_is",
         "topic",
-        "validate",
         "waiters",
     )
 
@@ -51,7 +54,9 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.high_watermark = log.end_offset
-        self.validate = "header"  # headgate.validate.records
+        self._validate = HEADER
+        self.takes_as_is = log.config.keeps_batches
+        """Whether a sound batch is appended as a client sent it, with no look at its records."""
         self.waiters = WaitList()
         self.disk: Disk | None = None  # whose pace is not looked at
         self._writer: Writer | None = None
@@ -61,16 +66,32 @@ class Partition:
         return f"Partition({self.topic}-{self.index}, epoch {self.leader_epoch}, high watermark {self.high_watermark})"
 
     @property
+    def validate(self) -> str:
+        """headgate.validate.records, or OWN for what the broker alone writes to."""
+        return self._validate
+
+    @validate.setter
+    def validate(self, value: str) -> None:
+        self._validate = value
+        self.configure(self.log.config)
+
+    def configure(self, config: LogConfig) -> None:
+        """Take up settings of the log."""
+        self.log.config = config
+        self.takes_as_is = config.keeps_batches and self._validate == HEADER
+
+    @property
     def last_stable_offset(self) -> int:
         """The end of what read_committed consumers may see."""
         return min(self.high_watermark, self.log.stable_offset)
 
-    def append(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
+    def append(self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None) -> AppendInfo:
         """Append a client's batches as the leader; offsets are patched into `records` in place.
 
+        `validate`: how closely they are looked at, if not as the topic asks for.
         Raises KafkaError: NOT_ENOUGH_REPLICAS, and what `Log.append` refuses.
         """
-        info = self.stage(records, required_acks, now_ms)
+        info = self.stage_owned(records, required_acks, now_ms, validate)
         self.write_staged()
         return info
 
@@ -81,18 +102,20 @@ class Partition:
         """
         if required_acks == ACKS_ALL:
             self._check_in_sync()
-        info = self.log.stage(records, self.leader_epoch, now_ms, self.validate, GATHER_BYTES)
+        info = self.log.stage(records, self.leader_epoch, now_ms, self._validate, GATHER_BYTES)
         if len(records) > GATHER_BYTES:
             self.write_staged()
         else:
             self.advance()
         return info
 
-    def stage_owned(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
+    def stage_owned(
+        self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None
+    ) -> AppendInfo:
         """`stage` for who writes by himself: `records` have to stay as they are until then."""
         if required_acks == ACKS_ALL:
             self._check_in_sync()
-        return self.log.stage(records, self.leader_epoch, now_ms, self.validate)
+        return self.log.stage(records, self.leader_epoch, now_ms, validate or self._validate)
 
     def _check_in_sync(self) -> None:
         least = self.log.config.min_insync_replicas

@@ -88,7 +88,7 @@ class Partitions:
                 partition = None
             partition = partition or self._open(topic, index, log_config)
             if partition is not None:
-                partition.log.config = log_config
+                partition.configure(log_config)
                 partition.leader_epoch = state.leader_epoch
                 partition.replicas, partition.isr = state.replicas, state.isr
 
@@ -118,7 +118,8 @@ class Partitions:
             )
             self._store.delete(topic.name, index)
             log = None
-        return log or self._store.create(topic.name, index, topic.topic_id, log_config)
+        now_ms = 0 if self._disk is None else self._disk.clock.now_ms()
+        return log or self._store.create(topic.name, index, topic.topic_id, log_config, now_ms)
 
     def _remove(self, topic: Topic) -> None:
         self._names.pop(topic.topic_id, None)

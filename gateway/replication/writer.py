@@ -47,6 +47,7 @@ class _Append(NamedTuple):
     required_acks: int
     now_ms: int
     done: Done
+    validate: str | None
 
 
 def voluntary_waits() -> int:
@@ -121,14 +122,16 @@ class Writer:
         """Whether everything that came is written."""
         return not (self._is_writing or self._queue)
 
-    def append(self, records: memoryview, required_acks: int, now_ms: int, done: Done) -> None:
+    def append(
+        self, records: memoryview, required_acks: int, now_ms: int, done: Done, validate: str | None = None
+    ) -> None:
         """Append `records`, which are copied; `done` is called once, with where they are or why they were refused."""
         if self._disk.waiting_bytes > MAX_WAITING_BYTES:
             message = f"the disk is slow: {self._disk.waiting_bytes} bytes wait to be written"
             done(KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
             return
         self._disk.waiting_bytes += len(records)
-        self._queue.append(_Append(memoryview(bytearray(records)), required_acks, now_ms, done))
+        self._queue.append(_Append(memoryview(bytearray(records)), required_acks, now_ms, done, validate))
         if not self._is_writing:
             self._write()
 
@@ -152,7 +155,7 @@ class Writer:
             append = self._queue.popleft()
             self._disk.waiting_bytes -= len(append.records)
             try:
-                info = self._partition.stage_owned(append.records, append.required_acks, append.now_ms)
+                info = self._partition.stage_owned(append.records, append.required_acks, append.now_ms, append.validate)
             except KafkaError as error:
                 append.done(error)
             else:

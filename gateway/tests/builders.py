@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.config import BrokerConfig
 from gateway.context import Client, Context, Services
+from gateway.conversion import Conversions
 from gateway.coordinator.producer_ids import ProducerIds
 from gateway.coordinator.runtime import Coordinators
 from gateway.handlers import Outcome, load
@@ -96,6 +97,7 @@ class Node:
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.random),
             producer_ids=ProducerIds(metadata),
             groups=groups,
+            conversions=Conversions(scheduler),
             appends=appends,
         )
 

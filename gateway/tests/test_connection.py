@@ -325,3 +325,21 @@ def test_a_connection_ends_even_if_its_last_write_fails(
     connection.finish()
     assert piece.released
     assert "a fault of ours" in caplog.text
+
+
+def test_a_parked_request_may_be_owed_nothing(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher)
+    feed(connection, framed(b"park", b"two"))
+    dispatcher.parked[0]([])
+    connection.proceed()
+    assert sent(connection) == [b"two"]
+
+
+def test_a_parked_request_may_end_the_connection(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher)
+    feed(connection, framed(b"park", b"two"))
+    dispatcher.parked[0](CloseConnection("it is bad"))
+    assert connection.closing
+    assert dispatcher.complaints == ["127.0.0.1:40000: it is bad"]
+    connection.proceed()
+    assert sent(connection) == []

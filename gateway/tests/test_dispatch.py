@@ -13,7 +13,7 @@ from gateway.dispatch import Dispatcher, Parked, Route
 from gateway.handlers import Range, Registration, load
 from gateway.scheduler import Scheduler
 from gateway.tests.builders import Node
-from gateway.waiting import Waiting
+from gateway.waiting import SILENCE, Waiting
 from protocol.compiler import read, write
 from protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from protocol.header import RequestHeader, read_response_header, write_request_header
@@ -139,6 +139,25 @@ def test_a_parked_reply_comes_later(node: Node) -> None:
     assert isinstance(parked, Parked)
     node.time.advance(100)
     assert answer(replies[0], FindCoordinatorResponse, 1).node_id == 5
+
+
+def test_a_parked_request_may_be_owed_no_reply(node: Node) -> None:
+    waiting = Waiting([], 100.0, lambda _: None, lambda: SILENCE)
+    replies: list[Any] = []
+    dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
+    node.time.advance(100)
+    assert replies == [[]]
+
+
+def test_a_parked_request_may_end_the_connection(node: Node) -> None:
+    def close() -> None:
+        raise CloseConnection("no more")
+
+    waiting = Waiting([], 100.0, lambda _: None, close)
+    replies: list[Any] = []
+    dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
+    node.time.advance(100)
+    assert isinstance(replies[0], CloseConnection)
 
 
 def test_an_abandoned_reply_never_comes(node: Node) -> None:

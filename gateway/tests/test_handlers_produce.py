@@ -1,16 +1,20 @@
 """Produce."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from gateway.context import CloseConnection
 from gateway.tests.builders import Node
-from gateway.waiting import Waiting
+from gateway.waiting import SILENCE, Waiting
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.records.batch import Record, build
+from protocol.records.batch import Record, build, iterate, split
+from protocol.records.compression import finish
+from protocol.records.legacy import build as build_set
+from protocol.records.message_set import encode
 from storage.segment import Segment
 
 
@@ -34,7 +38,7 @@ def rows(response: Any) -> list[tuple[int, int]]:
     return [(row.error_code, row.base_offset) for topic in response.responses for row in topic.partition_responses]
 
 
-@pytest.mark.parametrize("version", range(3, 12))
+@pytest.mark.parametrize("version", range(12))
 def test_offsets_are_given_in_order(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 2)
     assert rows(node.ask(request(("t", 0, batch(b"a", b"b"))), version)) == [(0, 0)]
@@ -142,3 +146,227 @@ def test_a_failing_disk_is_a_storage_error(node: Node, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Segment, "append", fail)
     assert rows(node.ask(request(("t", 0, batch(b"a"))), 9)) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
+
+
+def stored(node: Node, index: int = 0) -> list[Record]:
+    """All records of a partition, decoded."""
+    partition = node.services.partitions.get("t", index)
+    piece = partition.read(0, 1 << 30, 0, at_least_one=True)
+    return [] if piece is None else [record for _, part in split(piece.read()) for record in iterate(part)]
+
+
+class Thread:
+    """Conversions that do not end at once wait until the test runs them."""
+
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._node = node
+        self._begun: list[tuple[Any, Any]] = []
+        scheduler = node.services.scheduler
+        monkeypatch.setattr(scheduler, "in_slices", lambda work, done: self._begun.append((work, done)))
+
+    def __len__(self) -> int:
+        return len(self._begun)
+
+    def run(self) -> None:
+        work, done = self._begun.pop(0)
+        try:
+            result: Any = finish(work)
+        except Exception as error:  # noqa: BLE001  as the scheduler hands it on
+            result = error
+        done(result)
+        self._node.time.advance()
+
+
+def late(node: Node, outcome: Any) -> list[Any]:
+    """Park; where the reply will be."""
+    assert isinstance(outcome, Waiting)
+    replies: list[Any] = []
+    node.services.purgatory.park(outcome, replies.append)
+    return replies
+
+
+RECORDS = [Record(0, 1_600_000_000_000, b"key", b"value", []), Record(1, 1_600_000_000_001, None, None, [])]
+
+
+@pytest.mark.parametrize("version, magic", [(0, 0), (1, 0), (2, 1), (0, 1)])
+@pytest.mark.parametrize("codec", [0, 1, 2, 3])
+def test_message_sets_are_stored_as_batches(node: Node, version: int, magic: int, codec: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    message_set = build_set(RECORDS, magic, codec=codec)
+    assert rows(node.ask(request(("t", 0, message_set)), version)) == [(0, 0)]
+    assert rows(node.ask(request(("t", 0, message_set), acks=1), version)) == [(0, 2)]
+    expected = [record if magic else record._replace(timestamp=-1) for record in RECORDS]
+    assert stored(node) == [*expected, *(record._replace(offset=record.offset + 2) for record in expected)]
+
+
+@pytest.mark.parametrize("records", [b"", None])
+def test_an_empty_set_is_no_fault(node: Node, records: bytes | None) -> None:
+    node.services.metadata.create_topic("t", 1)
+    assert rows(node.ask(request(("t", 0, records)), 2)) == [(0, -1)]
+    assert stored(node) == []
+
+
+def test_no_batch_at_all_is_a_fault_of_newer_versions(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1, configs={"compression.type": "gzip"})
+    assert rows(node.ask(request(("t", 0, None)), 3)) == [(ErrorCode.INVALID_RECORD, -1)]
+
+
+def test_a_newer_batch_in_an_old_version_is_taken(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    assert rows(node.ask(request(("t", 0, batch(b"a"))), 2)) == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    "name, records, acks, code",
+    [
+        ("t", build_set(RECORDS, 1, codec=0), 2, ErrorCode.INVALID_REQUIRED_ACKS),
+        ("nowhere", build_set(RECORDS, 1, codec=0), 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("__consumer_offsets", build_set(RECORDS, 1, codec=0), 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("t", build_set(RECORDS, 1, codec=0)[:-1], 1, ErrorCode.CORRUPT_MESSAGE),
+        ("t", build_set([Record(0, 0, None, bytes(2_000_000))], 1, codec=0), 1, ErrorCode.MESSAGE_TOO_LARGE),
+        ("t", batch(b"a", is_control=True), 1, ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_what_is_wrong_with_a_set_is_told_of_its_partition(
+    node: Node, name: str, records: bytes | None, acks: int, code: ErrorCode
+) -> None:
+    node.ask(FindCoordinatorRequest(key="g"), 3)
+    node.services.metadata.create_topic("t", 2)
+    bad, good = rows(node.ask(request((name, 0, records), ("t", 1, build_set(RECORDS, 0, codec=0)), acks=acks), 1))
+    assert bad == (code, -1)
+    assert good == ((0, 0) if acks != 2 else (code, -1))
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_set_that_takes_long_is_converted_by_a_thread(node: Node, monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
+    node.services.metadata.create_topic("t", 2)
+    thread = Thread(node, monkeypatch)
+    message_set, small = build_set(RECORDS, 1, codec=1), build_set(RECORDS, 1, codec=0)
+    asked = request(("t", 0, message_set), ("t", 1, small), acks=acks)
+    replies = late(node, node.handle(asked, 2))
+    asked.topic_data[0].partition_data[0].records[:] = bytes(len(message_set))  # type: ignore[index]
+    assert (len(stored(node, 0)), len(stored(node, 1))) == (0, 2), "what is small does not wait"
+    node.time.advance()
+    assert replies == []
+    thread.run()
+    assert rows(replies[0]) == [(0, 0), (0, 0)]
+    assert len(stored(node, 0)) == 2
+
+
+def test_what_is_wrong_is_told_of_a_set_that_takes_long(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.services.metadata.create_topic("t", 1)
+    thread = Thread(node, monkeypatch)
+    damaged = encode(1, 1, 0, 0, None, b"this is not gzip")
+    replies = late(node, node.handle(request(("t", 0, damaged)), 2))
+    thread.run()
+    assert rows(replies[0]) == [(ErrorCode.CORRUPT_MESSAGE, -1)]
+    assert replies[0].responses[0].partition_responses[0].error_message
+
+
+def test_a_fault_of_a_conversion_is_an_error_of_ours(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.services.metadata.create_topic("t", 1)
+    thread = Thread(node, monkeypatch)
+    replies = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1))), 2))
+    thread._begun[0][0].close()
+    thread._begun[0] = (broken(), thread._begun[0][1])
+    thread.run()
+    assert rows(replies[0]) == [(ErrorCode.UNKNOWN_SERVER_ERROR, -1)]
+    assert "t-0 cannot be converted" in caplog.text
+
+
+def broken() -> Iterator[None]:
+    yield
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_topic_that_is_deleted_meanwhile_gets_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    node.services.metadata.create_topic("t", 1)
+    thread = Thread(node, monkeypatch)
+    replies = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1))), 2))
+    node.services.metadata.delete_topic("t")
+    if is_new:
+        node.services.metadata.create_topic("t", 1)
+    thread.run()
+    assert rows(replies[0]) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    if is_new:
+        assert stored(node) == []
+
+
+def test_who_gave_up_before_his_turn_finds_nothing_appended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.services.metadata.create_topic("t", 1)
+    thread = Thread(node, monkeypatch)
+    first = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1))), 2))
+    second = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1))), 2))
+    node.time.advance(1_500)
+    assert [rows(reply[0]) for reply in (first, second)] == [[(ErrorCode.REQUEST_TIMED_OUT, -1)]] * 2
+    thread.run()
+    assert len(thread) == 0
+    assert len(stored(node)) == 2, "the first had begun"
+
+
+def test_with_acks_0_the_connection_waits_for_the_conversion(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.services.metadata.create_topic("t", 1)
+    thread = Thread(node, monkeypatch)
+    replies = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=0), 2))
+    node.time.advance(60_000)
+    assert replies == []
+    thread.run()
+    assert replies == [SILENCE]
+    assert len(stored(node)) == 2
+
+
+def test_with_acks_0_a_set_that_cannot_be_converted_ends_the_connection(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.services.metadata.create_topic("t", 1)
+    thread = Thread(node, monkeypatch)
+    damaged = encode(1, 1, 0, 0, None, b"this is not gzip")
+    replies = late(node, node.handle(request(("t", 0, damaged), acks=0), 2))
+    thread.run()
+    assert isinstance(replies[0], CloseConnection)
+    assert "t-0 failed with error 2" in str(replies[0])
+
+
+def test_a_slow_disk_takes_what_was_converted_in_turn(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.services.metadata.create_topic("t", 1)
+    partition = node.services.partitions.get("t", 0)
+    assert partition.disk is not None
+    partition.disk.is_slow = True
+    assert rows(node.ask(request(("t", 0, build_set(RECORDS, 1, codec=0))), 2)) == [(0, 0)]
+    assert len(stored(node)) == 2
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("stored_as, name", [(0, "uncompressed"), (1, "gzip"), (4, "zstd")])
+def test_a_topic_may_ask_for_a_codec(node: Node, codec: int, stored_as: int, name: str) -> None:
+    node.services.metadata.create_topic("t", 1, configs={"compression.type": name})
+    assert rows(node.ask(request(("t", 0, batch(b"a", b"b", compression=codec))), 9)) == [(0, 0)]
+    piece = node.services.partitions.get("t", 0).read(0, 1 << 20, 0, at_least_one=True)
+    assert piece is not None
+    assert [header.compression for header, _ in split(piece.read())] == [stored_as]
+    assert [record.value for record in stored(node)] == [b"a", b"b"]
+
+
+def test_the_time_of_an_append_is_that_of_the_append(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"}
+    node.services.metadata.create_topic("t", 1, configs=settings)
+    thread = Thread(node, monkeypatch)
+    replies = late(node, node.handle(request(("t", 0, batch(b"a", compression=4))), 9))
+    node.time.advance(1_000)
+    thread.run()
+    (row,) = replies[0].responses[0].partition_responses
+    assert row.log_append_time_ms == node.services.clock.now_ms()
+    assert stored(node)[0].timestamp == row.log_append_time_ms
+
+
+@pytest.mark.parametrize("version, code", [(3, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (6, 76), (7, 0), (11, 0)])
+def test_zstd_is_known_from_version_7_on(node: Node, version: int, code: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    ((found, _),) = rows(node.ask(request(("t", 0, batch(b"a", compression=4))), version))
+    assert found == code
+    assert rows(node.ask(request(("t", 0, batch(b"a", compression=3))), version)) == [(0, 0 if code else 1)]

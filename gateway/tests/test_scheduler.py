@@ -1,8 +1,9 @@
 """Timers and queued functions, without a loop and on trio's mock clock."""
 
 import logging
+import time
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import pytest
@@ -151,6 +152,55 @@ def test_threads_and_tasks_come_back_to_the_loop() -> None:
         assert any(isinstance(result, ZeroDivisionError) for result in results)
 
     trio.run(main)
+
+
+def test_work_in_slices_leaves_time_to_the_loop() -> None:
+    """A thread that computes for 20 ms: without its pauses the loop would get Python's lock four times."""
+    turns = 0
+
+    def work() -> Generator[None, None, str]:
+        until_s = time.thread_time() + 0.02
+        while time.thread_time() < until_s:
+            yield
+        return "done"
+
+    async def main() -> None:
+        nonlocal turns
+        scheduler = Scheduler(TrioClock())
+        results: list[Any] = []
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            scheduler.in_slices(work(), results.append)
+            while not results:
+                turns += 1
+                await trio.sleep(0.0001)
+            nursery.cancel_scope.cancel()
+        assert results == ["done"]
+
+    trio.run(main)
+    assert turns > 10
+
+
+def test_what_work_in_slices_raises_is_handed_over() -> None:
+    def work() -> Generator[None, None, str]:
+        yield
+        raise ZeroDivisionError
+
+    handed: list[Any] = []
+    scheduler = ManualTime().scheduler
+    scheduler.in_thread = _at_once(handed)  # type: ignore[method-assign]
+    scheduler.in_slices(work(), lambda result: None)
+    assert isinstance(handed[0], ZeroDivisionError)
+
+
+def _at_once(handed: list[Any]) -> Callable[..., None]:
+    def run(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        try:
+            work()
+        except ZeroDivisionError as error:
+            handed.append(error)
+
+    return run
 
 
 def test_spawning_without_a_loop_says_so() -> None:

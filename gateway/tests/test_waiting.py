@@ -106,3 +106,46 @@ def test_shutdown_answers_everything(purgatory: Purgatory) -> None:
     purgatory.expire_all()
     assert replies == [("late", 0)] * 5
     assert len(purgatory) == 0
+
+
+def test_one_may_go_on_waiting_for_something_else(time: ManualTime, purgatory: Purgatory) -> None:
+    first, second = Bucket(), Bucket()
+    replies: list[Any] = []
+    waiting = first.wait_for(1, deadline_ms=100.0)
+
+    def lead_on(_: WaitList) -> None:
+        purgatory.instead(waiting, second.wait_for(1, deadline_ms=500.0))
+
+    waiting.attempt = lead_on
+    purgatory.park(waiting, replies.append)
+    purgatory.touch(first.changed)
+    time.advance()
+    time.advance(400)
+    assert (replies, len(purgatory), len(first.changed.waiters)) == ([], 1, 0)
+    second.level = 1
+    purgatory.touch(second.changed)
+    time.advance()
+    assert replies == [("full", 1)]
+    assert len(purgatory) == 0
+
+
+def test_what_leads_on_at_its_deadline_has_the_new_one(time: ManualTime, purgatory: Purgatory) -> None:
+    first, second = Bucket(), Bucket()
+    replies: list[Any] = []
+    waiting = first.wait_for(1, deadline_ms=100.0)
+    waiting.expire = lambda: purgatory.instead(waiting, second.wait_for(1, deadline_ms=500.0))
+    purgatory.park(waiting, replies.append)
+    time.advance(499)
+    assert replies == []
+    time.advance(1)
+    assert replies == [("late", 0)]
+
+
+def test_what_was_abandoned_leads_nowhere(time: ManualTime, purgatory: Purgatory) -> None:
+    first, second = Bucket(), Bucket()
+    waiting = first.wait_for(1)
+    purgatory.park(waiting, lambda reply: None)
+    purgatory.abandon(waiting)
+    purgatory.instead(waiting, second.wait_for(1))
+    assert len(purgatory) == 0
+    assert not second.changed.waiters

@@ -1,0 +1,220 @@
+"""Conversions of records that a client's version or a topic asks for: off the loop, unless they are small.
+
+A conversion is a generator that yields after half a millisecond of work at most, and before a codec's. What ends in its
+first slice is done on the loop. What does not goes on in a thread, in slices (`Scheduler.in_slices`): one conversion at
+a time, others wait in the order in which they came. So they take from the loop half a millisecond at once and half of
+its time at most, and the memory of one conversion beside what came in, however many clients ask for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from gateway.scheduler import Scheduler
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import batch, compression
+from storage import validation
+from storage.config import PRODUCER, LogConfig
+from storage.segment import FileSlice
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
+Done: TypeAlias = Callable[[Any], None]
+"""Takes the result, or the exception that there is in its place."""
+
+logger = logging.getLogger("headgate.conversion")
+
+_HEAD = struct.Struct(">8xi9xh")  # length and attributes of a batch
+_WINDOW_BYTES = 4096
+_HOPS_AT_ONCE = 500
+# A piece of up to this size is read on the loop, if it is in memory.
+_SMALL_BYTES = 1 << 14
+
+# What may wait for its turn. Clients who want an answer hold less, by what `Connection` reserves for them; those who
+# hang up and come again would fill the memory.
+MAX_WAITING_BYTES = 64 << 20
+
+
+def set_steps(records: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
+    """A client's message set as batches that the topic stores; nothing for an empty one."""
+    from protocol.records import legacy
+
+    made = yield from legacy.up_steps(records, config.max_message_bytes)
+    if not made:
+        return memoryview(b"")
+    return (yield from batch_steps(memoryview(made), config, now_ms, validate))
+
+
+def batch_steps(records: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
+    """A client's batches as the topic stores them."""
+    if not records:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch in the request")
+    if config.compression_type != PRODUCER or config.is_compacted or validate == validation.FULL:
+        yield
+    return validation.prepare(records, config, now_ms, validate)
+
+
+class Made(NamedTuple):
+    """What is sent of a piece of a segment: other bytes, or if there are none, its bytes up to a position.
+
+    With bytes, `position` is the offset from which on to read next.
+    """
+
+    position: int
+    records: bytes | bytearray | None
+
+
+def set_of(piece: FileSlice, magic: int, first_offset: int, max_bytes: int, is_first: bool) -> Steps[Made]:
+    """A message set of this magic with what is in a piece.
+
+    If `is_first`, the first message comes even if it is larger than `max_bytes`; else there may be room for nothing.
+    """
+    from protocol.records import legacy
+
+    if max_bytes <= 0 and not is_first:
+        return Made(first_offset, b"")
+    data = yield from _read(piece, len(piece))
+    made = yield from legacy.down_steps(data, magic, first_offset, max_bytes)
+    if len(made.data) > max_bytes and not is_first:
+        return Made(first_offset, b"")
+    return Made(made.next_offset, made.data)
+
+
+def without_zstd(piece: FileSlice, room: int) -> Steps[Made | None]:
+    """What to do about zstd in a piece; None if there is none. `room`: how many bytes to convert, but for one batch."""
+    position = yield from _find_zstd(piece)
+    if position is None:
+        return None
+    if position:
+        return Made(position, None)
+    if room <= 0:
+        return Made(-1, b"")
+    head = batch.read_header((yield from _read(piece, batch.HEADER_SIZE)))
+    data = yield from _read(piece, max(head.size, room))
+    return Made(-1, (yield from _gzip_for_zstd(data)))
+
+
+def _gzip_for_zstd(data: bytes | bytearray) -> Steps[bytearray]:
+    """The batches of a log with gzip in the place of zstd; a tail that is cut is left out."""
+    made, view, position = bytearray(), memoryview(data), 0
+    while len(view) - position >= batch.HEADER_SIZE:
+        header = batch.read_header(view, position)
+        part = view[position : position + header.size]
+        if len(part) < header.size:
+            break
+        if header.compression == compression.ZSTD:
+            yield
+            made += batch.recompress(part, compression.GZIP, compression.FAST_LEVEL)
+        else:
+            made += part
+        position += header.size
+    return made
+
+
+def _find_zstd(piece: FileSlice) -> Steps[int | None]:
+    """Where the first batch in zstd begins, told by the heads of batches alone."""
+    window: bytes | bytearray = b""
+    position, start, size, hops = 0, 0, len(piece), 0
+    while position < size:
+        at = position - start
+        if at + _HEAD.size > len(window):
+            window, start, at = (yield from _read(piece, _WINDOW_BYTES, position)), position, 0
+            if len(window) < _HEAD.size:
+                break
+        length, attributes = _HEAD.unpack_from(window, at)
+        if attributes & batch.CODEC_MASK == compression.ZSTD:
+            return position
+        if length < batch.HEADER_SIZE - batch.LOG_OVERHEAD:  # a damaged disk: the client will find that too
+            break
+        position += length + batch.LOG_OVERHEAD
+        hops += 1
+        if not hops % _HOPS_AT_ONCE:
+            yield
+    return None
+
+
+def _read(piece: FileSlice, length: int, position: int = 0) -> Steps[bytes | bytearray]:
+    """A part of a piece: at once if it is small and in memory, else in the next slice, by a thread."""
+    length = min(length, len(piece) - position)
+    data = piece.read_cached(position, length) if length <= _SMALL_BYTES else None
+    if data is None:
+        yield
+        data = piece.read(position, length)
+    return data
+
+
+def caught(steps: Steps[T]) -> Steps[T | KafkaError | OSError]:
+    """What the steps return, or the error of records or of the disk that they raise."""
+    try:
+        return (yield from steps)
+    except (KafkaError, OSError) as error:
+        return error
+
+
+class _Job(NamedTuple):
+    steps: Steps[Any]
+    size: int
+    done: Done
+    is_wanted: Callable[[], bool]
+
+
+class Conversions:
+    """Those that wait, and the one that runs."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._queue: deque[_Job] = deque()
+        self._is_busy = False
+        self.waiting_bytes = 0
+
+    def run(self, steps: Steps[Any], size: int, done: Done, is_wanted: Callable[[], bool] | None = None) -> Any:
+        """The result, if the first slice brings it; else None, and it comes by `done`, as of `submit`."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        self.submit(steps, size, done, is_wanted)
+        return None
+
+    def submit(self, steps: Steps[Any], size: int, done: Done, is_wanted: Callable[[], bool] | None = None) -> None:
+        """Run `steps` when it is their turn, then `done` with their result, or with the exception that they raised.
+
+        `size`: the bytes that are held until then. What is no longer wanted when its turn comes is forgotten.
+        Raises KafkaError(REQUEST_TIMED_OUT) if too much waits already.
+        """
+        if self.waiting_bytes > MAX_WAITING_BYTES:
+            message = f"{self.waiting_bytes} bytes of records wait to be converted"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
+        self.waiting_bytes += size
+        self._queue.append(_Job(steps, size, done, is_wanted or _always))
+        if not self._is_busy:
+            self._start(self._queue.popleft())
+
+    def _next(self) -> None:
+        self._is_busy = False
+        while self._queue:
+            job = self._queue.popleft()
+            if job.is_wanted():
+                self._start(job)
+                return
+            self.waiting_bytes -= job.size
+
+    def _start(self, job: _Job) -> None:
+        self._is_busy = True
+        self._scheduler.in_slices(job.steps, partial(self._finish, job))
+
+    def _finish(self, job: _Job, result: Any) -> None:
+        self.waiting_bytes -= job.size
+        try:
+            job.done(result)
+        finally:
+            self._next()
+
+
+def _always() -> bool:
+    return True

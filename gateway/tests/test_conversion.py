@@ -1,0 +1,113 @@
+"""Conversions: what is small is done at once, everything else by one thread, in order."""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from gateway import conversion
+from gateway.conversion import Conversions
+from gateway.tests.manual import ManualTime
+from protocol.errors import ErrorCode, KafkaError
+
+
+class Threads:
+    """Runs what was given to the thread when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[Generator[None, None, Any], Callable[[Any], None]]] = []
+        scheduler = ManualTime().scheduler
+        scheduler.in_slices = self._begin  # type: ignore[method-assign]
+        self.conversions = Conversions(scheduler)
+
+    def _begin(self, work: Generator[None, None, Any], done: Callable[[Any], None]) -> None:
+        self.begun.append((work, done))
+
+    def run(self) -> None:
+        work, done = self.begun.pop(0)
+        try:
+            while True:
+                next(work)
+        except StopIteration as end:
+            done(end.value)
+        except KafkaError as error:
+            done(error)
+
+
+def steps(result: Any, slices: int) -> Generator[None, None, Any]:
+    for _ in range(slices):
+        yield
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def test_what_ends_in_its_first_slice_is_done_at_once() -> None:
+    threads, late = Threads(), list[Any]()
+    assert threads.conversions.run(steps("now", 0), 10, late.append) == "now"
+    assert threads.conversions.run(steps("later", 1), 10, late.append) is None
+    assert late == []
+    threads.run()
+    assert late == ["later"]
+    assert threads.conversions.waiting_bytes == 0
+
+
+def test_what_fails_in_its_first_slice_raises_and_later_is_told() -> None:
+    threads, late = Threads(), list[Any]()
+    error = KafkaError(ErrorCode.CORRUPT_MESSAGE, "it is")
+    with pytest.raises(KafkaError, match="it is"):
+        threads.conversions.run(steps(error, 0), 10, late.append)
+    threads.conversions.run(steps(error, 1), 10, late.append)
+    threads.run()
+    assert late == [error]
+
+
+def test_one_runs_at_a_time_in_the_order_in_which_they_came() -> None:
+    threads, late = Threads(), list[Any]()
+    for number in range(3):
+        threads.conversions.submit(steps(number, 2), 10, late.append)
+        assert len(threads.begun) == 1
+    assert threads.conversions.waiting_bytes == 30
+    for _ in range(3):
+        threads.run()
+    assert late == [0, 1, 2]
+    assert not threads.begun
+
+
+def test_what_is_no_longer_wanted_is_not_begun() -> None:
+    threads, late = Threads(), list[Any]()
+    wanted = {1: True, 2: True}
+    for number in (1, 2):
+        threads.conversions.submit(steps(number, 2), 10, late.append, lambda number=number: wanted[number])  # type: ignore[misc]
+    wanted[2] = False
+    threads.run()
+    assert late == [1]
+    assert not threads.begun
+    assert threads.conversions.waiting_bytes == 0
+
+
+def test_only_so_much_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversion, "MAX_WAITING_BYTES", 100)
+    threads, late = Threads(), list[Any]()
+    threads.conversions.submit(steps("a", 1), 101, late.append)
+    with pytest.raises(KafkaError) as refused:
+        threads.conversions.submit(steps("b", 1), 1, late.append)
+    assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
+    threads.run()
+    threads.conversions.submit(steps("c", 1), 1, late.append)
+    threads.run()
+    assert late == ["a", "c"]
+
+
+def test_a_fault_in_what_follows_does_not_stop_the_others() -> None:
+    threads, late = Threads(), list[Any]()
+
+    def fail(_: Any) -> None:
+        raise ZeroDivisionError
+
+    threads.conversions.submit(steps("a", 1), 10, fail)
+    threads.conversions.submit(steps("b", 1), 10, late.append)
+    with pytest.raises(ZeroDivisionError):
+        threads.run()
+    threads.run()
+    assert late == ["b"]
