@@ -91,6 +91,7 @@ def test_heads_of_frames_in_pieces(piece: int) -> None:
 def test_rows_have_names_of_their_own() -> None:
     names = [row.name for row in ROWS]
     assert len(names) == len(set(names))
+    assert all(set(row.abilities.writes) <= set(row.abilities.reads) for row in ROWS)
 
 
 @pytest.fixture
