@@ -276,7 +276,7 @@ class DownConversion:
             attributes = codec | records.kind
             wrapper = encode(self._magic, attributes, records.last_offset, records.max_timestamp, None, content)
             if last and len(wrapper) > self._max_bytes and not self.out:
-                limit = min(len(inner) // 2, last)
+                limit = min(max(1, len(inner) * self._max_bytes // len(wrapper)), last)
                 records.position, records.left = position, left
             else:
                 self._add(wrapper, records.last_offset + 1)

@@ -76,6 +76,9 @@ def down_convert(data: Buffer, magic: int, first_offset: int, max_bytes: int) ->
 
 
 def iterate(data: Buffer) -> Iterator[Record]:
-    """The messages of a stored set, with their offsets. Raises KafkaError as `up_convert_stored`."""
-    for _, view in batch.split(up_convert_stored(data).data):
-        yield from batch.iterate(view)
+    """The records that a log holds, with their offsets. Raises KafkaError as `up_convert_stored`."""
+    view = memoryview(up_convert_stored(data).data)
+    while view:
+        size = batch.read_header(view).size
+        yield from batch.iterate(view[:size])
+        view = view[size:]

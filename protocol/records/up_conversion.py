@@ -88,19 +88,20 @@ class Batch:
 
     def sealed(self, content: Buffer) -> bytearray:
         """The batch; `content` is its body in the codec that the attributes name."""
-        if self.last_delta < self.count - 1:
-            raise invalid(f"the offsets of {self.count} messages in a row do not increase")
         base_timestamp = NO_TIMESTAMP if self.base_timestamp is None else self.base_timestamp
         return batch.assemble(
             self.base_offset, self.attributes, self.last_delta, base_timestamp, self.max_timestamp, self.count, content
         )
 
 
-def _far(number: int) -> bytes:
-    """The varint of an offset's delta that is not in the table. Raises OverflowError."""
-    if not 0 <= number <= _MAX_DELTA:
+def _far(delta: int, last_delta: int) -> bytes:
+    """The varint of an offset's delta that is not in the table.
+
+    Raises OverflowError for one that cannot be in the same batch: it goes back, or leaps.
+    """
+    if not last_delta < delta <= _MAX_DELTA:
         raise OverflowError
-    return _varint(number)
+    return _varint(delta)
 
 
 class Message(NamedTuple):
@@ -154,7 +155,7 @@ class Messages:
                         break
                     previous, time = timestamp, made.time(timestamp if magic else NO_TIMESTAMP)
                 delta = offset - base_offset if keeps_offsets else count
-                lead = time + (short[delta] if 0 <= delta < table_size else _far(delta))
+                lead = time + (short[delta] if last_delta < delta < table_size else _far(delta, last_delta))
                 at = position + key_at
                 if key_size < 0:
                     lead += b"\x01"
@@ -307,12 +308,17 @@ class UpConversion:
         message = messages.look()
         if message is None:
             messages.position = self._cut(messages.position)
+        elif not self._is_stored and message.end - messages.position > self._max_batch_bytes:
+            size = message.end - messages.position
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"a message of {size} bytes exceeds the limit of {self._max_batch_bytes}"
+            )
         elif message.attributes & CODEC_MASK:
             yield from self._unwrap(messages, message)
         elif message.attributes & messages.mask != self._kind:
             self._kind = message.attributes & messages.mask
             self._batch = Batch(self._kind)
-        else:  # too large for one batch with others: the log has a limit for it
+        else:  # it may be too large as a batch: the log sees to that
             messages.move(self._batch, message.end, message.end, self._kind, keeps_offsets=self._is_stored)
 
     def _unwrap(self, messages: Messages, message: Message) -> Steps[None]:

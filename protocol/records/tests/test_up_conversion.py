@@ -73,10 +73,21 @@ def test_plain_messages_that_are_too_much_for_one_batch_become_several() -> None
 
 
 def test_a_message_that_is_too_large_comes_alone_for_the_log_to_refuse() -> None:
-    some = [Record(timestamp=1, value=bytes(size)) for size in (10, 500, 10)]
+    some = [Record(timestamp=1, value=bytes(size)) for size in (10, 160, 10)]
     parts = split(up_convert(build(some, 1), max_batch_bytes=200))
     assert [header.records_count for header, _ in parts] == [1, 1, 1]
     assert [header.size > 200 for header, _ in parts] == [False, True, False]
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+def test_what_is_too_large_already_is_refused_before_it_is_unpacked(
+    codec: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("protocol.records.compression.decompress", None)
+    data = build([Record(timestamp=1, value=bytes(range(200)))], 1, codec=codec)
+    with pytest.raises(KafkaError, match="exceeds the limit of 200") as caught:
+        up_convert(build(SOME[:1], 1) + data, max_batch_bytes=200)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_wrappers_and_plain_messages_mixed() -> None:
@@ -243,8 +254,12 @@ def test_a_log_may_hold_all_formats() -> None:
 
 
 def test_offsets_that_go_back_or_leap_begin_a_batch() -> None:
-    some = [one._replace(offset=offset) for one, offset in zip(SOME, [7, 3, 1 << 40, 1 << 41, 5], strict=True)]
-    assert offsets(up_convert_stored(build(some, 1)).data) == [7, 3, 1 << 40, 1 << 41, 5]
+    for places in ([7, 3, 1 << 40, 1 << 41, 5], [1, 7, 3, 3, 4]):
+        some = [one._replace(offset=offset) for one, offset in zip(SOME, places, strict=True)]
+        data = up_convert_stored(build(some, 1)).data
+        assert offsets(data) == places
+        for header, view in split_stored(data):
+            assert header.last_offset == max(one.offset for one in iterate(view))
 
 
 def test_a_tail_that_is_cut_is_left_out() -> None:
