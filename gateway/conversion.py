@@ -19,7 +19,7 @@ from gateway.scheduler import Scheduler
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch, compression
 from storage import validation
-from storage.config import PRODUCER, LogConfig
+from storage.config import LogConfig
 from storage.segment import FileSlice
 
 T = TypeVar("T")
@@ -54,9 +54,7 @@ def batch_steps(records: memoryview, config: LogConfig, now_ms: int, validate: s
     """A client's batches as the topic stores them."""
     if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch in the request")
-    if config.compression_type != PRODUCER or config.is_compacted or validate == validation.FULL:
-        yield
-    return validation.prepare(records, config, now_ms, validate)
+    return (yield from validation.prepare_steps(records, config, now_ms, validate))
 
 
 class Made(NamedTuple):
@@ -87,6 +85,8 @@ def set_of(piece: FileSlice, magic: int, first_offset: int, max_bytes: int, is_f
 
 def without_zstd(piece: FileSlice, room: int) -> Steps[Made | None]:
     """What to do about zstd in a piece; None if there is none. `room`: how many bytes to convert, but for one batch."""
+    from protocol.records import recompression
+
     position = yield from _find_zstd(piece)
     if position is None:
         return None
@@ -96,24 +96,7 @@ def without_zstd(piece: FileSlice, room: int) -> Steps[Made | None]:
         return Made(-1, b"")
     head = batch.read_header((yield from _read(piece, batch.HEADER_SIZE)))
     data = yield from _read(piece, max(head.size, room))
-    return Made(-1, (yield from _gzip_for_zstd(data)))
-
-
-def _gzip_for_zstd(data: bytes | bytearray) -> Steps[bytearray]:
-    """The batches of a log with gzip in the place of zstd; a tail that is cut is left out."""
-    made, view, position = bytearray(), memoryview(data), 0
-    while len(view) - position >= batch.HEADER_SIZE:
-        header = batch.read_header(view, position)
-        part = view[position : position + header.size]
-        if len(part) < header.size:
-            break
-        if header.compression == compression.ZSTD:
-            yield
-            made += batch.recompress(part, compression.GZIP, compression.FAST_LEVEL)
-        else:
-            made += part
-        position += header.size
-    return made
+    return Made(-1, (yield from recompression.gzip_for_zstd_steps(data)))
 
 
 def _find_zstd(piece: FileSlice) -> Steps[int | None]:

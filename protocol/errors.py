@@ -7,6 +7,7 @@ A client may repeat a request that failed with a retriable code, usually after r
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Self
 
 _RETRIABLE = True
@@ -172,10 +173,14 @@ class KafkaError(Exception):
     """What a client must hear: a code and a sentence. Dispatch turns it into the error response of the API.
 
     A sentence may quote what the client sent: it is cut, so that it always fits the int16 length of old versions.
+    record_errors: records of a batch that are refused, each with its index and a sentence (KIP-467).
     """
 
-    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+    def __init__(
+        self, code: ErrorCode, message: str | None = None, record_errors: Sequence[tuple[int, str]] = ()
+    ) -> None:
         self.code = code
+        self.record_errors = record_errors
         self.message = code.message if message is None else message
         if len(self.message) > MAX_MESSAGE_LENGTH:
             self.message = self.message[: MAX_MESSAGE_LENGTH - 3] + "..."

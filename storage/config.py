@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from protocol.records import compression
+
 LONG_MAX = 2**63 - 1
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
@@ -57,6 +59,15 @@ class LogConfig:
     def is_deleted(self) -> bool:
         """Whether old segments go by age and size."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def compression_codec(self) -> int | None:
+        """The codec that every batch is stored in; None for the one that it came in."""
+        if self.compression_type == PRODUCER:
+            return None
+        return compression.type_names.index(
+            "none" if self.compression_type == "uncompressed" else self.compression_type
+        )
 
     def compression_level(self, codec_name: str) -> int | None:
         """The configured level; None for the codec's own default."""

@@ -1,7 +1,7 @@
 """What a leader checks of a client's batch before it appends it, and what a topic's configuration changes in it.
 
 By default that is the header alone: CRC, count and offset deltas, sequence, time range, no control batch. Records are
-decoded only with validate="full", on a compacted topic (every record needs a key), or when batches are recompressed.
+looked at only with validate="full", and on a compacted topic, where each needs a key. Apache Kafka always does both.
 Source: Apache Kafka's `LogValidator`.
 """
 
@@ -10,23 +10,28 @@ from __future__ import annotations
 from crc32c import crc32c
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch, compression
+from protocol.records import batch, compression, lz4
 from protocol.records.batch import (
     CRC_START,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHeader,
 )
-from storage.config import LOG_APPEND_TIME, PRODUCER, LogConfig
+from protocol.records.compression import Steps
+from protocol.records.inspection import Inspection
+from storage.config import LOG_APPEND_TIME, LogConfig
 
 HEADER = "header"
 FULL = "full"
-PREPARED = "prepared"  # batches that `prepare` has made as the topic stores them
 OWN = "own"  # batches that the broker made itself: their header is looked at, whatever the topic asks for
+PREPARED = "prepared"  # batches that `prepare` has made as the topic stores them
 HIGHEST_CODEC = 4
+_SLICE_BYTES = 16 * 1024
 _unpack_header = batch.HEADER.unpack_from
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 
@@ -61,9 +66,7 @@ def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_m
     Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, INVALID_TXN_STATE,
     UNSUPPORTED_COMPRESSION_TYPE.
     """
-    if len(view) > config.max_message_bytes:
-        limit = f"max.message.bytes={config.max_message_bytes}"
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(view)} bytes exceeds {limit}")
+    _check_size(len(view), config)
     if crc32c(view[CRC_START:]) != header.crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong")
     timestamp = header.max_timestamp
@@ -87,15 +90,10 @@ def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_m
 def prepare(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> memoryview:
     """The batches of a client as a topic of this configuration stores them: the same bytes, or new ones.
 
-    Raises KafkaError: what `batch.split`, `check_header` and `adapt` refuse.
+    Raises KafkaError: what `batch.split` and `check_header` refuse; INVALID_RECORD and INVALID_TIMESTAMP for records,
+    with `record_errors`; CORRUPT_MESSAGE and MESSAGE_TOO_LARGE for what cannot be decompressed.
     """
-    batches = batch.split(view)
-    for header, part in batches:
-        check_header(header, part, config, now_ms)
-    if config.keeps_batches and validate != FULL:
-        return view
-    adapted = [adapt(header, part, config, now_ms, validate) for header, part in batches]
-    return adapted[0] if len(adapted) == 1 else memoryview(bytearray().join(adapted))
+    return compression.finish(prepare_steps(view, config, now_ms, validate))
 
 
 def stored(view: memoryview, config: LogConfig, now_ms: int) -> list[tuple[BatchHeader, memoryview]]:
@@ -106,21 +104,59 @@ def stored(view: memoryview, config: LogConfig, now_ms: int) -> list[tuple[Batch
     return batch.split(view)
 
 
-def adapt(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int, validate: str) -> memoryview:
-    """The batch as this topic stores it, but for the time of its append: the same view, or a new one.
-
-    Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, CORRUPT_MESSAGE for what is wrong with its records.
-    """
+def prepare_steps(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
+    """`prepare` in slices: it yields before each call of a codec, and after some hundred microseconds of other work."""
+    batches = batch.split(view)
+    for header, part in batches:
+        check_header(header, part, config, now_ms)
     if validate == FULL or config.is_compacted:
-        _check_records(header, view, config, now_ms)
-    if config.compression_type != PRODUCER:
-        codec = compression.type_names.index(
-            "none" if config.compression_type == "uncompressed" else config.compression_type
-        )
-        if codec != header.compression:
-            level = config.compression_level(compression.type_names[codec])
-            view = memoryview(batch.recompress(view, codec, level))
-    return view
+        for header, part in batches:
+            yield from _inspect(header, part, config, now_ms)
+    codec = config.compression_codec
+    if codec is None or all(header.compression == codec for header, _ in batches):
+        return view
+    made: list[memoryview | bytearray] = []
+    level = config.compression_level(compression.type_names[codec])
+    for header, part in batches:
+        made.append(part if header.compression == codec else (yield from batch.recompress_steps(part, codec, level)))
+        _check_size(len(made[-1]), config)
+    return memoryview(bytearray().join(made))
+
+
+def _inspect(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> Steps[None]:
+    """Look at every record of a batch. Raises KafkaError with `record_errors`."""
+    content = view[HEADER_SIZE:]
+    if header.compression != compression.NONE:
+        if header.compression == compression.LZ4 and (fault := lz4.java_fault(content)):
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"Kafka's Java clients could not read this lz4 frame: {fault}")
+        yield
+    data = bytes(compression.decompress(header.compression, content))
+    earliest, latest = MIN_TIMESTAMP, MAX_TIMESTAMP
+    if config.message_timestamp_type != LOG_APPEND_TIME and not header.is_log_append_time:
+        earliest = now_ms - config.message_timestamp_before_max_ms
+        latest = now_ms + config.message_timestamp_after_max_ms
+    inspection = Inspection(header, data, needs_keys=config.is_compacted, earliest=earliest, latest=latest)
+    while inspection.left:
+        inspection.look(_SLICE_BYTES)
+        if inspection.left:
+            yield
+    if inspection.errors:
+        raise _refusal(inspection.errors)
+
+
+def _refusal(errors: list[tuple[int, ErrorCode, str]]) -> KafkaError:
+    """One error for the batch, as Kafka has it: a wrong time weighs more than anything else."""
+    codes = {code for _, code, _ in errors}
+    code = ErrorCode.INVALID_TIMESTAMP if ErrorCode.INVALID_TIMESTAMP in codes else ErrorCode.INVALID_RECORD
+    first = "; ".join([f"record {number}: {sentence}" for number, _, sentence in errors[:3]])
+    some = f"{len(errors)} records are" if len(errors) > 1 else "one record is"
+    return KafkaError(code, f"{some} refused: {first}", [(number, sentence) for number, _, sentence in errors])
+
+
+def _check_size(size: int, config: LogConfig) -> None:
+    if size > config.max_message_bytes:
+        limit = f"max.message.bytes={config.max_message_bytes}"
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes exceeds {limit}")
 
 
 def _check_time(timestamp: int, config: LogConfig, now_ms: int) -> None:
@@ -145,16 +181,3 @@ def _check_attributes(header: BatchHeader, config: LogConfig) -> None:
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP, "a producer cannot send a batch with timestamp type LogAppendTime"
         )
-
-
-def _check_records(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> None:
-    for number, record in enumerate(batch.iterate(view)):
-        if record.offset != header.base_offset + number:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD, f"record {number} has offset delta {record.offset - header.base_offset}"
-            )
-        if record.key is None and config.is_compacted:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD, f"record {number} has no key; every record of a compacted topic needs one"
-            )
-        _check_time(record.timestamp, config, now_ms)

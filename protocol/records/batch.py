@@ -184,10 +184,17 @@ def recompress(view: Buffer, codec: int, level: int | None = None) -> bytearray:
 
     Raises KafkaError: CORRUPT_MESSAGE where they do not decompress, UNSUPPORTED_COMPRESSION_TYPE.
     """
+    return codecs.finish(recompress_steps(view, codec, level))
+
+
+def recompress_steps(view: Buffer, codec: int, level: int | None = None) -> codecs.Steps[bytearray]:
+    """`recompress` in slices; it yields before each call of a codec."""
     header = read_header(view)
+    if header.compression != codecs.NONE:
+        yield
     plain = codecs.decompress(header.compression, memoryview(view)[HEADER_SIZE : header.size])
     attributes = header.attributes & ~CODEC_MASK | codec
-    body = codecs.compress(codec, plain, level)
+    body: Buffer = plain if codec == codecs.NONE else (yield from codecs.compress_steps(codec, plain, level))
     return _assemble(header._replace(attributes=attributes, batch_length=_batch_length(body)), body)
 
 

@@ -13,6 +13,7 @@ from protocol.errors import KafkaError
 from protocol.records import batch, compression
 from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, Buffer, read_header
 from protocol.records.compression import FAST_LEVEL, GZIP, NONE, SNAPPY, Steps
+from protocol.records.inspection import long_varint
 from protocol.records.message_set import (
     HEAD,
     INT,
@@ -32,18 +33,6 @@ from protocol.records.up_conversion import up_stored_steps
 
 MAX_SET_BYTES = 16 << 20
 """What goes into one wrapper: a batch that becomes larger than that is made into several."""
-
-
-def _long_varint(data: bytes, position: int, low: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte is `low`, as it is, zigzag; and the position after it."""
-    low &= 0x7F
-    for shift in range(7, 70, 7):
-        byte = data[position]
-        position += 1
-        low |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return low, position
-    raise IndexError("a varint has more than ten bytes")
 
 
 class Records:
@@ -100,18 +89,18 @@ class Records:
             byte = data[position]
             position += 1
             if byte > 0x7F:
-                byte, position = _long_varint(data, position, byte)
+                byte, position = long_varint(data, position, byte)
             end = position + (byte >> 1)
             byte = data[position + 1]  # after the attributes, unused
             position += 2
             if byte > 0x7F:
-                byte, position = _long_varint(data, position, byte)
+                byte, position = long_varint(data, position, byte)
             if byte != previous:
                 previous, start = byte, self._start(byte)
             byte = data[position]
             position += 1
             if byte > 0x7F:
-                byte, position = _long_varint(data, position, byte)
+                byte, position = long_varint(data, position, byte)
             if byte & 1 or byte > most:
                 raise IndexError("its offset is outside of those that its batch has")
             offset = base_offset + (byte >> 1)
@@ -123,7 +112,7 @@ class Records:
             byte = data[position]
             position += 1
             if byte > 0x7F:
-                byte, position = _long_varint(data, position, byte)
+                byte, position = long_varint(data, position, byte)
             if byte & 1:
                 message = start + NULL
             else:
@@ -133,7 +122,7 @@ class Records:
             byte = data[position]
             position += 1
             if byte > 0x7F:
-                byte, position = _long_varint(data, position, byte)
+                byte, position = long_varint(data, position, byte)
             if byte & 1:
                 message += NULL
             else:

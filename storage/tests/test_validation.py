@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import Record, build, iterate, read_header
+from protocol.records.batch import HEADER_SIZE, Record, assemble, build, check_crc, iterate, read_header
+from protocol.records.compression import LZ4, compress
 from storage import validation
 from storage.config import LogConfig
 from storage.tests.builders import NOW_MS, batch
@@ -16,10 +17,8 @@ HOUR_MS = 3_600_000
 
 
 def refusal(data: memoryview, config: LogConfig, validate: str = "header") -> ErrorCode:
-    header = read_header(data)
     try:
-        validation.check_header(header, data, config, NOW_MS)
-        validation.adapt(header, data, config, NOW_MS, validate)
+        validation.prepare(data, config, NOW_MS, validate)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
@@ -56,8 +55,97 @@ def test_log_append_time_from_a_client() -> None:
 def test_recompression_leaves_what_is_right_alone() -> None:
     config = LogConfig(compression_type="gzip")
     data = batch(3, compression=1)
-    assert validation.adapt(read_header(data), data, config, NOW_MS, "header") is data
+    assert validation.prepare(data, config, NOW_MS, "header") is data
     plain = batch(3)
-    packed = validation.adapt(read_header(plain), plain, config, NOW_MS, "header")
+    packed = validation.prepare(plain, config, NOW_MS, "header")
     assert read_header(packed).compression == 1
     assert list(iterate(packed)) == list(iterate(plain))
+
+
+def told(data: memoryview, config: LogConfig, validate: str = "full") -> tuple[ErrorCode, str, list[int]]:
+    """How a batch is refused: code, sentence, and which records."""
+    with pytest.raises(KafkaError) as caught:
+        validation.prepare(data, config, NOW_MS, validate)
+    return caught.value.code, caught.value.message, [number for number, _ in caught.value.record_errors]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_each_refused_record_is_told(codec: int) -> None:
+    config = LogConfig(cleanup_policy=("compact",), message_timestamp_before_max_ms=5)
+    keyless = [Record(timestamp=NOW_MS, key=key) for key in (None, b"k", None, None, None)]
+    assert told(memoryview(build(keyless, compression=codec)), config, "header") == (
+        ErrorCode.INVALID_RECORD,
+        "4 records are refused: "
+        + "; ".join([f"record {n}: it has no key; every record of a compacted topic needs one" for n in (0, 2, 3)]),
+        [0, 2, 3, 4],
+    )
+    late = memoryview(build([*keyless[:1], Record(timestamp=NOW_MS - 6, key=b"k")], compression=codec))
+    code, _, records = told(late, config)
+    assert (code, records) == (ErrorCode.INVALID_TIMESTAMP, [0, 1])
+
+
+def test_one_refused_record_is_told_in_the_singular() -> None:
+    config = LogConfig(message_timestamp_before_max_ms=5)
+    data = memoryview(build([Record(timestamp=NOW_MS), Record(timestamp=NOW_MS - 6)]))
+    times = f"its timestamp {NOW_MS - 6} is not between {NOW_MS - 5} and {NOW_MS + HOUR_MS}"
+    assert told(data, config)[1] == f"one record is refused: record 1: {times}"
+
+
+def test_times_do_not_matter_where_the_broker_sets_them() -> None:
+    data = memoryview(build([Record(timestamp=NOW_MS), Record(timestamp=NOW_MS - 6)]))
+    config = LogConfig(message_timestamp_before_max_ms=5, message_timestamp_type="LogAppendTime")
+    assert refusal(data, config, "full") is ErrorCode.NONE
+
+
+def test_an_lz4_frame_that_java_could_not_read_is_refused_in_full() -> None:
+    sound = build([Record(timestamp=NOW_MS, value=b"v")], compression=LZ4)
+    header = read_header(sound)
+    two_frames = sound[HEADER_SIZE:] + compress(LZ4, b"")
+    data = memoryview(assemble(0, LZ4, 0, header.base_timestamp, header.max_timestamp, 1, two_frames))
+    assert refusal(data, LogConfig()) is ErrorCode.NONE
+    code, sentence, _ = told(data, LogConfig())
+    assert code is ErrorCode.INVALID_RECORD
+    assert "bytes follow its first frame" in sentence
+
+
+def test_what_becomes_too_large_in_another_codec_is_refused() -> None:
+    data = batch(1, size=5000, compression=4)
+    assert refusal(data, LogConfig(max_message_bytes=1000)) is ErrorCode.NONE
+    config = LogConfig(max_message_bytes=1000, compression_type="uncompressed")
+    assert refusal(data, config) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_only_batches_in_another_codec_are_made_anew() -> None:
+    parts = [build([Record(timestamp=NOW_MS, value=b"v")], compression=codec) for codec in range(5)]
+    config = LogConfig(compression_type="zstd")
+    view = validation.prepare(memoryview(bytearray().join(parts)), config, NOW_MS, "header")
+    batches = validation.stored(view, config, NOW_MS)
+    assert [header.compression for header, _ in batches] == [4] * 5
+    assert view.tobytes().endswith(parts[4])
+    assert [one.value for _, part in batches for one in iterate(part)] == [b"v"] * 5
+
+
+def test_the_time_of_the_append_is_set_last() -> None:
+    config = LogConfig(message_timestamp_type="LogAppendTime", compression_type="gzip")
+    data = batch(2)
+    view = validation.prepare(data, config, NOW_MS, "header")
+    assert not read_header(view).is_log_append_time
+    batches = validation.stored(view, config, NOW_MS)
+    assert [(header.is_log_append_time, header.max_timestamp) for header, _ in batches] == [(True, NOW_MS)]
+    assert check_crc(batches[0][1])
+
+
+def test_long_work_comes_in_slices() -> None:
+    """The first slice of what is short and plain is all; a codec is never called in the first."""
+    few, many = [Record(timestamp=NOW_MS)] * 3, [Record(timestamp=NOW_MS, value=bytes(100))] * 2000
+
+    def slices(records: list[Record], codec: int, **settings: Any) -> int:
+        config = LogConfig(max_message_bytes=1 << 20, **settings)
+        data = memoryview(build(records, compression=codec))
+        return len(list(validation.prepare_steps(data, config, NOW_MS, "full")))
+
+    assert slices(few, 0) == 0
+    assert slices(many, 0) > 10
+    assert slices(few, 4) == 1
+    assert slices(few, 4, compression_type="gzip") == 3
+    assert slices(few, 4, compression_type="zstd") == 1

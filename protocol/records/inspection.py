@@ -1,0 +1,152 @@
+"""The records of a batch, walked through without making objects of them: is each one sound, and may it be appended?
+
+About half a microsecond a record, so that a leader may do it for every batch if it is told to. It looks for what Apache
+Kafka's `LogValidator` looks for, record by record: KIP-467 has each refused record told to the producer.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, BatchHeader
+
+MAX_ERRORS = 100
+"""As many records are told of; a batch may hold a hundred thousand."""
+
+
+def long_varint(data: bytes, position: int, low: int) -> tuple[int, int]:
+    """The rest of a varint whose first byte is `low`, still zigzag, and the position after it. Raises IndexError."""
+    low &= 0x7F
+    for shift in range(7, 70, 7):
+        byte = data[position]
+        position += 1
+        low |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return low, position
+    raise IndexError("a varint has more than ten bytes")
+
+
+class Inspection:
+    """One batch, whose records are `data`, decompressed."""
+
+    __slots__ = ("_data", "_earliest", "_header", "_latest", "_needs_keys", "_position", "errors", "left")
+
+    def __init__(self, header: BatchHeader, data: bytes, *, needs_keys: bool, earliest: int, latest: int) -> None:
+        """`earliest` and `latest` are the times that a record may have; none at all, -1, is always allowed."""
+        self._header = header
+        self._data = data
+        self._needs_keys = needs_keys
+        self._earliest = earliest
+        self._latest = latest
+        self._position = 0
+        self.left = header.records_count
+        self.errors: list[tuple[int, ErrorCode, str]] = []
+        """What is wrong with records: the index of each, a code, a sentence; not more than MAX_ERRORS."""
+
+    def look(self, limit_bytes: int) -> None:
+        """Look at the next records, of about so many bytes together.
+
+        Raises KafkaError(INVALID_RECORD) for what is no record, and for bytes behind the last one.
+        """
+        data, position, left = self._data, self._position, self.left
+        stop_at, expected, needs_keys = position + limit_bytes, self._number << 1, self._needs_keys
+        previous, is_late = None, False
+        try:
+            while left and position < stop_at:
+                byte = data[position]
+                position += 1
+                if byte > 0x7F:
+                    byte, position = long_varint(data, position, byte)
+                end = position + ((byte >> 1) ^ -(byte & 1))
+                byte = data[position + 1]  # after the attributes, unused
+                position += 2
+                if byte > 0x7F:
+                    byte, position = long_varint(data, position, byte)
+                if byte != previous:
+                    previous, is_late = byte, not self._is_in_time(byte)
+                if is_late:
+                    self._note_time(expected >> 1, byte)
+                byte = data[position]
+                position += 1
+                if byte > 0x7F:
+                    byte, position = long_varint(data, position, byte)
+                if byte != expected:
+                    self._note(expected >> 1, f"its offset delta is {_signed(byte)}, not {expected >> 1}")
+                byte = data[position]
+                position += 1
+                if byte > 0x7F:
+                    byte, position = long_varint(data, position, byte)
+                if not byte & 1:
+                    position += byte >> 1
+                elif needs_keys:
+                    self._note(expected >> 1, "it has no key; every record of a compacted topic needs one")
+                byte = data[position]
+                position += 1
+                if byte > 0x7F:
+                    byte, position = long_varint(data, position, byte)
+                if not byte & 1:
+                    position += byte >> 1
+                byte = data[position]
+                position += 1
+                if byte:
+                    position = _skip_headers(data, position, byte)
+                if position != end:
+                    _refuse_end(position, end)
+                left -= 1
+                expected += 2
+        except IndexError as error:
+            raise _invalid(f"record {expected >> 1} of {self._header.records_count} cannot be read: {error}") from None
+        self._position, self.left = position, left
+        if not left and position != len(data):
+            raise _invalid(f"the last of {self._header.records_count} records does not end where the batch does")
+
+    @property
+    def _number(self) -> int:
+        return self._header.records_count - self.left
+
+    def _is_in_time(self, delta: int) -> bool:
+        timestamp = self._header.base_timestamp + _signed(delta)
+        if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            raise IndexError(f"its timestamp is {timestamp}")
+        return timestamp == NO_TIMESTAMP or self._earliest <= timestamp <= self._latest
+
+    def _note_time(self, number: int, delta: int) -> None:
+        timestamp = self._header.base_timestamp + _signed(delta)
+        sentence = f"its timestamp {timestamp} is not between {self._earliest} and {self._latest}"
+        self._note(number, sentence, ErrorCode.INVALID_TIMESTAMP)
+
+    def _note(self, number: int, sentence: str, code: ErrorCode = ErrorCode.INVALID_RECORD) -> None:
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append((number, code, sentence))
+
+
+def _skip_headers(data: bytes, position: int, count: int) -> int:
+    """The position after the headers; `count` is the first byte of how many there are."""
+    if count > 0x7F:
+        count, position = long_varint(data, position, count)
+    if count & 1 or count >> 1 > len(data) - position:
+        raise IndexError(f"it has {_signed(count)} headers")
+    for _ in range(count >> 1):
+        for may_be_null in (False, True):
+            byte = data[position]
+            position += 1
+            if byte > 0x7F:
+                byte, position = long_varint(data, position, byte)
+            if not byte & 1:
+                position += byte >> 1
+            elif not may_be_null:
+                raise IndexError("a header has no name")
+    return position
+
+
+def _refuse_end(position: int, end: int) -> NoReturn:
+    raise IndexError(f"its fields end {position - end} bytes behind it")
+
+
+def _signed(zigzag: int) -> int:
+    return (zigzag >> 1) ^ -(zigzag & 1)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
