@@ -31,7 +31,15 @@ class AlterPartitionReassignmentsRequest(Message, key=45, versions="0-1", flexib
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "AlterPartitionReassignmentsResponse":
-        return AlterPartitionReassignmentsResponse(error_code=error, error_message=message)
+        """The error at the top and at every partition: clients look at either."""
+        responses = [
+            ReassignableTopicResponse(
+                topic.name,
+                [ReassignablePartitionResponse(row.partition_index, error, message) for row in topic.partitions],
+            )
+            for topic in self.topics
+        ]
+        return AlterPartitionReassignmentsResponse(error_code=error, error_message=message, responses=responses)
 
 
 class ReassignablePartitionResponse(Struct):
@@ -50,7 +58,7 @@ class ReassignableTopicResponse(Struct):
 
 
 class AlterPartitionReassignmentsResponse(Message, key=45, response=True, versions="0-1", flexible="0+"):
-    """A row for every partition of the request, or none with an error at the top."""
+    """A row for every partition of the request; an error at the top is one of all."""
 
     throttle_time_ms: int32 = v("0+")
     allow_replication_factor_change: boolean = v("1+", default=True)

@@ -2,6 +2,7 @@
 
 A value of ours is written, by the compiled writer, and given to Kafka's class as JSON; the bytes are the same. What the
 class reads from ours is the same value, and is written by it as the same bytes again, unknown tagged fields included.
+What a request answers where all of it failed is what Kafka's answers.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ import pytest
 from hypothesis import settings
 
 from protocol import compiler
+from protocol.errors import ErrorCode
 from protocol.header import RequestHeader, write_request_header, write_response_header
 from protocol.internal.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from protocol.registry import header_versions
-from protocol.schema import Message
+from protocol.messages.update_metadata import UpdateMetadataRequest
+from protocol.registry import APIS, header_versions, request, response
+from protocol.schema import Message, Struct
 from protocol.tests.chosen import chosen
 from protocol.tests.definitions import CLIENTS, having
 from protocol.tests.generated import GeneratedClasses, in_base64, in_json, without_unknown_tags
-from protocol.tests.values import VERSIONS
+from protocol.tests.values import VERSIONS, full
 
 pytestmark = pytest.mark.sockets
 
@@ -111,3 +114,47 @@ def same_header(
         case = {"value": value, "bytes": in_base64(data)}
         _, (answer,) = classes[generation].ask(name, version, [case])
         assert answer == {"written": in_base64(data), "read": value, "again": in_base64(data)}
+
+
+# -------------------------------------------------------------------------------------------------- error responses
+
+OTHERWISE = {
+    "CreateDelegationToken": "Kafka names the principal that asked, which the bytes of a request do not say",
+    "DescribeUserScramCredentials": "Kafka also has a row without a name for every user",
+    "JoinGroup": "ours says which member it was, as the coordinator's own answers do",
+    "ListPartitionReassignments": "Kafka repeats the partitions that were asked for, as if they were on their way",
+}
+"""Where our answer to a request that failed is another than Kafka's."""
+
+
+def request_of(key: int, version: int) -> Any:
+    value = full(request(key), version)
+    if isinstance(value, UpdateMetadataRequest):  # Kafka makes names of listeners from these
+        for endpoint in (endpoint for broker in value.live_brokers for endpoint in broker.endpoints):
+            endpoint.security_protocol = 0
+    return value
+
+
+def told(value: Any) -> Any:
+    """What a response tells, but for its sentences, for the order of rows, and for records that are empty, not null."""
+    if isinstance(value, list):
+        return sorted(map(told, value), key=repr)
+    if isinstance(value, Struct):
+        parts = {field.name: getattr(value, field.name) for field in type(value).fields}
+        return [(name, told(part)) for name, part in parts.items() if name != "error_message"]
+    return bytes(value) or None if isinstance(value, memoryview) else value
+
+
+@pytest.mark.parametrize("key", APIS, ids=[api.name for api in APIS.values()])
+def test_what_is_answered_to_a_request_that_failed_is_what_kafka_answers(
+    key: int, classes: dict[int, GeneratedClasses]
+) -> None:
+    cls, error = request(key), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for version in range(cls.versions.first, cls.versions.last + 1):
+        generation, _ = next(having(cls.__name__, version))
+        value = request_of(key, version)
+        case = {"refused": in_base64(written(value, version)), "code": int(error)}
+        _, (answer,) = classes[generation].ask(cls.__name__, version, [case])
+        theirs, _ = compiler.read(response(key), version, base64.b64decode(answer["written"]))
+        ours, _ = compiler.read(response(key), version, written(value.error_response(version, error), version))
+        assert (told(ours) == told(theirs)) == (APIS[key].name not in OTHERWISE), (version, ours, theirs)

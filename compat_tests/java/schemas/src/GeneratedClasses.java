@@ -6,10 +6,13 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.common.message.ApiMessageType;
+import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
+import org.apache.kafka.common.requests.AbstractRequest;
 
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -19,6 +22,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.stream.Stream;
 
 /**
  * The classes that Apache Kafka generates from its definitions of messages, asked over stdin and answered on stdout: which of
@@ -32,6 +36,9 @@ import java.nio.charset.StandardCharsets;
  * <p>"written" are the bytes of the value, "read" is the value of the bytes, and "again" are the bytes of what was read: a value
  * in JSON has no unknown tagged fields and of records only the size. A case that a class refuses is answered with {"error": "..."}.
  * "headers" are the versions of the headers that go with requests and responses; there are none for what is neither.
+ *
+ * <p>{"refused": "...", "code": 29} instead of a case are the bytes of a request; "written" is what Kafka answers to it where it fails
+ * as a whole with this error.
  */
 public final class GeneratedClasses {
     private static final JsonMapper JSON = JsonMapper.builder()
@@ -73,6 +80,9 @@ public final class GeneratedClasses {
     private ObjectNode answer(JsonNode one) {
         ObjectNode answer = JSON.createObjectNode();
         try {
+            if (one.has("refused")) {
+                return answer.put("written", bytes(refusal(one.get("refused").binaryValue(), one.get("code").intValue())));
+            }
             answer.put("written", bytes((Message) fromJson.invoke(null, one.get("value"), version)));
             Message read = read(one.get("bytes").binaryValue());
             answer.set("read", (JsonNode) toJson.invoke(null, read, version, false));
@@ -93,6 +103,19 @@ public final class GeneratedClasses {
             throw new IllegalStateException(buffer.remaining() + " bytes are left");
         }
         return message;
+    }
+
+    private Message refusal(byte[] bytes, int code) throws ReflectiveOperationException {
+        short key = ((ApiMessage) data.getConstructor().newInstance()).apiKey();
+        Method parse = Stream.of(AbstractRequest.class.getMethods())
+            .filter(method -> method.getName().equals("parseRequest"))
+            .findAny()
+            .orElseThrow();
+        ByteBuffer buffer = ByteBuffer.wrap(bytes);
+        Object body = parse.getParameterTypes()[2] == ByteBuffer.class ? buffer : new ByteBufferAccessor(buffer); // until Kafka 4.1
+        Object parsed = parse.invoke(null, ApiKeys.forId(key), version, body);
+        AbstractRequest request = (AbstractRequest) parsed.getClass().getField("request").get(parsed);
+        return request.getErrorResponse(0, Errors.forCode((short) code).exception()).data();
     }
 
     private byte[] bytes(Message message) {
