@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
 
+from gateway.advertised import Endpoint, leader_of
 from gateway.context import CloseConnection, Context, Services
 from gateway.conversion import Steps, batch_steps, set_steps
 from gateway.handlers import handles
@@ -20,6 +21,8 @@ from gateway.replication.writer import Writer
 from gateway.waiting import SILENCE, Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -76,6 +79,22 @@ class Behind:
         return is_there or self.row.error_code != ErrorCode.NONE
 
 
+class Elsewhere(Behind):
+    """A row that waits for nothing: somebody else leads its partition, and is to be named in the response."""
+
+    __slots__ = ("endpoint",)
+
+    def __init__(self, row: PartitionProduceResponse, endpoint: Endpoint | None) -> None:
+        self.row = row
+        self.endpoint = endpoint
+        self.is_raw = False
+
+    @property
+    def is_met(self) -> bool:
+        """It says an error."""
+        return True
+
+
 def _append(
     acks: int, topic: str, data: PartitionProduceData, context: Context, now_ms: int, behind: list[Behind]
 ) -> PartitionProduceResponse:
@@ -91,7 +110,7 @@ def _append(
             return _append_later(acks, writer, partition, records, now_ms, behind)
         info = partition.stage(records, acks, now_ms)
     except (KafkaError, OSError) as error:
-        return _refuse(data, error)
+        return _refuse(topic, data, error, context, behind)
     row = PartitionProduceResponse(
         data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
     )
@@ -128,6 +147,7 @@ def produce(request: ProduceRequest, context: Context, append: Append = _append)
         return None
     if behind:
         context.broker.appends.commit()
+        response.node_endpoints = _endpoints(behind)
         behind = [item for item in behind if not item.is_met]
     return _wait(request, context, response, behind) if behind else response
 
@@ -152,7 +172,8 @@ def _append_without_zstd(
         header = HEADER.unpack_from(records)
         if header[_ATTRIBUTES] & CODEC_MASK == ZSTD:
             message = f"version {context.version} of Produce does not know zstd; version 7 does"
-            return _refuse(data, KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message))
+            error = KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
+            return _refuse(topic, data, error, context, behind)
     return _append(acks, topic, data, context, now_ms, behind)
 
 
@@ -186,7 +207,7 @@ def _convert(
             steps, len(copied), lambda late: _append_late(item, topic, late, broker), lambda: not item.row.error_code
         )
     except (KafkaError, OSError) as error:
-        return _refuse(data, error)
+        return _refuse(topic, data, error, context, behind)
     if result is None:
         item.is_raw = True
     else:
@@ -232,9 +253,17 @@ def _refuse_another(topic: str) -> NoReturn:
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
-def _refuse(data: PartitionProduceData, error: KafkaError | OSError) -> PartitionProduceResponse:
+def _refuse(
+    topic: str, data: PartitionProduceData, error: KafkaError | OSError, context: Context, behind: list[Behind]
+) -> PartitionProduceResponse:
+    """A row that says why nothing was appended, and if somebody else leads the partition, who that is (KIP-951)."""
     code, message = refusal(error)
-    return PartitionProduceResponse(data.index, code, -1, error_message=message)
+    row = PartitionProduceResponse(data.index, code, -1, error_message=message)
+    if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        leader_id, leader_epoch, endpoint = leader_of(context, topic, data.index)
+        row.current_leader = LeaderIdAndEpoch(leader_id, leader_epoch)
+        behind.append(Elsewhere(row, endpoint))
+    return row
 
 
 def _append_later(
@@ -260,6 +289,11 @@ def _wait(request: ProduceRequest, context: Context, response: ProduceResponse, 
 
     lists = [item.partition.waiters for item in behind]
     return Waiting(lists, context.broker.clock.monotonic_ms() + request.timeout_ms, attempt, expire)
+
+
+def _endpoints(behind: Sequence[Behind]) -> list[NodeEndpoint]:
+    found = {item.endpoint for item in behind if isinstance(item, Elsewhere) and item.endpoint is not None}
+    return [NodeEndpoint(*endpoint) for endpoint in sorted(found, key=lambda endpoint: endpoint.node_id)]
 
 
 def _wait_silently(context: Context, response: ProduceResponse, raw: Sequence[Behind]) -> Waiting:

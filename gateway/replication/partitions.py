@@ -37,7 +37,10 @@ class Partitions:
         return len(self._partitions)
 
     def get(self, topic: str, index: int) -> Partition:
-        """The partition; raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR for one that is damaged."""
+        """The partition, of which this broker is the leader.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR for a damaged one.
+        """
         partition = self._partitions.get((topic, index))
         if partition is None:
             raise self._absent(topic, index)
@@ -82,6 +85,9 @@ class Partitions:
         log_config = self._config.log_config(topic.configs)
         self._names[topic.topic_id] = topic.name
         for index, state in enumerate(topic.partitions):
+            if state.leader != self._config.node_id:
+                self._leave(topic.name, index, state.leader)
+                continue
             partition = self._partitions.get((topic.name, index))
             if partition is not None and partition.log.topic_id not in (None, topic.topic_id):
                 self._drop(topic.name, index)
@@ -91,6 +97,14 @@ class Partitions:
                 partition.configure(log_config)
                 partition.leader_epoch = state.leader_epoch
                 partition.replicas, partition.isr = state.replicas, state.isr
+
+    def _leave(self, topic: str, index: int, leader: int) -> None:
+        """Serve no more what another broker leads; its log stays. Who waits for it is told."""
+        led = f"node {leader} leads it" if leader >= 0 else "it has no leader at present"
+        self._offline[topic, index] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index}: {led}")
+        partition = self._partitions.pop((topic, index), None)
+        if partition is not None:
+            self._purgatory.touch(partition.waiters)
 
     def _open(self, topic: Topic, index: int, log_config: LogConfig) -> Partition | None:
         """The partition over its log, or None if it cannot be had: then the others go on, and `get` says why."""

@@ -14,7 +14,8 @@ from gateway.conversion import Conversions
 from gateway.coordinator.producer_ids import ProducerIds
 from gateway.coordinator.runtime import Coordinators
 from gateway.handlers import Outcome, load
-from gateway.metadata.image import Image
+from gateway.metadata.image import Image, Topic
+from gateway.metadata.image import Node as Broker
 from gateway.metadata.local import LocalMetadata
 from gateway.replication.appends import Appends
 from gateway.replication.partitions import Partitions
@@ -120,9 +121,9 @@ class Node:
 
     def ask(self, request: Message, version: int) -> Any:
         """The response as a client reads it: both messages go over the wire of `version`."""
-        response = self.handle(_over_the_wire(request, version), version)
+        response = self.handle(over_the_wire(request, version), version)
         assert isinstance(response, Message)
-        return _over_the_wire(response, version)
+        return over_the_wire(response, version)
 
     def restart(self) -> None:
         """Stop, and start again on the same directory."""
@@ -157,9 +158,27 @@ def refusal(node: Node, request: Message, version: int) -> ErrorCode:
     raise AssertionError(f"{type(request).__name__} was not refused")
 
 
-def _over_the_wire(message: Message, version: int) -> Message:
+def over_the_wire(message: Message, version: int) -> Any:
+    """A message as the other side reads it."""
     out = bytearray()
     write(message, version, out, [])
     received, end = read(type(message), version, out)
     assert end == len(out)
     return received
+
+
+def led_elsewhere(node: Node, leader: int, *names: str) -> None:
+    """Topics whose partition 0 is led by another node of the cluster, in epoch 7."""
+    metadata = node.services.metadata
+    for name in names:
+        if name not in metadata.image.topics:
+            metadata.create_topic(name, 1)
+    old = metadata.image
+    topics = {name: led_by(topic, leader) if name in names else topic for name, topic in old.topics.items()}
+    others = {5: Broker(5, "r5", {"PLAINTEXT": ("five.example", 9095)}), 6: Broker(6, None, {"INSIDE": ("six", 1)})}
+    metadata.image = old._replace(topics=topics, brokers={**old.brokers, **others})
+    node.services.partitions.follow(old, metadata.image, names)
+
+
+def led_by(topic: Topic, leader: int) -> Topic:
+    return topic._replace(partitions=(topic.partitions[0]._replace(leader=leader, leader_epoch=7),))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gateway.advertised import endpoints, own_endpoint
+from gateway.advertised import endpoints, leader_of, own_endpoint
 from gateway.tests.builders import Node
 
 
@@ -24,3 +24,10 @@ def test_what_is_configured_by_listener(tmp_path: Path) -> None:
     node.client.listener, node.client.local_port = "INSIDE", 9093
     assert endpoints(node.context(0)) == [(0, "inside", 9093, "r2")]
     node.close()
+
+
+def test_of_what_is_not_there_no_leader_is_known(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    context = node.context(0)
+    assert leader_of(context, "t", 0) == (0, 0, own_endpoint(context))
+    assert [leader_of(context, *missing) for missing in (("t", 1), ("t", -1), ("u", 0))] == [(-1, -1, None)] * 3

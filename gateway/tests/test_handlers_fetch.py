@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from gateway.handlers.fetch import COLD_AT_ONCE, DISK_DEADLINE_MS
-from gateway.tests.builders import Node
+from gateway.tests.builders import Node, led_elsewhere, over_the_wire
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -648,3 +648,49 @@ def test_a_version_that_knows_zstd_gets_it(node: Node, version: int) -> None:
     assert isinstance(row.records, FileSlice)
     assert [header.compression for header, _ in split(row.records.read())] == [4]
     row.records.release()
+
+
+@pytest.mark.parametrize("version", range(19))
+def test_who_leads_a_partition_is_told(node: Node, version: int) -> None:
+    led_elsewhere(node, 5, "t")
+    (row,) = rows(response := old(node, version, from_offset(0), max_wait_ms=500))
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    response = over_the_wire(response, version)
+    hint = rows(response)[0].current_leader
+    assert (hint.leader_id, hint.leader_epoch) == ((5, 7) if version >= 12 else (-1, -1))
+    found = [(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
+    assert found == ([(5, "five.example", 9095, "r5")] if version >= 16 else [])
+
+
+@pytest.mark.parametrize("version", [9, 12, 16, 18])
+def test_who_knows_an_older_leader_is_told_the_present_one(node: Node, version: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    node.services.partitions.get("t", 0).leader_epoch = 3
+    (row,) = rows(response := old(node, version, from_offset(0, current_leader_epoch=2)))
+    assert row.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    hint = rows(over_the_wire(response, version))[0].current_leader
+    assert hint.leader_id == (0 if version >= 12 else -1)
+
+
+def test_who_waits_for_a_partition_that_another_broker_leads_from_now_on_is_told(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    replies: list[Any] = []
+    node.services.purgatory.park(old(node, 12, from_offset(0), max_wait_ms=500), replies.append)
+    led_elsewhere(node, 5, "t")
+    node.time.advance()
+    (row,) = rows(replies[0])
+    assert (row.error_code, row.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 5)
+
+
+@pytest.mark.parametrize("version, code", [(0, 6), (5, 6), (6, 56), (12, 56)])
+def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
+    node: Node, version: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.services.metadata.create_topic("t", 1)
+    put(node)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(type(node.services.partitions.get("t", 0)), "read", fail)
+    assert [row.error_code for row in rows(old(node, version, from_offset(0)))] == [code]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.context import CloseConnection
-from gateway.tests.builders import Node
+from gateway.tests.builders import Node, led_elsewhere
 from gateway.waiting import SILENCE, Waiting
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -370,3 +370,20 @@ def test_zstd_is_known_from_version_7_on(node: Node, version: int, code: int) ->
     ((found, _),) = rows(node.ask(request(("t", 0, batch(b"a", compression=4))), version))
     assert found == code
     assert rows(node.ask(request(("t", 0, batch(b"a", compression=3))), version)) == [(0, 0 if code else 1)]
+
+
+@pytest.mark.parametrize("version", range(12))
+@pytest.mark.parametrize("leader, endpoints", [(5, [(5, "five.example", 9095, "r5")]), (6, []), (-1, [])])
+def test_who_leads_a_partition_is_told(node: Node, version: int, leader: int, endpoints: list[Any]) -> None:
+    led_elsewhere(node, leader, "t", "u")
+    node.services.metadata.create_topic("own", 1)
+    data = batch(b"a") if version > 2 else build_set(RECORDS, 1)
+    response = node.ask(request(("t", 0, data), ("u", 0, data), ("own", 0, data)), version)
+    assert rows(response) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)] * 2 + [(0, 0)]
+    hints = [topic.partition_responses[0].current_leader for topic in response.responses]
+    knows = version >= 10
+    assert [(hint.leader_id, hint.leader_epoch) for hint in hints] == [(leader, 7) if knows else (-1, -1)] * 2 + [
+        (-1, -1)
+    ]
+    found = [(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
+    assert found == (endpoints if knows else [])

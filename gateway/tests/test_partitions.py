@@ -7,7 +7,7 @@ import pytest
 from gateway.broker import Broker
 from gateway.metadata.image import Image
 from gateway.replication.partitions import Partitions
-from gateway.tests.builders import Node
+from gateway.tests.builders import Node, led_elsewhere
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import Record, build
 from storage.errors import StorageError
@@ -42,6 +42,18 @@ def test_topics_come_grow_and_go(node: Node) -> None:
     assert all(path.name.endswith("-delete") for path in directory.glob("t-*"))
     node._store.remove_deleted()
     assert not list(directory.glob("t-*"))
+
+
+def test_what_another_broker_leads_is_not_served_and_its_log_stays(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    partitions = node.services.partitions
+    partitions.get("t", 0).append(records(b"a"), 1, NOW_MS)
+    led_elsewhere(node, 5, "t")
+    assert code_of(partitions, "t") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partitions.retry(node.services.metadata.image)
+    assert code_of(partitions, "t") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    led_elsewhere(node, node.config.node_id, "t")
+    assert (partitions.get("t", 0).high_watermark, partitions.get("t", 0).leader_epoch) == (1, 7)
 
 
 def test_changed_configs_reach_the_log(node: Node) -> None:
