@@ -1,3 +1,4 @@
+// The old version's modules, of the files that have its tag: GOFLAGS=-tags=v0_2 go mod tidy -modfile=v0.2.mod
 module headgate.test/kafka-go
 
 go 1.26.0

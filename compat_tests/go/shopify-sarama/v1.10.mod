@@ -1,3 +1,4 @@
+// The old version's modules, of the files that have its tag: GOFLAGS=-tags=v1_10 go mod tidy -modfile=v1.10.mod
 module headgate.test/shopify-sarama
 
 go 1.26.0
