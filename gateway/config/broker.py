@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from gateway.config.settings import Settings
 
 if TYPE_CHECKING:
     from storage.config import LogConfig
+
+logger = logging.getLogger("headgate.config")
 
 
 class BrokerConfig(Settings):
@@ -68,8 +71,10 @@ class BrokerConfig(Settings):
     def change(self, of_all: Mapping[str, str], own: Mapping[str, str]) -> None:
         """Take what is set at run time for all brokers and, before that, for this one; it was checked by `dynamic`.
 
-        A setting in neither has again the value that the broker started with.
+        A setting in neither has again the value that the broker started with. What does not fit, as another version
+        wrote it, is left out and logged.
         """
+        own, of_all = _fitting(own), _fitting(of_all)
         self._dynamic = (own, of_all)
         self._plain_log_config = None
         for name, value in self._started_with.items():
@@ -119,6 +124,22 @@ class BrokerConfig(Settings):
         if self._plain_log_config is None:
             self._plain_log_config = topics.log_config(self, {})
         return self._plain_log_config
+
+
+def _fitting(texts: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: text for name, text in texts.items() if _fits(name, text)}
+
+
+def _fits(name: str, text: str) -> bool:
+    definition = catalogue.find(name)
+    try:
+        if definition is not None and catalogue.is_dynamic(name):
+            definition.parse(text)
+            return True
+    except ValueError:
+        pass
+    logger.error("%s, which was set while a broker ran, does not fit this version; it is as if it was not set", name)
+    return False
 
 
 def _check_identity(loaded: Loaded) -> None:

@@ -129,9 +129,20 @@ def shown(definition: Definition, text: str) -> str | None:
 def describe_topic(
     config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """The settings of a topic whose own configs are `overrides`."""
+    """The settings of a topic whose own configs are `overrides`; those without effect only where they were set."""
     wanted = [definition for name, definition in catalogue.TOPIC.items() if names is None or name in names]
-    return [_topic_entry(config, overrides, definition) for definition in wanted]
+    others = [name for name in overrides if name not in catalogue.TOPIC and (names is None or name in names)]
+    return [
+        *(_topic_entry(config, overrides, definition) for definition in wanted),
+        *(_foreign_entry(name, overrides[name]) for name in others),
+    ]
+
+
+def _foreign_entry(name: str, value: str) -> ConfigEntry:
+    source = Source.DYNAMIC_TOPIC_CONFIG
+    reason = topics.without_effect(name)
+    documentation = f"Accepted, no effect here, because {reason}." if reason else "Both bounds of a record's time."
+    return ConfigEntry(name, value, source, Type.STRING, False, False, documentation, (Synonym(name, value, source),))
 
 
 def _topic_entry(config: BrokerConfig, overrides: Mapping[str, str], definition: Definition) -> ConfigEntry:

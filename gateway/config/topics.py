@@ -50,6 +50,11 @@ def _check_one(name: str, text: str) -> None:
         _refuse(f"{name}={text}: allowed is {error}")
 
 
+def without_effect(name: str) -> str:
+    """Why a setting that is accepted does nothing here; empty for one that does something."""
+    return topic_table.REFUSED[name][1] if name in topic_table.REFUSED else topic_table.FOREIGN.get(name, "")
+
+
 def _refuse(sentence: str) -> NoReturn:
     raise KafkaError(ErrorCode.INVALID_CONFIG, sentence)
 

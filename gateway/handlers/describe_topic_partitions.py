@@ -37,7 +37,7 @@ def describe_topic_partitions(
                 topics=rows, next_cursor=Cursor(topic_name=name, partition_index=start)
             )
         end = min(start + left, len(topic.partitions))
-        rows.append(_describe(topic, start, end))
+        rows.append(_describe(topic, start, end, context))
         if end < len(topic.partitions):
             return DescribeTopicPartitionsResponse(
                 topics=rows, next_cursor=Cursor(topic_name=name, partition_index=end)
@@ -62,12 +62,18 @@ def _start(name: str, cursor: Cursor | None) -> int:
     return cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
 
 
-def _describe(topic: Topic, start: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+def _describe(topic: Topic, start: int, end: int, context: Context) -> DescribeTopicPartitionsResponseTopic:
+    offline, node_id = context.broker.partitions.offline, context.broker.config.node_id
+    rows = [_partition(index, topic.partitions[index]) for index in range(start, end)]
+    for row in rows if offline else ():
+        if (topic.name, row.partition_index) in offline:
+            row.error_code, row.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
+            row.offline_replicas = [node_id]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(index, topic.partitions[index]) for index in range(start, end)],
+        partitions=rows,
         topic_authorized_operations=operations.TOPIC,
     )
 

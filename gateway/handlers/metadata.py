@@ -29,8 +29,8 @@ from protocol.wire import ZERO_UUID
 
 
 def _is_lasting(response: MetadataResponse) -> bool:
-    """An error may be of its moment, as that of a topic which could not be made."""
-    return not any(topic.error_code for topic in response.topics)
+    """An error may be of its moment: a topic could not be made, a partition could not be opened."""
+    return not any(topic.error_code or any(row.error_code for row in topic.partitions) for topic in response.topics)
 
 
 @handles(MetadataRequest, versions="0-13", is_lasting=_is_lasting)
@@ -134,9 +134,20 @@ def _describe(topic: Topic, request: MetadataRequest, context: Context) -> Metad
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(index, state) for index, state in enumerate(topic.partitions)],
+        partitions=_partitions(topic, context),
         topic_authorized_operations=operations.TOPIC if wants_operations else operations.UNKNOWN,
     )
+
+
+def _partitions(topic: Topic, context: Context) -> list[MetadataResponsePartition]:
+    """All of them; what cannot be opened here has no leader, which tools count as unavailable."""
+    rows = [_partition(index, state) for index, state in enumerate(topic.partitions)]
+    offline = context.broker.partitions.offline
+    for row in rows if offline else ():
+        if (topic.name, row.partition_index) in offline:
+            row.error_code, row.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
+            row.offline_replicas = [context.broker.config.node_id]
+    return rows
 
 
 def _partition(index: int, state: PartitionState) -> MetadataResponsePartition:

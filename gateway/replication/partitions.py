@@ -61,6 +61,11 @@ class Partitions:
             if topic is not None:
                 self._put(topic)
 
+    @property
+    def offline(self) -> Collection[tuple[str, int]]:
+        """The partitions, by topic and index, that are this broker's and cannot be opened."""
+        return self._offline.keys()
+
     def topic_name(self, topic_id: bytes) -> str:
         """The name behind an id; raises KafkaError(UNKNOWN_TOPIC_ID)."""
         try:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from gateway import operations
+from gateway.handlers import load
 from gateway.tests.builders import Node, refusal
 from protocol.errors import ErrorCode
+from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.records.batch import Record, build
 from protocol.wire import ZERO_UUID
 
 VERSIONS = range(14)
@@ -139,3 +142,30 @@ def test_operations_are_told_when_asked(closed: Node) -> None:
     told = closed.ask(request, 8)
     assert told.cluster_authorized_operations == operations.CLUSTER
     assert told.topics[0].topic_authorized_operations == operations.TOPIC
+
+
+def test_a_damaged_partition_has_no_leader(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.services.metadata.create_topic("t", 2)
+    batch = build([Record(timestamp=1, value=b"x")])
+    node.services.partitions.get("t", 1).append(memoryview(batch), 1, 1)
+    node.close()
+    log = tmp_path / "t-1" / "00000000000000000000.log"
+    log.write_bytes(b"\xff" * log.stat().st_size)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+
+    again = Node(tmp_path)
+    response = again.ask(MetadataRequest(None), 12)
+    ((whole, damaged),) = (topic.partitions for topic in response.topics)
+    assert (whole.error_code, whole.leader_id, whole.offline_replicas) == (ErrorCode.NONE, 0, [])
+    assert (damaged.error_code, damaged.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    assert (damaged.replica_nodes, damaged.isr_nodes, damaged.offline_replicas) == ([0], [0], [0])
+    is_lasting = load()[MetadataRequest.api_key].ranges[0].is_lasting
+    assert is_lasting is not None
+    assert not is_lasting(response)
+
+    ((whole, damaged),) = (topic.partitions for topic in again.ask(DescribeTopicPartitionsRequest(), 0).topics)
+    assert (whole.error_code, whole.leader_id, whole.offline_replicas) == (ErrorCode.NONE, 0, [])
+    assert (damaged.error_code, damaged.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    assert damaged.offline_replicas == [0]
+    again.close()

@@ -2,7 +2,14 @@
 
 from gateway.config import BrokerConfig
 from gateway.config.definition import Type
-from gateway.config.describe import ConfigEntry, Source, Synonym, describe_broker, describe_topic
+from gateway.config.describe import (
+    ConfigEntry,
+    Source,
+    Synonym,
+    describe_all_brokers,
+    describe_broker,
+    describe_topic,
+)
 
 
 def broker_entry(text: str, name: str) -> ConfigEntry:
@@ -82,3 +89,37 @@ def test_values_are_written_as_kafka_writes_them() -> None:
     assert entries["preallocate"] == "false"
     assert entries["cleanup.policy"] == "compact,delete"
     assert entries["min.cleanable.dirty.ratio"] == "0.5"
+
+
+def test_what_a_topic_has_without_effect_is_told_where_it_was_set() -> None:
+    own = {"follower.replication.throttled.replicas": "*", "message.timestamp.difference.max.ms": "5"}
+    throttled, difference = describe_topic(BrokerConfig.load(), own)[-2:]
+    assert (throttled.value, throttled.source, throttled.read_only) == ("*", Source.DYNAMIC_TOPIC_CONFIG, False)
+    assert throttled.documentation == "Accepted, no effect here, because replication is not throttled."
+    assert (difference.value, difference.documentation) == ("5", "Both bounds of a record's time.")
+    assert describe_topic(BrokerConfig.load(), own, ["no.such"]) == []
+    assert topic_entry("", own, throttled.name) == throttled
+
+
+def test_what_was_set_at_run_time_is_told_before_what_was_given() -> None:
+    config = BrokerConfig.load("message.max.bytes=1")
+    config.change({"message.max.bytes": "2", "num.io.threads": "3"}, {"message.max.bytes": " 4"})
+    (entry,) = describe_broker(config, ["message.max.bytes"])
+    assert (entry.value, entry.source, entry.read_only) == ("4", Source.DYNAMIC_BROKER_CONFIG, False)
+    assert [(synonym.value, synonym.source) for synonym in entry.synonyms] == [
+        ("4", Source.DYNAMIC_BROKER_CONFIG),
+        ("2", Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ("1", Source.STATIC_BROKER_CONFIG),
+        ("1048588", Source.DEFAULT_CONFIG),
+    ]
+    assert "num.io.threads" in [entry.name for entry in describe_broker(config)]
+    told = [(entry.name, entry.value, entry.source) for entry in describe_all_brokers(config)]
+    all_brokers = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+    assert told == [("message.max.bytes", "2", all_brokers), ("num.io.threads", "3", all_brokers)]
+    assert [entry.name for entry in describe_all_brokers(config, ["num.io.threads"])] == ["num.io.threads"]
+
+
+def test_other_units_stand_behind_a_time_that_was_set() -> None:
+    entry = broker_entry("log.retention.ms=5\nlog.retention.hours=1", "log.retention.ms")
+    assert [synonym.name for synonym in entry.synonyms] == ["log.retention.ms", *["log.retention.hours"] * 2]
+    assert broker_entry("log.retention.hours=1", "log.retention.ms").synonyms == ()

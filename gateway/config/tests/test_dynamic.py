@@ -74,3 +74,11 @@ def test_what_a_list_has() -> None:
     assert dynamic.items(config, "log.cleanup.policy", {}) == ("delete", "compact")
     for name in ("message.max.bytes", "log.dirs", "no.such"):
         assert dynamic.items(config, name, {}) is None
+
+
+def test_what_another_version_wrote_keeps_no_broker_from_starting(caplog: pytest.LogCaptureFixture) -> None:
+    config = BrokerConfig.load()
+    config.change({"message.max.bytes": "5", "log.cleanup.policy": "shred"}, {"no.such": "1", "node.id": "7"})
+    assert (config.message_max_bytes, config["log.cleanup.policy"], config.node_id) == (5, ("delete",), 0)
+    assert config.dynamic() == ({}, {"message.max.bytes": "5"})
+    assert [line.split(",")[0] for line in caplog.messages] == ["no.such", "node.id", "log.cleanup.policy"]
