@@ -31,6 +31,7 @@ FULL = "full"
 OWN = "own"  # batches that the broker made itself: their header is looked at, whatever the topic asks for
 PREPARED = "prepared"  # batches that `prepare` has made as the topic stores them
 HIGHEST_CODEC = 4
+_MAGIC_POSITION = 16
 _SLICE_BYTES = 16 * 1024
 _unpack_header = batch.HEADER.unpack_from
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
@@ -106,6 +107,9 @@ def stored(view: memoryview, config: LogConfig, now_ms: int) -> list[tuple[Batch
 
 def prepare_steps(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
     """`prepare` in slices: it yields before each call of a codec, and after some hundred microseconds of other work."""
+    if len(view) > _MAGIC_POSITION and view[_MAGIC_POSITION] < MAGIC:
+        message = f"a message of magic {view[_MAGIC_POSITION]} where batches are expected: that is for Produce 0 to 2"
+        raise KafkaError(ErrorCode.INVALID_RECORD, message)
     batches = batch.split(view)
     for header, part in batches:
         check_header(header, part, config, now_ms)

@@ -21,6 +21,7 @@ from gateway.replication.writer import Writer
 from gateway.waiting import SILENCE, Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -65,6 +66,7 @@ class Behind:
         self.is_raw = False
         if isinstance(result, KafkaError):
             self.row.refuse(*refusal(result))
+            self.row.record_errors = _record_errors(result)
             self._end_offset = 0
             return
         self.row.base_offset = result.first_offset
@@ -259,11 +261,18 @@ def _refuse(
     """A row that says why nothing was appended, and if somebody else leads the partition, who that is (KIP-951)."""
     code, message = refusal(error)
     row = PartitionProduceResponse(data.index, code, -1, error_message=message)
+    if isinstance(error, KafkaError):
+        row.record_errors = _record_errors(error)
     if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader_id, leader_epoch, endpoint = leader_of(context, topic, data.index)
         row.current_leader = LeaderIdAndEpoch(leader_id, leader_epoch)
         behind.append(Elsewhere(row, endpoint))
     return row
+
+
+def _record_errors(error: KafkaError) -> list[BatchIndexAndErrorMessage]:
+    """The records for which a batch was refused (KIP-467)."""
+    return [BatchIndexAndErrorMessage(number, message) for number, message in error.record_errors]
 
 
 def _append_later(

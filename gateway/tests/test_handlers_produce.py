@@ -1,6 +1,7 @@
 """Produce."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from protocol.records.compression import finish
 from protocol.records.legacy import build as build_set
 from protocol.records.message_set import encode
 from storage.segment import Segment
+
+NOW_MS = 1_700_000_000_000
 
 
 def batch(*values: bytes, **options: Any) -> bytearray:
@@ -387,3 +390,39 @@ def test_who_leads_a_partition_is_told(node: Node, version: int, leader: int, en
     ]
     found = [(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
     assert found == (endpoints if knows else [])
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+@pytest.mark.parametrize("codec", [0, 1])
+def test_the_records_for_which_a_batch_is_refused_are_named(node: Node, version: int, codec: int) -> None:
+    node.services.metadata.create_topic("t", 1, configs={"cleanup.policy": "compact"})
+    keyed, bare = Record(timestamp=NOW_MS, key=b"k"), Record(timestamp=NOW_MS, value=b"no key")
+    response = node.ask(request(("t", 0, build([keyed, bare, keyed, bare], compression=codec))), version)
+    (row,) = response.responses[0].partition_responses
+    assert row.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in row.record_errors] == ([1, 3] if version >= 8 else [])
+    assert all("key" in error.batch_index_error_message for error in row.record_errors)
+    assert stored(node) == []
+
+
+def test_the_records_of_a_set_for_which_it_is_refused_are_counted_from_its_first(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1, configs={"cleanup.policy": "compact"})
+    assert rows(node.ask(request(("t", 0, build_set(RECORDS, 1))), 2)) == [(ErrorCode.INVALID_RECORD, -1)]
+    assert rows(node.ask(request(("t", 0, build_set(RECORDS[:1], 1))), 2)) == [(0, 0)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_message_sets_are_for_old_versions_only(node: Node, magic: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    assert rows(node.ask(request(("t", 0, build_set(RECORDS, magic))), 3)) == [(ErrorCode.INVALID_RECORD, -1)]
+
+
+def test_every_record_is_looked_at_where_that_is_asked_for(tmp_path: Path) -> None:
+    node = Node(tmp_path, headgate_validate_records="full")
+    node.services.metadata.create_topic("t", 1, configs={"message.timestamp.before.max.ms": "1000"})
+    late, old = Record(timestamp=NOW_MS), Record(timestamp=NOW_MS - 5_000)
+    response = node.ask(request(("t", 0, build([late, old]))), 9)
+    (row,) = response.responses[0].partition_responses
+    assert row.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in row.record_errors] == [1]
+    node.close()
