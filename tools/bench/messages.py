@@ -59,7 +59,7 @@ class Row:
 
 
 def measure(names: Sequence[str] = (), rounds: int = ROUNDS) -> list[Row]:
-    """Measure the APIs called so, or all of them: half a minute."""
+    """Measure the APIs called so, or all of them: a minute."""
     return list(rows(names, rounds))
 
 
@@ -116,10 +116,12 @@ def _is_counted(element: Any) -> bool:
     return isinstance(element, wire.Instance | wire.Text)
 
 
-def _holds_elements(element: Any) -> bool:
-    return isinstance(element, wire.Instance) and any(
-        isinstance(member, wire.Array) and _is_counted(member.element) for _, member in element.members
-    )
+def _holds_elements(node: Any) -> bool:
+    if isinstance(node, wire.NullableInstance):
+        return _holds_elements(node.instance)
+    if isinstance(node, wire.Instance):
+        return any(_holds_elements(member) for _, member in node.members)
+    return isinstance(node, wire.Array) and _is_counted(node.element)
 
 
 def _rows_of(cls: type[Message], is_hot: bool, rounds: int) -> Iterator[Row]:

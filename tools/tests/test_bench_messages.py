@@ -45,6 +45,7 @@ def test_samples_are_messages_that_compiler_and_construct_agree_on(cls: type[Mes
         (9, 5, 12, 12),  # the numbers of partitions are no elements
         (12, 4, 12, 0),
         (32, 0, 12, 13),  # a resource with 12 names
+        (93, 0, 12, 111),  # of three nodes, two of them in a struct of their own, each with three arrays of names
     ],
 )
 def test_a_size_is_that_of_the_innermost_arrays(key: int, version: int, size: int, elements: int) -> None:
