@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from crc32c import crc32c
+
 from protocol import wire
 from protocol.emitter import fixed_format
 from protocol.internal import consumer_protocol
@@ -57,7 +59,7 @@ KNOWN: dict[str, tuple[Any, ...]] = {
     "session_epoch": (-1, 0, 1),
     "session_timeout_ms": (10_000,),
     "subscribed_topic_names": ("t", "u"),
-    "timestamp": (-1, -2, 0),
+    "timestamp": (-1, -2, -3, 0, 1_700_000_000_000),
     "topic": ("t", "u"),
     "topic_name": ("t", "u"),
     "topic_names": ("v", "w"),
@@ -68,6 +70,7 @@ TEXTS = ("", "x" * 300, "\u00e9", "t|u", "[", "__consumer_offsets", "gzip", "-1"
 NUMBERS = (-1, 0, 1, 2, 3, 5, 100, -2, -3, -4, -5, -6, -100)
 MOST_KEPT = 30
 LONGEST_KEPT = 100
+CRC_POSITION = 17
 
 
 class Anything:
@@ -182,6 +185,9 @@ class Anything:
             is_transactional=random.random() < 0.02,
             is_control=random.random() < 0.02,
         )
-        if random.random() < 0.2:
-            made[random.randrange(len(made))] ^= 1 << random.randrange(8)
+        if random.random() < 0.3:
+            place = random.randrange(len(made))
+            made[place] ^= 1 << random.randrange(8)
+            if place >= batch.CRC_START and random.random() < 0.8:
+                struct.pack_into(">I", made, CRC_POSITION, crc32c(memoryview(made)[batch.CRC_START :]))
         return bytes(made) * random.choice((1, 1, 1, 1, 1, 1, 2, 0)) + b"\0" * random.choice((*[0] * 9, 9))
