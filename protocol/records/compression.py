@@ -21,6 +21,7 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 MAX_OUTPUT_BYTES = 128 * 1024 * 1024
 _FIRST_GUESS_BYTES = 64 * 1024
 
+_SNAPPY_RATIO = 22  # the dearest copy makes 64 bytes of three
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -124,7 +125,7 @@ def _growing(name: str) -> Callable[[Packed, int], memoryview]:
     return unpack
 
 
-def _unpack_snappy(data: Packed, limit_bytes: int) -> bytes:
+def _unpack_snappy(data: Packed, limit_bytes: int) -> bytearray:
     view = memoryview(data)
     if view[:8] != _XERIAL_MAGIC:
         return _unpack_snappy_block(view, limit_bytes)
@@ -144,17 +145,23 @@ def _unpack_snappy(data: Packed, limit_bytes: int) -> bytes:
             raise _corrupt("snappy", f"a xerial block of {length} bytes passes the end of the batch")
         output += _unpack_snappy_block(view[position : position + length], limit_bytes - len(output))
         position += length
-    return bytes(output)
+    return output
 
 
-def _unpack_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
+def _unpack_snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
+    """The plain bytes of one block, which begins with their number; nothing is allocated for one that cannot be."""
     cramjam = _native()
     try:
-        if cramjam.snappy.decompress_raw_len(block) > limit_bytes:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > _SNAPPY_RATIO * len(block):
+            raise _corrupt("snappy", f"a block of {len(block)} bytes claims to become {size}")
+        if size > limit_bytes:
             raise _too_large(limit_bytes)
-        return bytes(cramjam.snappy.decompress_raw(block))
+        output = bytearray(size)
+        cramjam.snappy.decompress_raw_into(block, output)
     except cramjam.DecompressionError as error:
         raise _corrupt("snappy", error) from None
+    return output
 
 
 def _pack_snappy(data: bytes | bytearray | memoryview, level: int | None) -> bytes:

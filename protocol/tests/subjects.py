@@ -13,6 +13,7 @@ import functools
 import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import cramjam
 
@@ -25,7 +26,7 @@ from protocol.internal import consumer_protocol, metadata, offsets
 from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.peer import Peer
-from protocol.records import batch, compression
+from protocol.records import batch, compression, legacy, lz4, message_set
 from protocol.records.batch import Record
 from protocol.schema import Message
 from protocol.tests.values import VERSIONS, full
@@ -229,6 +230,117 @@ def codec(number: int) -> Subject:
     )
 
 
+# ------------------------------------------------------------------------------------------------------- message sets
+
+UNPACKED_BYTES = 16 * 1024 * 1024
+"""What conversions may take besides: gzip makes a thousand bytes of one, and several copies of them are needed."""
+
+OLD_CODECS = (compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4)
+
+
+def good_sets(codecs: tuple[int, ...] = OLD_CODECS, magics: tuple[int, ...] = (0, 1)) -> list[bytes]:
+    records = [
+        Record(-1, 1_700_000_000_000, b"key", b"value"),
+        Record(-1, 5, None, b"v" * 300),
+        Record(9, 5, b"k", None),
+    ]
+    return [
+        bytes(legacy.build(records, magic, codec=codec, log_append_time_ms=time))
+        for magic in magics
+        for codec in codecs
+        for time in (-1, 7)
+    ]
+
+
+def sealed(data: bytes) -> bytes:
+    """The messages of a set with right CRCs, as far as they are whole: a fuzzer does not find them."""
+    out, position = bytearray(data), 0
+    while position + message_set.CRC_START < len(out):
+        (size,) = message_set.INT.unpack_from(out, position + 8)
+        end = position + batch.LOG_OVERHEAD + size
+        if not position + message_set.CRC_START < end <= len(out):
+            break
+        crc = crc32(memoryview(out)[position + message_set.CRC_START : end])
+        out[position + 12 : position + message_set.CRC_START] = crc.to_bytes(4, "big")
+        position = end
+    return bytes(out)
+
+
+def read_set(data: bytes) -> bytearray:
+    """The first byte says whether CRCs are mended, whether the set comes from a log, and what a batch may have."""
+    flags = data[0] if data else 0
+    content = sealed(data[1:]) if flags & 1 else data[1:]
+    if flags & 2:
+        return legacy.up_convert_stored(content).data
+    return legacy.up_convert(content, 200 if flags & 4 else 1 << 20)
+
+
+def read_wrapped_set(data: bytes) -> bytearray:
+    """The first byte says which magic and codec the wrapper around the rest has, and whether it comes from a log."""
+    flags, inner = data[0] if data else 0, sealed(data[1:])
+    magic, kind = flags & 1, flags & 8
+    codec = OLD_CODECS[flags >> 1 & 3]
+    content: bytes | bytearray = compression.compress(codec, inner)
+    if codec == compression.LZ4 and magic == 0:
+        content = lz4.wrong_checksum(content)
+    wrapper = message_set.encode(magic, codec | kind if magic else codec, flags >> 5, 5, None, content)
+    return legacy.up_convert_stored(wrapper).data if flags & 16 else legacy.up_convert(wrapper)
+
+
+def good_wrapped_sets() -> list[bytes]:
+    """In each codec, of a client and of a log."""
+    return [
+        bytes((magic | flags,)) + good
+        for magic in (0, 1)
+        for flags in (0, 2, 4, 6, 16, 18)
+        for good in good_sets((compression.NONE,), (magic,))
+    ]
+
+
+def check_sets(data: bytes, made: bytearray) -> None:
+    """What comes of a client's set are batches that a topic can store."""
+    is_stored, is_converted = data[:1] and data[0] & 2, data[17:18] != b"\2"
+    if is_stored or not is_converted:
+        return
+    for header, view in batch.split(made):
+        assert batch.check_crc(view)
+        assert len(list(batch.iterate(view))) == header.records_count
+
+
+def good_bodies() -> list[bytes]:
+    """A byte for what an old reader wants, and the records of a batch."""
+    return [bytes((flags,)) + good[batch.HEADER_SIZE :] for good in good_batches()[:1] for flags in range(0, 64, 7)]
+
+
+def old_reader(data: bytes) -> tuple[bytes, int, int]:
+    """A batch with these records, in a codec, and what a reader asks: magic and room. The first byte tells."""
+    flags = data[0] if data else 0
+    codec = (flags >> 2) % 5
+    content = compression.compress(codec, data[1:])
+    head = batch.read_header(batch.build([Record(-1, 1_700_000_000_000)] * 3, base_offset=7))
+    head = head._replace(attributes=codec, batch_length=batch.HEADER_SIZE - batch.LOG_OVERHEAD + len(content))
+    return batch.HEADER.pack(*head) + content, flags & 1, 50 if flags & 2 else 1 << 20
+
+
+def read_as_an_old_reader(data: bytes) -> legacy.Converted:
+    stored, magic, room = old_reader(data)
+    return legacy.down_convert(stored, magic, 7, room)
+
+
+def check_an_old_reader(data: bytes, converted: legacy.Converted) -> None:
+    """It gets the records, as far as their offsets increase."""
+    stored, _, room = old_reader(data)
+    try:
+        records = list(batch.iterate(stored))
+    except KafkaError:
+        return
+    if [record.offset for record in records] != [7, 8, 9] or room < len(stored):
+        return
+    got = [(record.offset, record.key, record.value) for record in legacy.iterate(converted.data)]
+    assert got == [(record.offset, record.key, record.value) for record in records]
+    assert converted.next_offset == 10
+
+
 # --------------------------------------------------------------------------------------------------- internal topics
 
 
@@ -308,6 +420,23 @@ OTHERS = [
         consumer_protocol.decode_assignment,
         lambda: good_protocol(consumer_protocol.ConsumerProtocolAssignment),
     ),
+    Subject(
+        "message-set",
+        read_set,
+        lambda: [bytes((flags,)) + good for good in good_sets() for flags in (0, 3, 5)],
+        check_sets,
+        (KafkaError,),
+        UNPACKED_BYTES,
+    ),
+    Subject(
+        "wrapped-message-set",
+        read_wrapped_set,
+        good_wrapped_sets,
+        nothing,
+        (KafkaError,),
+        UNPACKED_BYTES,
+    ),
+    Subject("old-reader", read_as_an_old_reader, good_bodies, check_an_old_reader, (KafkaError,), UNPACKED_BYTES),
 ]
 """What is no message of an API."""
 
