@@ -23,6 +23,7 @@ import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 from construct import ConstructError
 
@@ -77,10 +78,13 @@ def seeds() -> Iterator[bytes]:
 
 
 def try_input(data: bytes) -> None:
-    """What is done with every input; any exception is a finding."""
+    """What is done with every input; any exception is a finding. Memory is measured for one in eight: it takes long."""
     subject, rest = subject_of(data), data[NUMBER_BYTES:]
     try:
-        subject.endure(rest)
+        if crc32(data) % 8:
+            subject.attempt(rest)
+        else:
+            subject.endure(rest)
         if subject.name in VERSION_OF:
             agree(subject, rest)
     except BaseException:
@@ -175,6 +179,7 @@ def main(arguments: list[str]) -> None:
     elif chosen.command == "replay":
         for path in chosen.files:
             data = path.read_bytes()
+            subject_of(data).endure(data[NUMBER_BYTES:])
             try_input(data)
             print(f"{path} is as it should be: {line_of(data)}")
     else:

@@ -107,6 +107,7 @@ def test_the_corpus_is_small_and_sorted() -> None:
     assert fuzz.CORPUS.stat().st_size < 100_000
 
 
+@pytest.mark.slow
 def test_the_corpus_is_endured() -> None:
     for name, data in fuzz.corpus():
         fuzz.try_input(fuzz.input_of(name, data))
