@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Self
 
 from compat_tests import toolchain
 from compat_tests.apache_kafka import TOOL_OPTIONS, logging_option
+from compat_tests.matrix.proxy import Proxy
 
 _PACKAGE: Final = "org.apache.kafka.tools."
 API_VERSIONS: Final = _PACKAGE + "BrokerApiVersionsCommand"
@@ -38,10 +39,13 @@ class Said(NamedTuple):
 
 
 class Tools:
-    """One JVM for the tools of Kafka 4.1, pointed at one broker."""
+    """One JVM for the tools of Kafka 4.1, pointed at the broker behind a proxy, which notes what they ask."""
 
-    def __init__(self, bootstrap: str, directory: Path) -> None:
-        self.bootstrap = bootstrap
+    name = "kafka-tools 4.1"
+
+    def __init__(self, proxy: Proxy, directory: Path) -> None:
+        self.proxy = proxy
+        self.bootstrap = proxy.bootstrap
         java = toolchain.program("java", "install a JDK, version 17 or newer")
         logging = logging_option("log4j2.configurationFile", directory, "warn")
         command = [java, *TOOL_OPTIONS, logging, "-cp", toolchain.compiled_java("broker"), "Tools"]
@@ -64,9 +68,10 @@ class Tools:
         where = ("--bootstrap-server", self.bootstrap)
         # Some take it before what they are to do, and this one after it
         words = (*arguments, *where) if tool == CLUSTER else (*where, *arguments)
-        self.process.stdin.write("\t".join((tool, *words)) + "\n")
-        self.process.stdin.flush()
-        status, output, errors = self.process.stdout.readline().rstrip("\n").split("\t")
+        with self.proxy.recording(self.name):
+            self.process.stdin.write("\t".join((tool, *words)) + "\n")
+            self.process.stdin.flush()
+            status, output, errors = self.process.stdout.readline().rstrip("\n").split("\t")
         return Said(int(status), *(base64.b64decode(text).decode() for text in (output, errors)))
 
     def lines(self, tool: str, *arguments: str) -> list[str]:

@@ -13,6 +13,8 @@ from confluent_kafka import Producer
 from compat_tests import kafka_tools
 from compat_tests.broker import TARGET, Broker, running
 from compat_tests.kafka_tools import Tools
+from compat_tests.matrix import usage
+from compat_tests.matrix.proxy import Proxy
 from compat_tests.waiting import until
 
 NODE = {"headgate": "0"}.get(TARGET, "1")
@@ -20,16 +22,31 @@ TOO_LARGE = 10  # MESSAGE_TOO_LARGE
 
 
 @pytest.fixture(scope="module")
-def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def in_front() -> Iterator[Proxy]:
+    """Of the broker, to note what the tools ask."""
+    with Proxy() as proxy:
+        yield proxy
+        if usage.RECORDS and TARGET == "headgate":
+            usage.keep(proxy.used)
+
+
+@pytest.fixture(scope="module")
+def own_broker(in_front: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker of which the settings are changed."""
-    settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "1",
+        "advertised.listeners": f"PLAINTEXT://{in_front.bootstrap}",
+    }
     with running(tmp_path_factory.mktemp("tools"), settings) as broker:
+        in_front.target = broker.bootstrap
         yield broker
 
 
 @pytest.fixture(scope="module")
-def tools(own_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
-    with Tools(own_broker.bootstrap, tmp_path_factory.mktemp("jvm")) as tools:
+def tools(own_broker: Broker, in_front: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
+    assert in_front.target == own_broker.bootstrap
+    with Tools(in_front, tmp_path_factory.mktemp("jvm")) as tools:
         yield tools
 
 
