@@ -23,7 +23,7 @@ from protocol.records.batch import (
     BatchHeader,
 )
 from protocol.records.compression import Steps
-from protocol.records.inspection import Inspection
+from protocol.records.inspection import MAX_ERRORS, Inspection
 from storage.config import LOG_APPEND_TIME, LogConfig
 
 HEADER = "header"
@@ -112,10 +112,18 @@ def prepare_steps(view: memoryview, config: LogConfig, now_ms: int, validate: st
         raise KafkaError(ErrorCode.INVALID_RECORD, message)
     batches = batch.split(view)
     for header, part in batches:
-        check_header(header, part, config, now_ms)
+        try:
+            check_header(header, part, config, now_ms)
+        except KafkaError as error:
+            if error.code is ErrorCode.INVALID_TIMESTAMP:
+                yield from _inspect(header, part, config, now_ms)  # to tell which records they are
+            raise
     if validate == FULL or config.is_compacted:
         for header, part in batches:
             yield from _inspect(header, part, config, now_ms)
+    for header, part in batches:
+        if header.is_log_append_time:
+            batch.clear_append_time(part)
     codec = config.compression_codec
     if codec is None or all(header.compression == codec for header, _ in batches):
         return view
@@ -181,7 +189,8 @@ def _check_attributes(header: BatchHeader, config: LogConfig) -> None:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
     if header.compression > HIGHEST_CODEC:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {header.compression}")
-    if header.is_log_append_time and config.message_timestamp_type != LOG_APPEND_TIME:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP, "a producer cannot send a batch with timestamp type LogAppendTime"
-        )
+    if header.is_log_append_time and config.message_timestamp_type == LOG_APPEND_TIME:
+        # Elsewhere Kafka takes it for CreateTime, whatever the reason may be.
+        count = min(header.records_count, MAX_ERRORS)
+        message = "a producer cannot send timestamp type LogAppendTime"
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, message, [(number, message) for number in range(count)])

@@ -179,6 +179,13 @@ def patch_timestamps(view: memoryview | bytearray, log_append_time_ms: int) -> N
     _seal(view)
 
 
+def clear_append_time(view: memoryview | bytearray) -> None:
+    """Turn exactly one batch, in place, into CreateTime: its records then carry their own times."""
+    (attributes,) = _ATTRIBUTES.unpack_from(view, _ATTRIBUTES_POSITION)
+    _ATTRIBUTES.pack_into(view, _ATTRIBUTES_POSITION, attributes & ~LOG_APPEND_TIME)
+    _seal(view)
+
+
 def recompress(view: Buffer, codec: int, level: int | None = None) -> bytearray:
     """A copy of exactly one batch with its records in another codec; records are not looked at.
 

@@ -42,7 +42,7 @@ class Inspection:
         self._position = 0
         self.left = header.records_count
         self.errors: list[tuple[int, ErrorCode, str]] = []
-        """What is wrong with records: the index of each, a code, a sentence; not more than MAX_ERRORS."""
+        """What is wrong with records, one thing of each: its index, a code, a sentence; not more than MAX_ERRORS."""
 
     def look(self, limit_bytes: int) -> None:
         """Look at the next records, of about so many bytes together.
@@ -51,7 +51,7 @@ class Inspection:
         """
         data, position, left = self._data, self._position, self.left
         stop_at, expected, needs_keys = position + limit_bytes, self._number << 1, self._needs_keys
-        previous, is_late = None, False
+        previous, is_late = -1, False
         try:
             while left and position < stop_at:
                 byte = data[position]
@@ -65,13 +65,12 @@ class Inspection:
                     byte, position = long_varint(data, position, byte)
                 if byte != previous:
                     previous, is_late = byte, not self._is_in_time(byte)
-                if is_late:
-                    self._note_time(expected >> 1, byte)
                 byte = data[position]
                 position += 1
                 if byte > 0x7F:
                     byte, position = long_varint(data, position, byte)
-                if byte != expected:
+                is_refused = byte != expected
+                if is_refused:
                     self._note(expected >> 1, f"its offset delta is {_signed(byte)}, not {expected >> 1}")
                 byte = data[position]
                 position += 1
@@ -79,8 +78,9 @@ class Inspection:
                     byte, position = long_varint(data, position, byte)
                 if not byte & 1:
                     position += byte >> 1
-                elif needs_keys:
+                elif needs_keys and not is_refused:
                     self._note(expected >> 1, "it has no key; every record of a compacted topic needs one")
+                    is_refused = True
                 byte = data[position]
                 position += 1
                 if byte > 0x7F:
@@ -91,6 +91,8 @@ class Inspection:
                 position += 1
                 if byte:
                     position = _skip_headers(data, position, byte)
+                if is_late and not is_refused:
+                    self._note_time(expected >> 1, previous)
                 if position != end:
                     _refuse_end(position, end)
                 left -= 1

@@ -23,7 +23,7 @@ from protocol.records.batch import (
     Buffer,
     read_header,
 )
-from protocol.records.compression import FAST_LEVEL, GZIP, LZ4, SNAPPY, Steps
+from protocol.records.compression import FAST_LEVEL, LZ4, ZSTD, Steps
 from protocol.records.message_set import (
     CRC_START,
     HEAD,
@@ -315,9 +315,12 @@ class UpConversion:
             )
         elif message.attributes & CODEC_MASK:
             yield from self._unwrap(messages, message)
-        elif message.attributes & messages.mask != self._kind:
+        elif message.attributes & messages.mask != self._kind and self._is_stored:
             self._kind = message.attributes & messages.mask
             self._batch = Batch(self._kind)
+        elif message.attributes & messages.mask:  # a producer that sets times of the broker: the log looks into that
+            messages.mask = CODEC_MASK
+            self._batch = Batch(LOG_APPEND_TIME)
         else:  # it may be too large as a batch: the log sees to that
             messages.move(self._batch, message.end, message.end, self._kind, keeps_offsets=self._is_stored)
 
@@ -326,17 +329,14 @@ class UpConversion:
         codec = message.attributes & CODEC_MASK
         if message.value_start < 0:
             raise invalid(f"the wrapper at byte {messages.position} has no value")
-        if codec not in {GZIP, SNAPPY, LZ4}:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"codec {codec} does not exist in sets of magic {messages.magic}",
-            )
+        if codec == ZSTD:
+            raise invalid(f"there is no zstd in sets of magic {messages.magic}")
         content: memoryview | bytearray = memoryview(messages.data)[message.value_start : message.end]
         if codec == LZ4 and messages.magic == 0:
             content = lz4.right_checksum(content)
         yield
         inner = Messages(bytes(compression.decompress(codec, content)), 0, messages.magic, CODEC_MASK)
-        has_append_time = message.attributes & messages.mask & LOG_APPEND_TIME
+        has_append_time = message.attributes & LOG_APPEND_TIME if messages.magic else 0
         made = Batch(codec | has_append_time)
         while inner.position < inner.end:
             stop_at = inner.position + SLICE_BYTES

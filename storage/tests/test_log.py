@@ -99,7 +99,6 @@ def test_several_batches_go_into_one_write() -> None:
         (patched(batch(), 0, ">q", 5), ErrorCode.INVALID_RECORD),
         (batch(is_control=True), ErrorCode.INVALID_RECORD),
         (batch(is_transactional=True), ErrorCode.INVALID_TXN_STATE),
-        (batch(log_append_time_ms=NOW_MS), ErrorCode.INVALID_TIMESTAMP),
         (batch(timestamp=NOW_MS + 3_600_001), ErrorCode.INVALID_TIMESTAMP),
         (batch(producer_id=3, producer_epoch=0), ErrorCode.INVALID_RECORD),
         (batch(size=3000), ErrorCode.RECORD_LIST_TOO_LARGE),

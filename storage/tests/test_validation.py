@@ -47,9 +47,14 @@ def test_the_times_of_all_records_are_looked_at_only_in_full() -> None:
 
 
 def test_log_append_time_from_a_client() -> None:
-    data = batch(log_append_time_ms=NOW_MS)
-    assert refusal(data, LogConfig()) is ErrorCode.INVALID_TIMESTAMP
-    assert refusal(data, LogConfig(message_timestamp_type="LogAppendTime")) is ErrorCode.NONE
+    """As Kafka has it: it is CreateTime after all, and refused where the broker sets times."""
+    data = batch(2, log_append_time_ms=NOW_MS)
+    code, sentence, records = told(data, LogConfig(message_timestamp_type="LogAppendTime"), "header")
+    assert (code, records) == (ErrorCode.INVALID_TIMESTAMP, [0, 1])
+    assert sentence == "a producer cannot send timestamp type LogAppendTime"
+    stored = validation.prepare(data, LogConfig(), NOW_MS, "header")
+    assert not read_header(stored).is_log_append_time
+    assert check_crc(stored)
 
 
 def test_recompression_leaves_what_is_right_alone() -> None:
@@ -82,6 +87,17 @@ def test_each_refused_record_is_told(codec: int) -> None:
     late = memoryview(build([*keyless[:1], Record(timestamp=NOW_MS - 6, key=b"k")], compression=codec))
     code, _, records = told(late, config)
     assert (code, records) == (ErrorCode.INVALID_TIMESTAMP, [0, 1])
+    late = memoryview(build([Record(timestamp=NOW_MS - 6)], compression=codec))  # one thing of each is told
+    assert told(late, config)[0] is ErrorCode.INVALID_RECORD
+
+
+def test_what_the_header_says_of_times_is_told_of_records() -> None:
+    config = LogConfig(message_timestamp_before_max_ms=5)
+    times = [NOW_MS, NOW_MS + HOUR_MS + 1, NOW_MS + HOUR_MS, -1, NOW_MS + HOUR_MS + 2]
+    data = build([Record(timestamp=time) for time in times], compression=1)
+    assert told(memoryview(data), config, "header")[::2] == (ErrorCode.INVALID_TIMESTAMP, [1, 4])
+    lie = memoryview(assemble(0, 0, 0, NOW_MS, NOW_MS - 6, 1, build([Record(timestamp=NOW_MS)])[HEADER_SIZE:]))
+    assert told(lie, config, "header")[::2] == (ErrorCode.INVALID_TIMESTAMP, [])
 
 
 def test_one_refused_record_is_told_in_the_singular() -> None:

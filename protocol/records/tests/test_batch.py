@@ -17,6 +17,7 @@ from protocol.records.batch import (
     Record,
     build,
     check_crc,
+    clear_append_time,
     iterate,
     patch,
     patch_timestamps,
@@ -146,6 +147,13 @@ def test_log_append_time_covers_every_record() -> None:
     assert read_header(data).is_log_append_time
     assert [r.timestamp for r in iterate(data)] == [1234, 1234]
     assert data == build([Record(timestamp=5), Record(timestamp=9)], log_append_time_ms=1234)
+
+
+def test_the_time_of_an_append_can_be_cleared() -> None:
+    data = build([Record(timestamp=5), Record(timestamp=9)], log_append_time_ms=1234)
+    clear_append_time(memoryview(data))
+    assert check_crc(data)
+    assert [r.timestamp for r in iterate(data)] == [5, 9]
 
 
 @quick

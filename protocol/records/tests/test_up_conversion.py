@@ -113,23 +113,34 @@ def test_what_belongs_to_producers_is_none() -> None:
     assert (header.base_timestamp, header.max_timestamp) == (1000, 1004)
 
 
-def test_times_of_the_broker_are_kept_as_such() -> None:
-    data = build(SOME[:2], 1, log_append_time_ms=70) + build(SOME[2:3], 1, log_append_time_ms=71) + build(SOME[3:], 1)
-    parts = split(up_convert(data))
+def test_stored_times_of_the_broker_are_kept_as_such() -> None:
+    first = build(SOME[:2], 1, log_append_time_ms=70) + build(SOME[2:3], 1, base_offset=2, log_append_time_ms=71)
+    parts = split_stored(up_convert_stored(first + build(SOME[3:], 1, base_offset=3)).data)
     assert [(header.is_log_append_time, header.records_count) for header, _ in parts] == [
         (True, 2),
         (True, 1),
         (False, 2),
     ]
     assert [one.timestamp for _, view in parts for one in iterate(view)] == [70, 70, 71, 1003, 1004]
-    ((header, view),) = split(up_convert(build(SOME, 1, codec=GZIP, log_append_time_ms=70)))
+    ((header, view),) = split_stored(up_convert_stored(build(SOME, 1, codec=GZIP, log_append_time_ms=70)).data)
     assert header.is_log_append_time
     assert {one.timestamp for one in iterate(view)} == {70}
 
 
-def test_the_time_of_a_wrapper_that_a_broker_set_covers_what_is_within() -> None:
+def test_the_time_of_a_stored_wrapper_covers_what_is_within() -> None:
     data = within(build(SOME, 1), 1, offset=4, attributes=8)
-    assert {one.timestamp for one in iterate(up_convert(data))} == {50}
+    assert {one.timestamp for one in iterate(up_convert_stored(data).data)} == {50}
+
+
+def test_a_producer_that_sets_times_of_the_broker_is_told_of_by_the_header() -> None:
+    """The log refuses it or takes it for CreateTime; alternating ones must not become a batch each."""
+    one, other = build(SOME[:1], 1), build(SOME[1:2], 1, log_append_time_ms=70)
+    parts = split(up_convert(one + (other + one) * 50))
+    assert [(header.is_log_append_time, header.records_count) for header, _ in parts] == [(False, 1), (True, 100)]
+    batch.clear_append_time(parts[1][1])
+    assert [record.timestamp for record in iterate(parts[1][1])] == [70, 1000] * 50
+    ((header, _),) = split(up_convert(build(SOME, 1, codec=GZIP, log_append_time_ms=70)))
+    assert header.is_log_append_time
 
 
 def test_batches_of_a_client_are_left_alone() -> None:
@@ -180,8 +191,8 @@ def test_a_cut_set_is_refused(codec: int) -> None:
         (within(b"abc", 1), ErrorCode.CORRUPT_MESSAGE, "is cut at byte 0"),
         (encode(1, GZIP, 0, 5, None, b"no gzip"), ErrorCode.CORRUPT_MESSAGE, "not valid gzip"),
         (encode(0, LZ4, 0, 5, None, b""), ErrorCode.CORRUPT_MESSAGE, "no lz4 frame"),
-        (within(build(SOME, 1), 1, ZSTD), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "codec 4 does not exist"),
-        (encode(1, 5, 0, 5, None, b"x"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "codec 5 does not exist"),
+        (within(build(SOME, 1), 1, ZSTD), ErrorCode.INVALID_RECORD, "there is no zstd in sets of magic 1"),
+        (encode(1, 5, 0, 5, None, b"x"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "no compression codec 5"),
         (struct.pack(">qi", 0, 13) + bytes(13), ErrorCode.CORRUPT_MESSAGE, "a size of 13"),
         (struct.pack(">qi", 0, -1) + bytes(13), ErrorCode.CORRUPT_MESSAGE, "a size of -1"),
     ],
