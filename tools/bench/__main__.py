@@ -30,9 +30,12 @@ from tools.bench.report import (
     verdict,
 )
 from tools.bench.run import QUICK, Bench, Settings
-from tools.bench.table import ALL_ROWS, BY_NAME_ONLY
+from tools.bench.table import ALL_ROWS, BY_NAME_ONLY, CONVERSIONS
 
 BUILD = Path("build/bench")
+NEWEST_JARS, CONVERTING_JARS = Path("build/jars/broker"), Path("build/jars/broker39")
+CONVERSION = "conversion"
+"""Stands for all rows of conversions; alone these are beside Apache Kafka 3.9, the last that converts."""
 
 
 def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Namespace:
@@ -48,8 +51,12 @@ def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Names
     parser.add_argument("--only", choices=(HEADGATE, KAFKA), default=environment.get("ONLY") or None)
     parser.add_argument("--base", type=Path, default=environment.get("BASE"))
     parser.add_argument("--headgate", type=Path, default=environment.get("HEADGATE"))
-    parser.add_argument("--jars", type=Path, default=environment.get("JARS", "build/jars/broker"))
+    parser.add_argument("--jars", type=Path, default=environment.get("JARS"))
     options = parser.parse_args(argv)
+    if CONVERSION in options.rows:
+        options.rows = [name for name in (*options.rows, *CONVERSIONS) if name != CONVERSION]
+    if options.jars is None:
+        options.jars = NEWEST_JARS if set(options.rows) - set(CONVERSIONS) or not options.rows else CONVERTING_JARS
     if options.only not in (None, HEADGATE, KAFKA):  # argparse looks only at what stands on the command line
         parser.error(f"ONLY={options.only}: there are {HEADGATE} and {KAFKA}")
     return options

@@ -1,5 +1,5 @@
 /* Reads Kafka answers far enough to find every error code, and for Fetch the next offset.
-   Layouts: message definitions of Apache Kafka 4.1, ProduceResponse 3-13, FetchResponse 4-18, MetadataResponse 1-13,
+   Layouts: message definitions of Apache Kafka 3.9 and 4.1, ProduceResponse 0-13, FetchResponse 0-18, MetadataResponse 1-13,
    OffsetCommitResponse 3-10, HeartbeatResponse 1-4, ConsumerGroupHeartbeatResponse 0-1. */
 #include "load.h"
 
@@ -89,7 +89,7 @@ static uint64_t check_produce(const struct checker *checker, struct consumer *co
     check_error(c, "partition", take_int16(c));
     int64_t base_offset = take_int64(c);
     if (base_offset < 0) die("Produce answer: base offset %" PRId64, base_offset);
-    take_int64(c); /* log append time */
+    if (version >= 2) take_int64(c); /* log append time */
     if (version >= 5) take_int64(c);
     if (version >= 8) {
         int64_t errors = take_count(c);
@@ -98,9 +98,19 @@ static uint64_t check_produce(const struct checker *checker, struct consumer *co
     }
     skip_tags(c);
     skip_tags(c);
-    check_throttle(c);
+    if (version >= 1) check_throttle(c);
     skip_tags(c);
     return 0;
+}
+
+/* A message of magic 0 or 1: offset at 0, size of the rest at 8, magic at 16, attributes at 17. The offset of a wrapper is
+   that of the last message in it. */
+static void check_message(struct consumer *consumer, const uint8_t *message) {
+    int64_t offset = (int64_t)big_endian(message, 8);
+    bool is_wrapper = (message[17] & 7) != 0;
+    if (message[16] > 1 || offset < consumer->next_offset || (!is_wrapper && offset != consumer->next_offset))
+        die("Fetch answer: magic %d at offset %" PRId64 ", offset %" PRId64 " wanted", message[16], offset, consumer->next_offset);
+    consumer->next_offset = offset + 1;
 }
 
 /* One stored batch: 61 bytes of header; base offset at 0, length of the rest at 8, magic at 16, last offset delta at 23.
@@ -121,7 +131,8 @@ static uint64_t walk_batches(const struct checker *checker, struct consumer *con
     while (length - at >= 17) {
         size_t batch = 12 + (size_t)big_endian(records + at + 8, 4);
         if (batch > length - at) break;
-        check_batch(checker, consumer, records + at, batch);
+        if (checker->settings->version < 4) check_message(consumer, records + at);
+        else check_batch(checker, consumer, records + at, batch);
         at += batch;
     }
     return at;
@@ -132,9 +143,9 @@ static uint64_t check_fetch_partition(const struct checker *checker, struct cons
     take_int32(c);
     check_error(c, "partition", take_int16(c));
     consumer->high_watermark = take_int64(c);
-    take_int64(c); /* last stable offset */
+    if (version >= 4) take_int64(c); /* last stable offset */
     if (version >= 5) take_int64(c);
-    int64_t aborted = take_count(c);
+    int64_t aborted = version >= 4 ? take_count(c) : 0;
     if (aborted > 0) die("Fetch answer: %" PRId64 " aborted transactions", aborted);
     if (version >= 11) take_int32(c);
     int64_t length = take_length(c, 4);
@@ -160,7 +171,8 @@ static void check_session(struct consumer *consumer, int32_t session_id) {
 static uint64_t check_fetch(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
     int version = checker->settings->version;
     uint64_t whole = 0;
-    check_throttle(c);
+    int64_t first_offset = consumer->next_offset;
+    if (version >= 1) check_throttle(c);
     if (version >= 7) {
         check_error(c, "answer", take_int16(c));
         check_session(consumer, take_int32(c));
@@ -173,6 +185,7 @@ static uint64_t check_fetch(const struct checker *checker, struct consumer *cons
         skip_tags(c);
     }
     skip_tags(c);
+    if (checker->settings->record_bytes) whole = checker->settings->record_bytes * (uint64_t)(consumer->next_offset - first_offset);
     if (checker->settings->wrap) {
         if (whole == 0) die("Fetch answer: nothing at offset %" PRId64 ", high watermark %" PRId64, consumer->next_offset, consumer->high_watermark);
         if (consumer->next_offset >= consumer->high_watermark) consumer->next_offset = 0;

@@ -3,6 +3,7 @@
 import socket
 import struct
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -117,9 +118,9 @@ class Client:
     def metadata(self, topics: list[str] | None, version: int = METADATA_OF_ANY_BROKER) -> ClusterState:
         return read_metadata(self.call(wire.metadata(version, topics), timeout_seconds=5.0), version)
 
-    def create_topic(self, name: str, partitions: int) -> bytes:
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> bytes:
         """Create it, wait until every partition has a leader; its id, zero where Metadata with ids is not served."""
-        reader = self.call(wire.create_topic(name, partitions))
+        reader = self.call(wire.create_topic(name, partitions, configs=configs))
         reader.number("i")  # throttle time
         reader.count()
         reader.string()

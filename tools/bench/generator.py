@@ -27,6 +27,7 @@ class Load:
     seconds: float = 0.0
     requests: int = 0
     byte_limit: int = 0
+    record_bytes: int = 0
     wrap: bool = False
     expected: Path | None = None
 
@@ -41,6 +42,7 @@ class Load:
             "seconds": self.seconds,
             "requests": self.requests,
             "byte_limit": self.byte_limit,
+            "record_bytes": self.record_bytes,
             "wrap": int(self.wrap),
         }
         if self.expected is not None:

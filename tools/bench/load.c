@@ -56,6 +56,7 @@ static void parse_setting(const char *argument) {
     else if (IS("seconds")) settings.seconds = atof(value);
     else if (IS("requests")) settings.requests = strtoull(value, NULL, 10);
     else if (IS("byte_limit")) settings.byte_limit = strtoull(value, NULL, 10);
+    else if (IS("record_bytes")) settings.record_bytes = strtoull(value, NULL, 10);
     else if (IS("wrap")) settings.wrap = atoi(value) != 0;
     else if (IS("wait")) settings.wait = atoi(value) != 0;
     else if (IS("expected")) settings.expected = value;

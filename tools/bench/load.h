@@ -32,6 +32,7 @@ struct settings {
     double seconds;          /* stop sending after so long; 0: only limits below */
     uint64_t requests;       /* per connection; 0: no limit */
     uint64_t byte_limit;     /* of all connections, sent and received; 0: no limit */
+    uint64_t record_bytes;   /* fetch: what a record counts, whatever became of it; 0: its bytes in the answer */
     bool wrap;               /* fetch: begin again at 0 at the high watermark; an empty answer is a failure */
     bool wait;               /* for whoever measures; see wait_for_go */
     const char *expected;    /* fetch: file with the batch that every stored batch must equal, or NULL */

@@ -110,7 +110,7 @@ class ProduceRow(Row):
             def run(seconds: float) -> Sample:
                 nonlocal topic, written, bytes_per_second
                 if topic is None:
-                    topic, written = kept.enter_context(target.topic(self.partitions)), 0
+                    topic, written = kept.enter_context(self.topic(target)), 0
                 target.touch_pages(int(min(write_disk_budget(), _TOUCHED_AHEAD * seconds * bytes_per_second)))
                 sample = target.sample(self.load(target, topic, seconds))
                 written += sample.record_bytes
@@ -121,6 +121,9 @@ class ProduceRow(Row):
                 return sample
 
             yield run
+
+    def topic(self, target: Target) -> AbstractContextManager[Topic]:
+        return target.topic(self.partitions)
 
     def load(self, target: Target, topic: Topic, seconds: float) -> Load:
         path = target.scratch_file(f"{self.name}.templates")

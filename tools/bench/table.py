@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tools.bench.clients import ConsumerPerformanceRow, EndToEndLatencyRow, LibrdkafkaRow, ProducerPerformanceRow
+from tools.bench.conversions import ConvertedFetchRow, ConvertedProduceRow, TextShape
 from tools.bench.figures import (
     Figure,
     cpu_microseconds_per_request,
@@ -92,6 +93,24 @@ _CONSUME = ConsumerPerformanceRow("java-consume", _per_gigabyte(1.0), 1, version
 _GROUP = RebalanceRow("group-500", _REBALANCE, 500, version=9, partitions=1000, turn_share=0.4)
 _METADATA = MetadataRow("metadata", _per_request(0.6), 64, version=1)
 
+_CONVERTED = (*_per_gigabyte(None), *_LATENCIES)
+_CONVERSIONS: list[Row] = [
+    ConvertedProduceRow("up-plain", _CONVERTED, 4, version=2, partitions=4, batch=TextShape(1000, 100, 0, magic=1)),
+    ConvertedProduceRow("up-gzip", _CONVERTED, 4, version=2, partitions=4, batch=TextShape(1000, 100, 1, magic=1)),
+    ConvertedFetchRow("down-plain", _CONVERTED, 4, version=2, partitions=4, batch=TextShape(1000, 100)),
+    ConvertedFetchRow("down-gzip", _CONVERTED, 4, version=2, partitions=4, batch=TextShape(1000, 100, 1)),
+    ConvertedFetchRow("down-lz4", _CONVERTED, 4, version=2, partitions=4, batch=TextShape(1000, 100, 3)),
+    ConvertedProduceRow(
+        "recompress-produce", _CONVERTED, 4, version=7, partitions=4, batch=TextShape(1000, 100, 3),
+        configs={"compression.type": "zstd"},
+    ),
+    ConvertedFetchRow(
+        "recompress-fetch", _CONVERTED, 4, version=9, partitions=4, batch=TextShape(1000, 100, 4),
+        is_refused_by_kafka=True,
+    ),
+]  # fmt: skip
+CONVERSIONS = tuple(row.name for row in _CONVERSIONS)
+
 ROWS: dict[str, Row] = {
     row.name: row
     for row in (
@@ -117,10 +136,13 @@ ROWS: dict[str, Row] = {
         ),
         _GROUP,
         replace(_GROUP, name="group-500-kip848", kind=ConsumerMember),
+        *_CONVERSIONS,
     )
 }
 START, MESSAGES, IDLE_CONNECTIONS, MEMORY = "start", "messages", "idle-connections", "memory"
 COORDINATOR_LOAD = "coordinator-load"
-BY_NAME_ONLY = (COORDINATOR_LOAD, "java-consume-kip848", "group-500-kip848")
-"""Rows that would take the table too long. Kafka needs 20 s to make a topic of 1,000 partitions."""
+BY_NAME_ONLY = (COORDINATOR_LOAD, "java-consume-kip848", "group-500-kip848", *CONVERSIONS)
+"""Rows that would take the table too long: Kafka needs 20 s to make a topic of 1,000 partitions. And those of
+conversions, which are beside Apache Kafka 3.9: Kafka 4 does without them.
+"""
 ALL_ROWS = (START, MESSAGES, IDLE_CONNECTIONS, *(name for name in ROWS if name not in BY_NAME_ONLY), MEMORY)

@@ -3,7 +3,7 @@
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,14 +62,14 @@ class Target:
     def scratch_file(self, name: str) -> Path:
         return self.scratch / f"{self.name}-{name}"
 
-    def new_topic(self, partitions: int) -> Topic:
+    def new_topic(self, partitions: int, configs: Mapping[str, str] | None = None) -> Topic:
         name = f"bench-{os.getpid()}-{next(self._numbers)}"
-        return Topic(name, self.broker.client.create_topic(name, partitions), partitions)
+        return Topic(name, self.broker.client.create_topic(name, partitions, configs), partitions)
 
     @contextmanager
-    def topic(self, partitions: int) -> Iterator[Topic]:
+    def topic(self, partitions: int, configs: Mapping[str, str] | None = None) -> Iterator[Topic]:
         """A new topic, deleted with its files before the next thing is measured."""
-        topic = self.new_topic(partitions)
+        topic = self.new_topic(partitions, configs)
         yield topic
         self.broker.client.delete_topic(topic.name)
         self._wait_until_gone(topic.name)

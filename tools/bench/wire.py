@@ -5,12 +5,15 @@ generator patches. Kafka is big-endian; from a message's first flexible version 
 every struct ends in tags.
 """
 
+import gzip
 import struct
 import time
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import cramjam
 import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
@@ -124,16 +127,46 @@ def record(value: bytes, offset_delta: int) -> bytes:
     return zigzag(len(body)) + body
 
 
-def batch(values: list[bytes], timestamp_ms: int | None = None) -> bytes:
-    """An uncompressed record batch v2 of a producer without idempotence, CRC valid.
+def compressed(codec: int, data: bytes) -> bytes:
+    """A stream of a codec as Kafka numbers them: 0 none, 1 gzip, 3 lz4, 4 zstd."""
+    match codec:
+        case 0:
+            return data
+        case 1:
+            return gzip.compress(data, mtime=0)
+        case 3:
+            lz4 = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+            lz4.compress(data)
+            return bytes(lz4.finish())
+        case 4:
+            return bytes(cramjam.zstd.compress(data, level=3))
+    raise ValueError(f"codec {codec}")
+
+
+def message(magic: int, attributes: int, offset: int, timestamp_ms: int, value: bytes) -> bytes:
+    """A message of format v0 or v1 without key."""
+    time = struct.pack(">q", timestamp_ms) if magic else b""
+    checked = struct.pack(">bb", magic, attributes) + time + struct.pack(">ii", -1, len(value)) + value
+    return struct.pack(">qiI", offset, len(checked) + 4, zlib.crc32(checked)) + checked
+
+
+def message_set(values: list[bytes], magic: int, codec: int = 0) -> bytes:
+    """What a producer of before Kafka 0.11 sends: messages, or one with all of them in it."""
+    now_ms = time.time_ns() // 1_000_000
+    messages = b"".join(message(magic, 0, number, now_ms, value) for number, value in enumerate(values))
+    return message(magic, codec, len(values) - 1, now_ms, compressed(codec, messages)) if codec else messages
+
+
+def batch(values: list[bytes], timestamp_ms: int | None = None, codec: int = 0) -> bytes:
+    """A record batch v2 of a producer without idempotence, CRC valid.
 
     The time is now unless given: Kafka's retention would delete a batch from 1970 in the middle of a run.
     """
     now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-    records = b"".join(record(value, delta) for delta, value in enumerate(values))
+    records = compressed(codec, b"".join(record(value, delta) for delta, value in enumerate(values)))
     count = len(values)
     # attributes, last offset delta, base and max timestamp, producer id and epoch, base sequence, count
-    checked = struct.pack(">hiqqqhii", 0, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
+    checked = struct.pack(">hiqqqhii", codec, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
     # base offset, length of the rest, partition leader epoch, magic, CRC
     return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c.crc32c(checked)) + checked
 
@@ -164,8 +197,10 @@ def metadata(version: int, topics: list[str] | None) -> RequestWriter:
     return writer
 
 
-def create_topic(name: str, partitions: int, timeout_ms: int = 30_000) -> RequestWriter:
-    """CreateTopics v4, replication factor 1, the broker's default configuration."""
+def create_topic(
+    name: str, partitions: int, timeout_ms: int = 30_000, configs: Mapping[str, str] | None = None
+) -> RequestWriter:
+    """CreateTopics v4, replication factor 1, the broker's default configuration but for `configs`."""
     writer = RequestWriter(CREATE_TOPICS, 4)
 
     def write_topic(topic: str) -> None:
@@ -173,7 +208,11 @@ def create_topic(name: str, partitions: int, timeout_ms: int = 30_000) -> Reques
         writer.int32(partitions)
         writer.int16(1)
         writer.int32(0)  # no manual assignments
-        writer.int32(0)  # no configs
+        writer.array(configs or (), write_config)
+
+    def write_config(config: str) -> None:
+        writer.string(config)
+        writer.string((configs or {})[config])
 
     writer.array([name], write_topic)
     writer.int32(timeout_ms)
@@ -203,9 +242,10 @@ def delete_topic(name: str, timeout_ms: int = 30_000) -> RequestWriter:
 
 
 def produce(version: int, topic: str, partition: int, records: bytes, topic_id: bytes = bytes(16)) -> RequestWriter:
-    """Produce 3 to 13, acks=1, one partition."""
+    """Produce 0 to 13, acks=1, one partition."""
     writer = RequestWriter(PRODUCE, version)
-    writer.string(None)  # transactional id
+    if version >= 3:
+        writer.string(None)  # transactional id
     writer.int16(1)
     writer.int32(30_000)
     writer.length(1, "i")
@@ -231,14 +271,16 @@ class FetchWish:
 
 
 def fetch(version: int, topic: str, partition: int, wish: FetchWish, topic_id: bytes = bytes(16)) -> RequestWriter:
-    """Fetch 4 to 18, one partition. Marks: `fetch_offset` (int64); in a session `session` (int32 id, int32 epoch)."""
+    """Fetch 0 to 18, one partition. Marks: `fetch_offset` (int64); in a session `session` (int32 id, int32 epoch)."""
     writer = RequestWriter(FETCH, version)
     if version <= 14:
         writer.int32(-1)  # replica id
     writer.int32(wish.max_wait_ms)
     writer.int32(1)
-    writer.int32(wish.max_bytes)
-    writer.int8(0)
+    if version >= 3:
+        writer.int32(wish.max_bytes)
+    if version >= 4:
+        writer.int8(0)
     if version >= 7:
         if wish.in_session:
             writer.mark("session")

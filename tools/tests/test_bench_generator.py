@@ -182,6 +182,44 @@ def test_an_empty_answer_is_an_expiry_unless_data_was_promised(bed: Bed) -> None
         bed.run(bed.load(consumer(11), wrap=True, **settings), fetched(b"", 0))
 
 
+def produced_of_old(version: int, error: int = 0) -> bytes:
+    """Produce answer v0 to v2."""
+    time = struct.pack(">q", -1) if version >= 2 else b""
+    throttle = bytes(4) if version >= 1 else b""
+    return struct.pack(">ih1si", 1, 1, b"t", 1) + struct.pack(">ihq", 0, error, 5) + time + throttle
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_old_produce_answers_are_read(bed: Bed, version: int) -> None:
+    templates = [template(wire.produce(version, "t", 0, b"a set"), load_bytes=100)]
+    load = bed.load(templates, version=version, requests=10)
+    assert bed.run(load, produced_of_old(version))["record_bytes"] == 1000
+    with pytest.raises(BenchError, match="error code 2 in partition"):
+        bed.run(load, produced_of_old(version, error=2))
+
+
+def fetched_of_old(version: int, records: bytes, high_watermark: int) -> bytes:
+    """Fetch answer v0 to v3."""
+    head = (bytes(4) if version >= 1 else b"") + struct.pack(">ih1si", 1, 1, b"t", 1)
+    return head + struct.pack(">ihq", 0, 0, high_watermark) + blob(records)
+
+
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("codec", [0, 1])
+def test_a_consumer_of_sets_counts_what_records_were(bed: Bed, version: int, codec: int) -> None:
+    data = wire.message_set([b"0123456789"] * 5, int(version > 1), codec)
+    settings = {"api": wire.FETCH, "version": version, "requests": 20, "wrap": True, "record_bytes": 10}
+    load = bed.load(consumer(version), **settings)
+    assert bed.run(load, fetched_of_old(version, data + data[:20], 5))["record_bytes"] == 20 * 50
+
+
+def test_a_consumer_of_sets_notices_offsets_that_do_not_follow(bed: Bed) -> None:
+    data = wire.message_set([b"0123456789"] * 2, 1)
+    load = bed.load(consumer(2), api=wire.FETCH, version=2, requests=2)
+    with pytest.raises(BenchError, match="magic 1 at offset 0, offset 2 wanted"):
+        bed.run(load, fetched_of_old(2, data, 10))
+
+
 def test_metadata_errors_are_found(bed: Bed) -> None:
     def answer(error: int) -> bytes:
         brokers = struct.pack(">iih4sih", 1, 0, 4, b"host", 9092, -1)

@@ -9,6 +9,13 @@ import pytest
 from kio.index import load_request_schema
 from kio.serial import entity_reader, entity_writer
 
+from protocol.compiler import read
+from protocol.header import read_request_header
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records import legacy
+from protocol.records.batch import iterate
+from protocol.schema import Message
 from tools.bench import wire
 
 TOPIC_ID = bytes(range(16))
@@ -52,6 +59,62 @@ def test_kio_reads_the_same(writer: wire.RequestWriter) -> None:
     header, _ = read_with_kio(writer.frame())
     assert (header.request_api_key, header.request_api_version) == (writer.key, writer.version)
     assert header.client_id == wire.CLIENT_ID
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_old_versions_of_produce(version: int) -> None:
+    """Kio has none of them; `protocol` is held to Kafka's definitions elsewhere."""
+    request = read_with_ours(ProduceRequest, wire.produce(version, "topic", 2, b"a set"))
+    assert request == ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name="topic", partition_data=request_of(b"a set"))]
+    )
+
+
+def request_of(records: bytes) -> list[PartitionProduceData]:
+    return [PartitionProduceData(index=2, records=memoryview(records))]
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_old_versions_of_fetch(version: int) -> None:
+    request = read_with_ours(FetchRequest, wire.fetch(version, "topic", 2, wire.FetchWish(1024, 77)))
+    wanted = FetchTopic(topic="topic", partitions=[FetchPartition(partition=2, partition_max_bytes=1024)])
+    limit = 1024 if version == 3 else 0x7FFF_FFFF
+    assert request == FetchRequest(max_wait_ms=77, min_bytes=1, max_bytes=limit, topics=[wanted])
+
+
+def read_with_ours(cls: type[Message], writer: wire.RequestWriter) -> Any:
+    frame = memoryview(writer.frame())[4:]
+    key, version, _, _, position = read_request_header(frame)
+    assert (key, version) == (writer.key, writer.version)
+    request, end = read(cls, version, frame, position)
+    assert end == len(frame)
+    return request
+
+
+@pytest.mark.parametrize("magic, codec", [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_message_sets_are_read_by_ours(magic: int, codec: int) -> None:
+    values = [b"one", b"two", b"three"]
+    data = wire.message_set(values, magic, codec)
+    assert data[16] == magic
+    assert [(record.offset, record.key, record.value) for record in legacy.iterate(data)] == [
+        (number, None, value) for number, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 3, 4])
+def test_batches_in_a_codec_are_read_by_ours(codec: int) -> None:
+    data = wire.batch([b"one", b"two"], codec=codec)
+    assert [record.value for record in iterate(data)] == [b"one", b"two"]
+
+
+def test_a_codec_that_is_not_used_is_refused() -> None:
+    with pytest.raises(ValueError, match="codec 2"):
+        wire.compressed(2, b"")
+
+
+def test_a_topic_with_settings() -> None:
+    _, request = read_with_kio(wire.create_topic("topic", 4, configs={"compression.type": "zstd"}).frame())
+    assert [(config.name, config.value) for config in request.topics[0].configs] == [("compression.type", "zstd")]
 
 
 @pytest.mark.parametrize("version", [3, 7, 9, 11, 13])
