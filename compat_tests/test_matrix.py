@@ -81,28 +81,26 @@ class Written(NamedTuple):
 
 
 class Shelf:
-    """Topics that the newest clients wrote with every codec: one for all readers that can show the same."""
+    """Topics that the newest clients wrote, one for each choice of codecs."""
 
     def __init__(self, bootstrap: str, writers: list[Family]) -> None:
         self.bootstrap = bootstrap
         self.writers = writers
-        self.written: dict[object, Written] = {}
+        self.written: dict[tuple[str, ...], Written] = {}
 
     def for_reader(self, reader: Abilities) -> Written:
         """Headgate sends each client a codec that it can read, if it can read any; Kafka does not."""
         codecs = CODECS if TARGET == "headgate" and "gzip" in reader.reads else reader.reads
-        writer = Abilities(traits=reader.traits._replace(sets_partition=True))
-        key = codecs, writer.traits
-        if key not in self.written:
-            self.written[key] = self.write(codecs, writer)
-        return self.written[key]
+        if codecs not in self.written:
+            self.written[codecs] = self.write(codecs)
+        return self.written[codecs]
 
-    def write(self, codecs: tuple[str, ...], abilities: Abilities) -> Written:
-        topic = new_topic(self.bootstrap, partitions_of(abilities))
+    def write(self, codecs: tuple[str, ...]) -> Written:
+        topic = new_topic(self.bootstrap, partitions_of(MODERN))
         sent: list[Sent] = []
         for writer in self.writers:
             for codec in codecs:
-                sent += (records := records_of(abilities, OF_EACH_CODEC, seed=len(sent)))
+                sent += (records := records_of(MODERN, OF_EACH_CODEC, seed=len(sent)))
                 writer.produce(self.bootstrap, topic, records, codec)
         return Written(topic, sent, {partition: list(range(end)) for partition, end in ends_of(sent).items()})
 

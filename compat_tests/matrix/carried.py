@@ -56,9 +56,23 @@ def assert_carried(
 
 def shown(record: Sent | Received, writer: Abilities, reader: Abilities) -> Shown:
     """Key, value and headers; those of a received record are compared as they are."""
-    key, value = record.key, record.value
-    headers = record.headers if reader.shows_headers or isinstance(record, Received) else ()
+    key, value, headers = record.key, record.value, record.headers
+    if isinstance(record, Sent):
+        headers = shown_headers(headers, reader)
     return (key, value, headers) if writer.nulls and reader.nulls else (key or b"", value or b"", headers)
+
+
+def shown_headers(headers: Headers, reader: Abilities) -> Headers:
+    """What is left of them: those of one name may stand together, where the first of them was, or be only the last."""
+    if not reader.shows_headers:
+        return ()
+    if not reader.traits.headers_by_name:
+        return headers
+    named: dict[str, list[bytes | None]] = {}
+    for name, value in headers:
+        before = [] if reader.traits.headers_unique else named.get(name, [])
+        named[name] = [*before, value]
+    return tuple((name, value) for name, values in named.items() for value in values)
 
 
 def assert_time(sent: Sent, received: Received, writer: Abilities, reader: Abilities, began_ms: int) -> None:
