@@ -45,8 +45,11 @@ def read_request_header(buffer: memoryview) -> tuple[int, int, int, str | None, 
         if header_version == 0:
             return key, version, correlation_id, None, _REQUEST_BYTES - _CLIENT_ID_SIZE
         if 0 < size <= SHORT:
-            client_id = _short_client_id[size](buffer, _REQUEST_BYTES)[0].decode()
             position = _REQUEST_BYTES + size
+            try:
+                client_id = _short_client_id[size](buffer, _REQUEST_BYTES)[0].decode()
+            except UnicodeDecodeError:  # a name in Latin-1, from a C program: Kafka reads it like this
+                client_id = buffer[_REQUEST_BYTES:position].tobytes().decode(errors="replace")
         else:
             client_id, position = _rare_client_id(buffer, _REQUEST_BYTES, size)
         if header_version >= 2:

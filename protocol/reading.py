@@ -44,7 +44,18 @@ from typing import Any, NamedTuple
 
 from protocol.emitter import Run, Source, fixed_format, is_compact, length_format, smallest_size
 from protocol.errors import MalformedRequest
-from protocol.wire import MAX_VARINT_SIZE, Array, Blob, Construct, Instance, NullableInstance, Records, Tagged, Text
+from protocol.wire import (
+    MAX_TEXT_SIZE,
+    MAX_VARINT_SIZE,
+    Array,
+    Blob,
+    Construct,
+    Instance,
+    NullableInstance,
+    Records,
+    Tagged,
+    Text,
+)
 
 Reader = Callable[..., tuple[Any, int]]
 
@@ -106,6 +117,7 @@ def reader(root: Instance, title: str, max_elements: int | None) -> Reader:
         new=object.__new__,
         repeat=itertools.repeat,
         long_blob=_long_blob,
+        long_text=_long_text,
         many_numbers=_many_numbers,
         is_untagged=_is_untagged,
         read_tags=read_tags,
@@ -309,7 +321,8 @@ class _ReaderEmitter:
         with source.block(f"{branch} n == 0"):
             source.line(f"{target} = {self._literal(lead.empty)}")
         with source.block("else"):
-            source.line(f"{target} = long_blob(buffer, position, n, {target!r}){lead.decode}")
+            function = "long_text" if lead.decode else "long_blob"
+            source.line(f"{target} = {function}(buffer, position, n, {target!r})")
             source.line("position += n")
 
     def _array(self, node: Array, target: str) -> None:
@@ -498,6 +511,12 @@ def _long_blob(buffer: memoryview, position: int, size: int, target: str) -> byt
     if not 0 <= size <= len(buffer) - position:
         raise _refused(target, size)
     return bytes(buffer[position : position + size])
+
+
+def _long_text(buffer: memoryview, position: int, size: int, target: str) -> str:
+    if size > MAX_TEXT_SIZE:
+        raise _refused(target, size)
+    return _long_blob(buffer, position, size, target).decode()
 
 
 @functools.cache

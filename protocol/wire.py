@@ -28,6 +28,7 @@ from construct import Construct, Flag, Float64b, Int8sb, Int16sb, Int16ub, Int32
 from construct.core import FormatField, stream_read, stream_write
 
 __all__ = [
+    "MAX_TEXT_SIZE",
     "MAX_VARINT_SIZE",
     "UUID",
     "ZERO_UUID",
@@ -56,6 +57,9 @@ __all__ = [
 
 MAX_VARINT_SIZE = 5
 """Kafka's unsigned varints carry 32 bits: seven a byte, so five bytes."""
+
+MAX_TEXT_SIZE = 0x7FFF
+"""Bytes of a text. It had an int16 before it once; Kafka holds compact ones to the same."""
 
 UUID = construct.Bytes(16)
 ZERO_UUID = bytes(16)
@@ -166,10 +170,12 @@ class Records(Blob):
 
 
 class Text(Blob):
-    """UTF-8 after its length."""
+    """UTF-8 after its length, which is at most `MAX_TEXT_SIZE`."""
 
     def _parse(self, stream: Any, context: Any, path: str) -> str | None:
         data = super()._parse(stream, context, path)
+        if data is not None and len(data) > MAX_TEXT_SIZE:
+            raise WireError(f"a text of {len(data)} bytes", path)
         try:
             return None if data is None else str(data, "utf-8")
         except UnicodeDecodeError as error:

@@ -2,30 +2,35 @@
 
 A value of ours is written, by the compiled writer, and given to Kafka's class as JSON; the bytes are the same. What the
 class reads from ours is the same value, and is written by it as the same bytes again, unknown tagged fields included.
-What a request answers where all of it failed is what Kafka's answers.
+Damaged bytes that both read are the same value to both. What a request answers where all of it failed is what Kafka's
+answers.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import random
+import struct
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from protocol import compiler
-from protocol.errors import ErrorCode
-from protocol.header import RequestHeader, write_request_header, write_response_header
+from protocol.errors import ErrorCode, MalformedRequest
+from protocol.header import RequestHeader, read_request_header, write_request_header, write_response_header
 from protocol.internal.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.registry import APIS, header_versions, request, response
 from protocol.schema import Message, Struct
 from protocol.tests.chosen import chosen
 from protocol.tests.definitions import CLIENTS, having
 from protocol.tests.generated import GeneratedClasses, in_base64, in_json, without_unknown_tags
-from protocol.tests.values import VERSIONS, full
+from protocol.tests.values import LAYOUTS, VERSIONS, full
+from protocol.wire import MAX_TEXT_SIZE
 
 pytestmark = pytest.mark.sockets
 
@@ -43,7 +48,7 @@ CONTROLLED_SHUTDOWN, FETCH = 7, 1
 @pytest.fixture(scope="module")
 def classes() -> Iterator[dict[int, GeneratedClasses]]:
     """By generation: all of them start at once."""
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         yield {generation: stack.enter_context(GeneratedClasses(generation)) for generation in CLIENTS}
 
 
@@ -84,6 +89,51 @@ def compare(java: GeneratedClasses, values: list[Any], version: int, fields: lis
         assert answer["read"] == in_json(value, fields, version, is_answer=True), value
 
 
+# ------------------------------------------------------------------------------------------------------- bad bytes
+
+
+@pytest.mark.parametrize("cls, version", LAYOUTS, ids=[f"{cls.__name__}-v{version}" for cls, version in LAYOUTS])
+def test_damaged_bytes_that_are_read_are_to_kafka_what_they_are_to_us(
+    cls: type[Message], version: int, classes: dict[int, GeneratedClasses]
+) -> None:
+    """We refuse some that Kafka's classes read: negative lengths, text that is not UTF-8."""
+    chance = random.Random(f"{cls.__name__} {version}")
+    generation, defined = next(having(cls.__name__, version))
+    read: list[tuple[bytes, dict[str, Any]]] = []
+    for value in chosen(cls, version, VALUES):
+        data = damaged(written(value, version), chance)
+        with contextlib.suppress(MalformedRequest):
+            found, position = compiler.read(cls, version, data)
+            if position == len(data):
+                read.append((data, in_json(found, defined["fields"], version, is_answer=True)))
+    _, answers = classes[generation].ask(cls.__name__, version, [{"bytes": in_base64(data)} for data, _ in read])
+    for (_, ours), answer in zip(read, answers, strict=True):
+        assert repr(answer.get("read")) == repr(ours), answer  # as NaN is not equal to itself
+
+
+def damaged(data: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(chance.choice((1, 1, 2)) if changed else 0):
+        changed[chance.randrange(len(changed))] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("size, is_read", [(MAX_TEXT_SIZE, True), (MAX_TEXT_SIZE + 1, False)])
+@pytest.mark.parametrize("version", [3, 4])  # a text, and an array of texts
+def test_no_text_is_longer_than_kafka_reads(
+    version: int, size: int, is_read: bool, classes: dict[int, GeneratedClasses]
+) -> None:
+    asked = FindCoordinatorRequest(key="k" * size, coordinator_keys=["k" * size])
+    data = written(asked, version)
+    _, (answer,) = classes[4].ask("FindCoordinatorRequest", version, [{"bytes": in_base64(data)}])
+    assert ("error" not in answer) == is_read
+    with contextlib.nullcontext() if is_read else pytest.raises(MalformedRequest, match=f"length {size}"):
+        compiler.read(FindCoordinatorRequest, version, data)
+
+
+# ---------------------------------------------------------------------------------------------------------- headers
+
+
 @pytest.mark.parametrize("client_id", [None, "", "a client", "é" * 200])
 @pytest.mark.parametrize("key, version", [(CONTROLLED_SHUTDOWN, 0), (FETCH, 11), (FETCH, 12)])
 def test_kafkas_request_headers_are_the_same(
@@ -97,6 +147,12 @@ def test_kafkas_request_headers_are_the_same(
     if header_version == 0:
         del value["clientId"]
     same_header(classes, "RequestHeader", header_version, value, out)
+
+
+def test_kafka_reads_the_same_client_id_from_what_is_not_utf_8(classes: dict[int, GeneratedClasses]) -> None:
+    data = struct.pack(">hhih", FETCH, 11, 1, 12) + b"B\xfcro \xe2\x82 \xc3\x28\xff!"
+    _, (answer,) = classes[4].ask("RequestHeader", 1, [{"bytes": in_base64(data)}])
+    assert read_request_header(memoryview(data))[3] == answer["read"]["clientId"] == "B\ufffdro \ufffd \ufffd(\ufffd!"
 
 
 @pytest.mark.parametrize("version", [11, 12])

@@ -111,8 +111,15 @@ def test_garbage_is_refused_or_read(data: bytes) -> None:
     assert position <= len(data)
 
 
-@pytest.mark.parametrize("bad", [b"\xff\xfe", b"\x00\x02\xc3\x28"])
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_client_id_that_is_not_utf_8_is_read_with_replacements(version: int) -> None:
+    frame = struct.pack(">hhih", FETCH, version, 1, 4) + b"B\xfcro\0"
+    assert read_request_header(memoryview(frame))[3:] == ("B\ufffdro", 14 if version == 11 else 15)
+
+
+@pytest.mark.parametrize("bad", [b"\xff\xfe", b"\x00\x80" + b"\xc3" * 128])
 def test_a_bad_client_id_is_refused(bad: bytes) -> None:
+    """A long one may not become longer than it can be written."""
     with pytest.raises(MalformedRequest):
         read_request_header(memoryview(b"\0\x01\0\x0b\0\0\0\0" + bad))
 

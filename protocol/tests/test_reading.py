@@ -13,6 +13,7 @@ from protocol.internal.metadata import PartitionRecord
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.fetch import FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
@@ -150,6 +151,7 @@ def test_refusals_name_message_version_and_place() -> None:
         "MetadataRequest v1, at byte 6: unpack_from requires"
     )
     assert "at byte 6: 'utf-8' codec can't decode" in refusal(MetadataRequest, 1, "000000010002c328")
+    assert "key cannot have length 32768" in refusal(FindCoordinatorRequest, 3, "818002" + "61" * 0x8000 + "0000")
     assert "varint is longer than 5 bytes" in refusal(MetadataRequest, 9, "808080808001")
 
 

@@ -58,6 +58,7 @@ def test_values_and_their_bytes(node: Any, value: Any, encoded: str) -> None:
         (Text(SHORT), "000261"),  # cut short
         (Text(SHORT), "0002c328"),  # not UTF-8
         (Text(COMPACT), "00"),
+        (Text(COMPACT), "818002" + "61" * 0x8000),  # a byte longer than any text
         (Blob(LONG), "80000000"),
         (Array(LONG, Int32sb), "ffffffff"),
         (Array(LONG, Int32sb), "7fffffff00000000"),

@@ -34,7 +34,8 @@ import java.util.stream.Stream;
  * </pre>
  *
  * <p>"written" are the bytes of the value, "read" is the value of the bytes, and "again" are the bytes of what was read: a value
- * in JSON has no unknown tagged fields and of records only the size. A case that a class refuses is answered with {"error": "..."}.
+ * in JSON has no unknown tagged fields and of records only the size. A case may have no value; where a class refuses something, there is
+ * an "error".
  * "headers" are the versions of the headers that go with requests and responses; there are none for what is neither.
  *
  * <p>{"refused": "...", "code": 29} instead of a case are the bytes of a request; "written" is what Kafka answers to it where it fails
@@ -83,7 +84,9 @@ public final class GeneratedClasses {
             if (one.has("refused")) {
                 return answer.put("written", bytes(refusal(one.get("refused").binaryValue(), one.get("code").intValue())));
             }
-            answer.put("written", bytes((Message) fromJson.invoke(null, one.get("value"), version)));
+            if (one.has("value")) {
+                answer.put("written", bytes((Message) fromJson.invoke(null, one.get("value"), version)));
+            }
             Message read = read(one.get("bytes").binaryValue());
             answer.set("read", (JsonNode) toJson.invoke(null, read, version, false));
             answer.put("again", bytes(read));
