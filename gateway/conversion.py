@@ -37,7 +37,7 @@ _SMALL_BYTES = 1 << 14
 
 # What may wait for its turn. Clients who want an answer hold less, by what `Connection` reserves for them; those who
 # hang up and come again would fill the memory.
-MAX_WAITING_BYTES = 64 << 20
+MAX_WAITING_BYTES = 256 << 20
 
 
 def set_steps(records: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:

@@ -23,8 +23,10 @@ logger = logging.getLogger("headgate.scheduler")
 # A timer that was cancelled stays in the heap until it is due, or until such timers outnumber the live ones.
 _COMPACT_ABOVE = 1024
 
-# A thread that works in slices leaves Python's lock to the loop after so long, for as long.
+# A thread that works in slices leaves Python's lock to the loop after so long: for a moment, in which the loop takes it
+# if it wants it, and then, while the loop is at work, for as long as it had it itself.
 SLICE_S = 0.0005
+MOMENT_S = 0.00005
 
 
 class TrioClock:
@@ -69,8 +71,11 @@ class Scheduler:
         self._sequence = itertools.count()
         self._cancelled = 0
         self._soon: deque[Callable[[], None]] = deque()
-        self.is_attended = False
-        """Somebody promises to call `run_soon` before the present turn ends: the scheduler's task need not be woken."""
+        self.is_attended: bool | None = None
+        """Somebody is in a turn, and calls `run_soon` before it ends: the scheduler's task need not be woken.
+
+        None where nobody tells of turns.
+        """
         self._wakeup = trio.Event()
         self._sleeping_until_ms = float("-inf")
         self._nursery: trio.Nursery | None = None
@@ -107,7 +112,20 @@ class Scheduler:
         A thread that computes takes Python's lock whenever the loop waits for anything, and keeps it for 5 ms. One that
         pauses makes the loop wait for a slice at most, so `work` has to yield often.
         """
-        self.in_thread(lambda: _run_slices(work), done)
+        self.in_thread(lambda: self._run_slices(work), done)
+
+    def _run_slices(self, work: Generator[None, None, T]) -> T:
+        while True:
+            until_s = time.perf_counter() + SLICE_S
+            try:
+                while time.perf_counter() < until_s:
+                    next(work)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            time.sleep(MOMENT_S)
+            if self.is_attended is not False:
+                time.sleep(SLICE_S)
 
     def spawn(self, work: Callable[[], Awaitable[T]], done: Callable[[T | BaseException], None]) -> None:
         """Run `work` as a task, then `done` with its result or with the exception it raised."""
@@ -179,18 +197,6 @@ class Scheduler:
         with trio.move_on_after(max(left_ms, 0) / 1000.0):
             await self._wakeup.wait()
         self._sleeping_until_ms = float("-inf")
-
-
-def _run_slices(work: Generator[None, None, T]) -> T:
-    while True:
-        until_s = time.perf_counter() + SLICE_S
-        try:
-            while time.perf_counter() < until_s:
-                next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        time.sleep(SLICE_S)
 
 
 def _call(callback: Callable[..., None], *arguments: Any) -> None:
