@@ -21,8 +21,9 @@ FLOATS: Final = (float("-inf"), -1.5, -0.0, 0.0, 5e-324, 0.1, 1e300, float("inf"
 UUIDS: Final = (wire.ZERO_UUID, bytes(15) + b"\1", bytes(range(16)), b"\xff" * 16)
 TAGS: Final = (40, 127, 128, 16_384, 0x7FFF_FFFE)  # to Kafka the next number means "no more"
 FEW: Final = (0, 1, 2)
-MANY: Final = (0, 1, 2, 4, 5, 18, 130)
-"""Numbers of elements: 4 are read in bulk, 18 are more than the compiler has a function for."""
+MANY: Final = (0, 1, 2, 4, 5, 18)
+PLAIN: Final = (*MANY, 130)
+"""Numbers of elements: 4 are read in bulk, 18 are more than the compiler has a function for, 130 take two bytes."""
 
 
 def chosen(cls: type[Message], version: int, count: int, seed: int = 0) -> Iterator[Any]:
@@ -67,8 +68,8 @@ class _Chooser:
         return instance
 
     def _array(self, node: wire.Array, depth: int) -> list[Any] | None:
-        counts: Sequence[int | None] = FEW if isinstance(node.element, wire.Instance) and depth > 1 else MANY
-        if is_wide(node.element):
+        counts: Sequence[int | None] = MANY if isinstance(node.element, wire.Instance) else PLAIN
+        if is_wide(node.element) or depth > 1:
             counts = FEW
         if node.length.nullable:
             counts = (None, *counts)
