@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from random import Random
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head
+from protocol.records.compression import Steps
 from storage import retention, snapshots, times, validation
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.directories import PARTITION_METADATA
@@ -515,24 +516,22 @@ class Log:
     def _segment_of(self, offset: int) -> Segment:
         return self._segments[self._position_of(offset)]
 
-    def offset_for_time(self, timestamp_ms: int, up_to: int) -> TimestampOffset | None:
-        """The first record of this time or later, below `up_to`. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
-        try:
-            found = times.first_from(self._segments, timestamp_ms, self.start_offset)
-        except OSError as error:
-            raise self._disk_error(error) from error
-        return found if found is not None and found.offset < up_to else None
+    def offset_for_time(self, timestamp_ms: int, up_to: int) -> Steps[TimestampOffset | None]:
+        """In slices, the first record of this time or later, below `up_to`. They need nothing of the log any more.
 
-    def max_timestamp(self, up_to: int) -> TimestampOffset | None:
-        """The first record with the highest timestamp of the log; None if it has none, or it is not below `up_to`.
-
-        Raises KafkaError(KAFKA_STORAGE_ERROR). Source: KIP-734.
+        Raises KafkaError(KAFKA_STORAGE_ERROR), the slices OSError.
         """
+        return self._search(times.first_from, timestamp_ms, self.start_offset).steps(up_to)
+
+    def max_timestamp(self, up_to: int) -> Steps[TimestampOffset | None]:
+        """The same for the first record with the highest timestamp, if that is below `up_to`. Source: KIP-734."""
+        return self._search(times.newest, self.start_offset).steps(up_to)
+
+    def _search(self, plan: Callable[..., times.Search], *wanted: int) -> times.Search:
         try:
-            found = times.newest(self._segments, self.start_offset)
+            return plan(self._segments, *wanted)
         except OSError as error:
             raise self._disk_error(error) from error
-        return found if found is not None and found.offset < up_to else None
 
     def places(self, now_ms: int) -> list[tuple[int, int]]:
         """`times.places`, and the end of the log as of now. Raises KafkaError(KAFKA_STORAGE_ERROR)."""

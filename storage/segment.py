@@ -453,16 +453,6 @@ class Segment:
         """The headers from `position` on."""
         return Walk(self, position, None)
 
-    def batches_from_time(self, timestamp_ms: int, start_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of batches that may hold a record of this time or later, not before `start_offset`."""
-        for position, header in self.walk(self.offsets.floor(self.times.floor(timestamp_ms))):
-            if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
-                yield position, header
-
-    def read_batch(self, position: int, header: BatchHeader) -> bytes:
-        """The bytes of a batch."""
-        return self.file.read_at(header.size, position)
-
     def _damaged(self, position: int) -> KafkaError:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"there is no batch at byte {position} of {self.path}")
 

@@ -2,17 +2,31 @@
 
 A time index says up to which offset everything is older; from there on batches are walked, and the records of one that
 may hold the moment are looked at. Timestamps need not be in order.
+
+What is needed of the segments is taken at once, as pieces of their files. The rest goes in slices, as it may take long:
+a batch says in its header how late its records are, which need not be true, and may hold a million of them. So it can
+run in a thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from protocol.errors import KafkaError
-from protocol.records import batch
-from protocol.records.batch import BatchHeader
-from storage.segment import Segment
+from protocol.records import compression
+from protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, BatchHeader, read_header, read_varint
+from protocol.records.compression import Steps
+from storage.segment import FileSlice, Segment
+
+MOST_SEGMENTS = 4
+"""So many are searched: the first whose newest record is late enough holds what is sought, unless headers say more
+than their records hold."""
+
+RECORDS_AT_ONCE = 500
+_HOPS_AT_ONCE = 500
+_WINDOW_BYTES = 4096
+_SMALL_BYTES = 16 * 1024  # read without a pause, if it is in memory
 
 
 class TimestampOffset(NamedTuple):
@@ -23,20 +37,100 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
-    """The first record of this time or later, from `start_offset` on. Raises OSError."""
+class Search(NamedTuple):
+    """What is sought, and where. `pieces` begin with a batch."""
+
+    pieces: list[FileSlice]
+    timestamp_ms: int
+    start_offset: int
+
+    def steps(self, up_to: int) -> Steps[TimestampOffset | None]:
+        """The first record of this time or later, from `start_offset` on; None if it is not below `up_to`.
+
+        Raises OSError.
+        """
+        for piece in self.pieces:
+            found = yield from self._within(piece)
+            piece.release()
+            if found is not None:
+                return found if found.offset < up_to else None
+        return None
+
+    def _within(self, piece: FileSlice) -> Steps[TimestampOffset | None]:
+        """The first in one piece, up to the first place that is no batch."""
+        window: bytes | bytearray = b""
+        start, position, hops = 0, 0, 0
+        while len(piece) - position >= HEADER_SIZE:
+            if position - start + HEADER_SIZE > len(window):
+                window, start = (yield from _read(piece, position, _WINDOW_BYTES)), position
+            try:
+                header = read_header(window, position - start)
+            except KafkaError:
+                break
+            if header.size > len(piece) - position:
+                break
+            if header.max_timestamp >= self.timestamp_ms and header.last_offset >= self.start_offset:
+                data = yield from _read(piece, position, header.size)
+                found = yield from self._among(header, data)
+                if found is not None:
+                    return found
+            position += header.size
+            hops += 1
+            if not hops % _HOPS_AT_ONCE:
+                yield
+        return None
+
+    def _among(self, header: BatchHeader, data: bytes | bytearray) -> Steps[TimestampOffset | None]:
+        """The first of a batch's records; where they cannot be read, a stand-in that has what the header says."""
+        content = memoryview(data)[HEADER_SIZE:]
+        if header.compression != compression.NONE:
+            yield
+        try:
+            plain = bytes(compression.decompress(header.compression, content))
+            return (yield from self._scan(header, plain))
+        except (KafkaError, IndexError):
+            found = TimestampOffset(header.base_offset, header.max_timestamp, header.partition_leader_epoch)
+            return found if found.offset >= self.start_offset else None
+
+    def _scan(self, header: BatchHeader, data: bytes) -> Steps[TimestampOffset | None]:
+        """Look at the length, the time and the offset of each record. Raises IndexError where there is none."""
+        base_offset, base_timestamp = header.base_offset, header.base_timestamp
+        position = 0
+        for number in range(1, header.records_count + 1):
+            length, position = read_varint(data, position)
+            end = position + length
+            delta, at = read_varint(data, position + 1)  # a byte of attributes, unused, comes first
+            offset_delta, _ = read_varint(data, at)
+            if not position < end <= len(data) or not 0 <= offset_delta <= header.last_offset_delta:
+                raise IndexError
+            timestamp = header.max_timestamp if header.is_log_append_time else base_timestamp + delta
+            offset = base_offset + offset_delta
+            if timestamp >= self.timestamp_ms and offset >= self.start_offset:
+                if timestamp > MAX_TIMESTAMP:
+                    raise IndexError
+                return TimestampOffset(offset, timestamp, header.partition_leader_epoch)
+            position = end
+            if not number % RECORDS_AT_ONCE:
+                yield
+        return None
+
+
+def first_from(segments: Iterable[Segment], timestamp_ms: int, start_offset: int) -> Search:
+    """For the first record of this time or later, from `start_offset` on. Raises OSError."""
+    pieces = []
     for segment in segments:
         if segment.max_timestamp >= timestamp_ms:
-            found = _find(segment, timestamp_ms, start_offset)
-            if found is not None:
-                return found
-    return None
+            pieces.append(_piece(segment, timestamp_ms))
+            if len(pieces) == MOST_SEGMENTS:
+                break
+    return Search(pieces, timestamp_ms, start_offset)
 
 
-def newest(segments: Sequence[Segment], start_offset: int) -> TimestampOffset | None:
-    """The first record with the highest timestamp. Raises OSError."""
+def newest(segments: Sequence[Segment], start_offset: int) -> Search:
+    """For the first record with the highest timestamp. Raises OSError."""
     latest = max(segments, key=lambda segment: segment.max_timestamp)
-    return None if latest.max_timestamp < 0 else _find(latest, latest.max_timestamp, start_offset)
+    pieces = [] if latest.max_timestamp < 0 else [_piece(latest, latest.max_timestamp)]
+    return Search(pieces, latest.max_timestamp, start_offset)
 
 
 def places(segments: Sequence[Segment], start_offset: int) -> list[tuple[int, int]]:
@@ -47,17 +141,17 @@ def places(segments: Sequence[Segment], start_offset: int) -> list[tuple[int, in
     return [(max(segment.base_offset, start_offset), segment.modified_ms) for segment in segments]
 
 
-def _find(segment: Segment, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
-    for position, header in segment.batches_from_time(timestamp_ms, start_offset):
-        for record in _records(segment.read_batch(position, header), header):
-            if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-                return TimestampOffset(record.offset, record.timestamp, header.partition_leader_epoch)
-    return None
+def _piece(segment: Segment, timestamp_ms: int) -> FileSlice:
+    """All from where a record of this time or later may be."""
+    position = segment.offsets.floor(segment.times.floor(timestamp_ms))
+    return FileSlice(segment.file, position, max(0, segment.size - position))
 
 
-def _records(data: bytes, header: BatchHeader) -> Iterator[batch.Record]:
-    """A batch's records; where they cannot be read, a stand-in that has what the header says."""
-    try:
-        yield from batch.iterate(data)
-    except KafkaError:
-        yield batch.Record(header.base_offset, header.max_timestamp)
+def _read(piece: FileSlice, position: int, length: int) -> Steps[bytes | bytearray]:
+    """A part of a piece: at once if it is small and in memory, else in the next slice."""
+    length = min(length, len(piece) - position)
+    data = piece.read_cached(position, length) if length <= _SMALL_BYTES else None
+    if data is None:
+        yield
+        data = piece.read(position, length)
+    return data

@@ -5,12 +5,16 @@ the maximum timestamp (KIP-734)   v8 earliest local (KIP-405)   v9 latest tiered
 lists (KIP-1075)   v11 earliest pending upload (KIP-1023)
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from gateway.context import Context
+from gateway.context import Context, Services
+from gateway.conversion import Steps, caught
 from gateway.handlers import handles
-from gateway.handlers.each import each
+from gateway.handlers.each import each, refusal
 from gateway.replication.partition import Partition
+from gateway.waiting import Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -20,6 +24,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from storage.times import TimestampOffset
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -28,27 +33,59 @@ NOTHING = (-1, -1, -1)
 """Offset, timestamp and leader epoch where nothing matches."""
 
 
+# A client's own limit is 30 s in most libraries: who waits longer has asked again by then.
+DEADLINE_MS = 30_000.0
+AT_ONCE = 16
+
 Row = ListOffsetsPartitionResponse
-Answer = Callable[[ListOffsetsRequest, ListOffsetsPartition, Partition, Context], Row]
+Answer = Callable[[ListOffsetsPartition, Partition], Row]
+Found = TimestampOffset | KafkaError | OSError | None
+
+
+class Search(NamedTuple):
+    """A time that is sought in a partition, and the rows that want it."""
+
+    partition: Partition
+    timestamp: int
+    rows: list[Row]
 
 
 @handles(ListOffsetsRequest, versions="1-11")
-def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
-    """Answer every partition from its log and its time index."""
-    return _respond(request, context, _one_offset)
+def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse | Waiting:
+    """Answer every partition from its log; what asks for a time has to look into records, which may take long."""
+    searches: dict[tuple[Partition, int], Search] = {}
+
+    def answer(wanted: ListOffsetsPartition, partition: Partition) -> Row:
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        timestamp = wanted.timestamp
+        _check_time(timestamp, context.version)
+        if timestamp < 0 and timestamp != MAX_TIMESTAMP:
+            return Row(wanted.partition_index, ErrorCode.NONE, [], *_place(partition, timestamp, request))
+        search = searches.get((partition, timestamp))
+        if search is None:
+            search = searches[partition, timestamp] = Search(partition, timestamp, [])
+        row = Row(wanted.partition_index)
+        search.rows.append(row)
+        return row
+
+    response = _respond(request, context, answer)
+    return Searching(response, searches.values(), request, context.broker).answer() if searches else response
 
 
 @handles(ListOffsetsRequest, versions="0")
 def list_segments(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     """Answer every partition with the offsets where its segments begin."""
-    return _respond(request, context, _segment_offsets)
+
+    def answer(wanted: ListOffsetsPartition, partition: Partition) -> Row:
+        return _segment_offsets(request, wanted, partition, context)
+
+    return _respond(request, context, answer)
 
 
 def _respond(request: ListOffsetsRequest, context: Context, answer: Answer) -> ListOffsetsResponse:
     def rows(topic: ListOffsetsTopic) -> list[Row]:
         def row(wanted: ListOffsetsPartition) -> Row:
-            partition = context.broker.partitions.get(topic.name, wanted.partition_index)
-            return answer(request, wanted, partition, context)
+            return answer(wanted, context.broker.partitions.get(topic.name, wanted.partition_index))
 
         return each(topic.partitions, row, _refuse)
 
@@ -56,13 +93,89 @@ def _respond(request: ListOffsetsRequest, context: Context, answer: Answer) -> L
     return ListOffsetsResponse(topics=topics)
 
 
-def _one_offset(
-    request: ListOffsetsRequest, wanted: ListOffsetsPartition, partition: Partition, context: Context
-) -> Row:
-    partition.check_leader_epoch(wanted.current_leader_epoch)
-    _check_time(wanted.timestamp, context.version)
-    offset, timestamp, epoch = _find(partition, wanted.timestamp, request.isolation_level)
-    return Row(partition_index=wanted.partition_index, offset=offset, timestamp=timestamp, leader_epoch=epoch)
+class Searching:
+    """What a request seeks by time, some searches at once: each holds files open until it has ended."""
+
+    def __init__(
+        self, response: ListOffsetsResponse, searches: Iterable[Search], request: ListOffsetsRequest, broker: Services
+    ) -> None:
+        self._response = response
+        self._left = deque(searches)
+        self._isolation_level = request.isolation_level
+        self._broker = broker
+        self._under_way: list[Search] = []
+        self._found: list[Found] | Exception | None = None
+        self._moved = WaitList()
+
+    def answer(self) -> ListOffsetsResponse | Waiting:
+        """The response with what is found: at once, if that is little work."""
+        deadline_ms = self._broker.clock.monotonic_ms() + DEADLINE_MS
+        return self._go_on() or Waiting([self._moved], deadline_ms, lambda _: self._go_on(), _late)
+
+    def _go_on(self) -> ListOffsetsResponse | None:
+        """Take what was found, and begin with the next ones. Gives the response once there are no more."""
+        while self._take():
+            if not self._left:
+                return self._response
+            self._begin()
+        return None
+
+    def _take(self) -> bool:
+        """Whether nothing is under way any more."""
+        found, self._found = self._found, None
+        if isinstance(found, Exception):
+            raise found
+        if self._under_way and found is not None:
+            for search, one in zip(self._under_way, found, strict=True):
+                _fill(search.rows, one)
+            self._under_way = []
+        return not self._under_way
+
+    def _begin(self) -> None:
+        planned: list[Steps[TimestampOffset | None]] = []
+        for _ in range(min(AT_ONCE, len(self._left))):
+            search = self._left.popleft()
+            try:
+                planned.append(self._plan(search))
+            except KafkaError as error:
+                _fill(search.rows, error)
+            else:
+                self._under_way.append(search)
+        conversions = self._broker.conversions
+        made = conversions.run(_all(planned), 0, self._done, lambda: bool(self._moved.waiters))
+        self._found = self._found if made is None else made
+
+    def _plan(self, search: Search) -> Steps[TimestampOffset | None]:
+        log, end = search.partition.log, search.partition.readable_end(self._isolation_level)
+        is_newest = search.timestamp == MAX_TIMESTAMP
+        return log.max_timestamp(end) if is_newest else log.offset_for_time(search.timestamp, end)
+
+    def _done(self, found: list[Found] | Exception) -> None:
+        self._found = found
+        self._broker.purgatory.touch(self._moved)
+
+
+def _all(searches: Iterable[Steps[TimestampOffset | None]]) -> Steps[list[Found]]:
+    """What each finds; more than one of them are no work for the loop."""
+    results: list[Found] = []
+    for steps in searches:
+        if results:
+            yield
+        results.append((yield from caught(steps)))
+    return results
+
+
+def _fill(rows: list[Row], found: Found) -> None:
+    for row in rows:
+        row.offset, row.timestamp, row.leader_epoch = NOTHING
+        if isinstance(found, TimestampOffset):
+            row.offset, row.timestamp, row.leader_epoch = found
+        elif found is not None:
+            row.error_code = refusal(found)[0]
+
+
+def _late() -> ListOffsetsResponse:
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the time was not found soon enough")
 
 
 def _segment_offsets(
@@ -93,18 +206,13 @@ def _check_time(timestamp: int, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
-def _find(partition: Partition, timestamp: int, isolation_level: int) -> tuple[int, int, int]:
-    """Offset, timestamp of the record there (-1 for the ends), leader epoch."""
-    end = partition.readable_end(isolation_level)
+def _place(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> tuple[int, int, int]:
+    """Timestamp (-1), offset and leader epoch of an end of the log."""
     if timestamp == LATEST:
-        return end, -1, partition.leader_epoch
+        return -1, partition.readable_end(request.isolation_level), partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return partition.log.start_offset, -1, partition.log.epochs.epoch_at(partition.log.start_offset)
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOTHING  # nothing is tiered here
-    log = partition.log
-    found = log.max_timestamp(end) if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp, end)
-    return NOTHING if found is None else (found.offset, found.timestamp, found.leader_epoch)
+        return -1, partition.log.start_offset, partition.log.epochs.epoch_at(partition.log.start_offset)
+    return NOTHING  # nothing is tiered here
 
 
 def _refuse(wanted: ListOffsetsPartition, code: ErrorCode, message: str) -> Row:

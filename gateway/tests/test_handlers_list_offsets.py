@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from gateway.handlers.list_offsets import AT_ONCE
 from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
+from gateway.waiting import Waiting
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.records.batch import Record, build
+from protocol.records.compression import ZSTD, finish
 
 NOW_MS = 1_700_000_000_000
 NOTHING = (0, -1, -1)
@@ -130,3 +133,100 @@ def test_errors_are_told_of_their_partition(node: Node) -> None:
     assert find(node, 7, -1, name="nowhere") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
     assert find(node, 7, -1, index=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
     assert find(node, 7, -1, current_leader_epoch=5) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+
+
+# ------------------------------------------------------------------------------------------------- what may take long
+
+
+class Thread:
+    """Work in slices waits until the test runs it."""
+
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._node = node
+        self.begun: list[tuple[Any, Any]] = []
+        monkeypatch.setattr(node.services.scheduler, "in_slices", lambda work, done: self.begun.append((work, done)))
+
+    def run(self, result: Any = None) -> None:
+        work, done = self.begun.pop(0)
+        done(finish(work) if result is None else result)
+        self._node.time.advance()
+
+
+def seek(node: Node, *wanted: tuple[int, int]) -> Any:
+    """What the handler makes of a request for times in partitions of t."""
+    partitions = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in wanted]
+    return node.handle(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("t", partitions)]), 7)
+
+
+def rows(response: Any) -> list[tuple[int, ...]]:
+    return [(row.error_code, row.offset, row.timestamp) for row in response.topics[0].partitions]
+
+
+def parked(node: Node, waiting: Any) -> list[Any]:
+    """Park a reply; what comes of it will be in the list."""
+    assert isinstance(waiting, Waiting)
+    answers: list[Any] = []
+    node.services.purgatory.park(waiting, answers.append)
+    return answers
+
+
+@pytest.fixture
+def thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> Thread:
+    """Partitions with a compressed batch each, and a thread to look into them."""
+    node.services.metadata.create_topic("t", AT_ONCE + 1)
+    for index in range(AT_ONCE + 1):
+        records = [Record(timestamp=NOW_MS + index), Record(timestamp=NOW_MS + 100)]
+        node.services.partitions.get("t", index).append(memoryview(build(records, compression=ZSTD)), 1, NOW_MS)
+    return Thread(node, monkeypatch)
+
+
+def test_records_are_looked_at_by_a_thread(node: Node, thread: Thread) -> None:
+    answers = parked(node, seek(node, (0, NOW_MS), (1, -1), (0, NOW_MS + 50), (0, NOW_MS + 101), (99, 5)))
+    assert not answers
+    thread.run()
+    found = [(0, 0, NOW_MS), (0, 2, -1), (0, 1, NOW_MS + 100), NOTHING, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)]
+    assert rows(answers[0]) == found
+    assert not thread.begun
+
+
+def test_a_time_that_is_sought_often_is_looked_for_once(node: Node, thread: Thread) -> None:
+    answers = parked(node, seek(node, *[(0, NOW_MS)] * 1_000))
+    work, done = thread.begun.pop()
+    done(finish(work))
+    node.time.advance()
+    assert rows(answers[0]) == [(0, 0, NOW_MS)] * 1_000
+
+
+def test_so_many_searches_are_under_way_at_once(node: Node, thread: Thread) -> None:
+    """Each holds files open."""
+    answers = parked(node, seek(node, *[(index, NOW_MS) for index in range(AT_ONCE + 1)]))
+    thread.run()
+    assert not answers
+    thread.run()
+    assert rows(answers[0]) == [(0, 0, NOW_MS + index) for index in range(AT_ONCE + 1)]
+
+
+def test_what_is_plain_and_short_needs_no_thread(node: Node, thread: Thread) -> None:
+    node.services.partitions.get("t", 0).append(memoryview(build([Record(timestamp=NOW_MS + 200)])), 1, NOW_MS)
+    assert rows(seek(node, (0, NOW_MS + 150))) == [(0, 2, NOW_MS + 200)]
+
+
+def test_a_disk_that_fails_and_one_that_does_not_answer(node: Node, thread: Thread) -> None:
+    answers = parked(node, seek(node, (0, NOW_MS)))
+    thread.run([OSError(5, "Input/output error")])
+    assert rows(answers[0]) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)]
+    answers = parked(node, seek(node, (0, NOW_MS)))
+    node.time.advance(30_000)
+    assert answers[0].code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_one_partition_that_is_refused_stops_no_other(
+    node: Node, thread: Thread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk of t-0 refuses")
+
+    monkeypatch.setattr(type(node.services.partitions.get("t", 0).log), "max_timestamp", refuse)
+    answers = parked(node, seek(node, (0, -3), (1, NOW_MS)))
+    thread.run()
+    assert rows(answers[0]) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1), (0, 0, NOW_MS + 1)]

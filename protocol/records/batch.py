@@ -322,7 +322,7 @@ def _seal(batch: memoryview | bytearray) -> None:
     _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """A zigzag varint of up to 64 bits; raises IndexError at the end of the data, as everything here."""
     byte = data[position]
     position += 1
@@ -341,7 +341,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    length, position = _read_varint(data, position)
+    length, position = read_varint(data, position)
     if length < 0:
         return None, position
     end = position + length
@@ -356,10 +356,10 @@ def _read_record(data: bytes, position: int) -> tuple[int, int, bytes | None, by
     Whoever loads a log reads millions: what is short, and has its length in one byte, is taken without another call.
     A slice that ends before it should is found out at the record's end.
     """
-    length, position = _read_varint(data, position)
+    length, position = read_varint(data, position)
     end = position + length
-    timestamp_delta, position = _read_varint(data, position + 1)  # a byte of attributes, unused, comes first
-    offset_delta, position = _read_varint(data, position)
+    timestamp_delta, position = read_varint(data, position + 1)  # a byte of attributes, unused, comes first
+    offset_delta, position = read_varint(data, position)
     key: bytes | None
     value: bytes | None
     size = data[position]
@@ -387,7 +387,7 @@ def _read_record(data: bytes, position: int) -> tuple[int, int, bytes | None, by
 
 
 def _read_headers(data: bytes, position: int) -> tuple[list[Header], int]:
-    count, position = _read_varint(data, position)
+    count, position = read_varint(data, position)
     if not 0 < count <= len(data) - position:
         raise IndexError(f"a count of {count} headers")
     headers: list[Header] = []

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import compression
 from protocol.records.batch import Record, _seal, build, iterate, read_header, split
+from protocol.records.compression import finish
 from storage.config import LogConfig
 from storage.log import Log
 from storage.segment import Segment
@@ -120,7 +121,7 @@ def test_a_codec_that_does_not_exist_is_refused() -> None:
 def test_a_batch_without_timestamps_is_taken() -> None:
     log = new_log()
     assert log.append(batch(timestamp=-1), leader_epoch=0, now_ms=NOW_MS).max_timestamp == -1
-    assert log.max_timestamp(log.end_offset) is None
+    assert finish(log.max_timestamp(log.end_offset)) is None
 
 
 def test_limits_of_the_topic() -> None:
@@ -413,7 +414,7 @@ def test_records_before_the_start_are_out_of_range() -> None:
     log.advance_start(40)
     with pytest.raises(KafkaError, match="OFFSET_OUT_OF_RANGE"):
         log.read(39, 100, log.end_offset, at_least_one=True)
-    assert log.offset_for_time(NOW_MS, log.end_offset) == (40, NOW_MS + 400, 0)
+    assert finish(log.offset_for_time(NOW_MS, log.end_offset)) == (40, NOW_MS + 400, 0)
     assert log.delete_old_segments(NOW_MS, log.end_offset) > 0
     assert log.segments[0].base_offset <= 40
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import KafkaError
-from protocol.records.batch import Record, build, read_header
+from protocol.records.batch import Record, build
 from storage.files import File, Files
 from storage.pool import Pool
 from storage.segment import Segment
@@ -186,13 +186,6 @@ def test_deleted_files_are_gone_but_for_the_large_one_which_is_left_to_the_store
     segment.delete()
     assert list(files.list("/d")) == ["00000000000000000100.log.deleted"]
     assert segment._pool.doomed == ["/d/00000000000000000100.log.deleted"]
-
-
-def test_read_batch() -> None:
-    segment = new_segment(batches=3)
-    (position, header), *_ = segment.walk(segment.locate(102))
-    assert read_header(segment.read_batch(position, header)) == header
-    assert header.base_offset == 102
 
 
 def test_a_deleted_logs_segment_does_not_touch_what_has_its_path_now(tmp_path: Path) -> None:
