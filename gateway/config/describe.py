@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from gateway.config import catalogue, topics
 from gateway.config.broker import BrokerConfig
@@ -136,6 +136,35 @@ def describe_topic(
         *(_topic_entry(config, overrides, definition) for definition in wanted),
         *(_foreign_entry(name, overrides[name]) for name in others),
     ]
+
+
+Row = TypeVar("Row")
+
+
+class TopicRows(Generic[Row]):
+    """The settings of many topics, each as a row that `make` gives: what a topic does not set is the same for all.
+
+    For one request, as long as the broker's settings stay as they are.
+    """
+
+    def __init__(self, config: BrokerConfig, make: Callable[[ConfigEntry], Row]) -> None:
+        self._config = config
+        self._make = make
+        self._plain: dict[tuple[str, ...] | None, dict[str, Row]] = {}
+
+    def of(self, overrides: Mapping[str, str], names: Collection[str] | None = None) -> list[Row]:
+        """Those of a topic whose own configs are `overrides`, as `describe_topic` tells them."""
+        key = None if names is None else tuple(names)
+        plain = self._plain.get(key)
+        if plain is None:
+            plain = self._plain[key] = self._rows({}, names)
+        if not overrides:
+            return list(plain.values())
+        affected = [name for name in (*overrides, *topics.affected(overrides)) if names is None or name in names]
+        return list({**plain, **self._rows(overrides, affected)}.values())
+
+    def _rows(self, overrides: Mapping[str, str], names: Collection[str] | None) -> dict[str, Row]:
+        return {entry.name: self._make(entry) for entry in describe_topic(self._config, overrides, names)}
 
 
 def _foreign_entry(name: str, value: str) -> ConfigEntry:

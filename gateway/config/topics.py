@@ -66,6 +66,11 @@ def own_name(name: str, overrides: Mapping[str, str]) -> str | None:
     return _DIFFERENCE.name if name in _BOUNDS and _DIFFERENCE.name in overrides else None
 
 
+def affected(overrides: Mapping[str, str]) -> tuple[str, ...]:
+    """The settings that a topic sets under another's name."""
+    return _BOUNDS if _DIFFERENCE.name in overrides else ()
+
+
 def resolve(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> Value:
     """One topic setting: the topic's own, or the first of the broker's synonyms that was given, or the default."""
     definition = catalogue.TOPIC[name]

@@ -6,7 +6,7 @@ v1 validate_only, messages   v2 throttle   v4 defaults for counts (KIP-464)   v5
 
 from collections import Counter
 
-from gateway.config import describe
+from gateway.config.describe import ConfigEntry, TopicRows
 from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import each
@@ -28,12 +28,14 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopic
     """Create every topic that can be, or with `validate_only` tell which could."""
     _check_size(request, context)
     names = Counter(topic.name for topic in request.topics)
+    rows = TopicRows(context.broker.config, _row)
 
     def answer(wanted: CreatableTopic) -> CreatableTopicResult:
         if names[wanted.name] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} stands in the request more than once")
         topic = _create(wanted, request.validate_only, context)
-        return _result(topic, ZERO_UUID if request.validate_only else topic.topic_id, context)
+        configs = rows.of(topic.configs) if context.version >= 5 else []
+        return _result(topic, ZERO_UUID if request.validate_only else topic.topic_id, configs)
 
     unique = {topic.name: topic for topic in request.topics}
     return CreateTopicsResponse(topics=each(unique.values(), answer, _refuse))
@@ -62,24 +64,24 @@ def _create(wanted: CreatableTopic, validate_only: bool, context: Context) -> To
     )
 
 
-def _result(topic: Topic, topic_id: bytes, context: Context) -> CreatableTopicResult:
-    entries = describe.describe_topic(context.broker.config, topic.configs) if context.version >= 5 else []
+def _row(entry: ConfigEntry) -> CreatableTopicConfigs:
+    return CreatableTopicConfigs(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+    )
+
+
+def _result(topic: Topic, topic_id: bytes, configs: list[CreatableTopicConfigs]) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=len(topic.partitions[0].replicas),
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in entries
-        ],
+        configs=configs,
     )
 
 

@@ -6,7 +6,7 @@ v1 sources and synonyms (KIP-226)   v3 types and documentation (KIP-569)   v4 fl
 from collections.abc import Iterable
 
 from gateway.config import describe, groups, loggers
-from gateway.config.describe import ConfigEntry
+from gateway.config.describe import ConfigEntry, TopicRows
 from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import each
@@ -26,13 +26,21 @@ from protocol.messages.describe_configs import (
 @handles(DescribeConfigsRequest, versions="0-4")
 def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
     """Describe every resource that is named, once."""
+    topics = TopicRows(context.broker.config, lambda entry: _row(entry, request))
+
+    def rows(resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+        if resource.resource_type != ResourceType.TOPIC:
+            return [_row(entry, request) for entry in _entries(resource, context)]
+        check_name(resource.resource_name)
+        topic = context.broker.metadata.image.topic(resource.resource_name)
+        return topics.of(topic.configs, resource.configuration_keys)
 
     def answer(resource: DescribeConfigsResource) -> DescribeConfigsResult:
         return DescribeConfigsResult(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             error_message=None,
-            configs=[_row(entry, request) for entry in _entries(resource, context)],
+            configs=rows(resource),
         )
 
     return DescribeConfigsResponse(results=each(_unique(request.resources), answer, _refuse))
@@ -53,8 +61,6 @@ def _unique(resources: Iterable[DescribeConfigsResource]) -> list[DescribeConfig
 
 def _entries(resource: DescribeConfigsResource, context: Context) -> list[ConfigEntry]:
     names = resource.configuration_keys
-    if resource.resource_type == ResourceType.TOPIC:
-        return _topic_entries(resource.resource_name, names, context)
     if resource.resource_type == ResourceType.BROKER:
         return _broker_entries(resource, names, context)
     if resource.resource_type == ResourceType.BROKER_LOGGER:
@@ -64,12 +70,6 @@ def _entries(resource: DescribeConfigsResource, context: Context) -> list[Config
         configs = context.broker.metadata.image.configs.get((ResourceType.GROUP, altered_group(resource)), {})
         return groups.describe(context.broker.config, configs, names)
     raise has_no_settings(resource)
-
-
-def _topic_entries(name: str, names: list[str] | None, context: Context) -> list[ConfigEntry]:
-    check_name(name)
-    topic = context.broker.metadata.image.topic(name)
-    return describe.describe_topic(context.broker.config, topic.configs, names)
 
 
 def _broker_entries(resource: DescribeConfigsResource, names: list[str] | None, context: Context) -> list[ConfigEntry]:

@@ -1,11 +1,14 @@
 """What DescribeConfigs tells."""
 
+import pytest
+
 from gateway.config import BrokerConfig
 from gateway.config.definition import Type
 from gateway.config.describe import (
     ConfigEntry,
     Source,
     Synonym,
+    TopicRows,
     describe_all_brokers,
     describe_broker,
     describe_topic,
@@ -123,3 +126,20 @@ def test_other_units_stand_behind_a_time_that_was_set() -> None:
     entry = broker_entry("log.retention.ms=5\nlog.retention.hours=1", "log.retention.ms")
     assert [synonym.name for synonym in entry.synonyms] == ["log.retention.ms", *["log.retention.hours"] * 2]
     assert broker_entry("log.retention.hours=1", "log.retention.ms").synonyms == ()
+
+
+@pytest.mark.parametrize("names", [None, ["retention.ms", "segment.bytes", "message.timestamp.after.max.ms"]])
+def test_many_topics_are_described_as_each_by_itself(names: list[str] | None) -> None:
+    config = BrokerConfig.load("log.retention.hours=2")
+    made: list[str] = []
+    rows = TopicRows(config, lambda entry: made.append(entry.name) or entry)  # type: ignore[func-returns-value]
+    for overrides in (
+        {},
+        {"retention.ms": "5"},
+        {"cleanup.policy": "compact", "follower.replication.throttled.replicas": "*"},
+        {"message.timestamp.difference.max.ms": "7"},
+        {},
+    ):
+        assert rows.of(overrides, names) == describe_topic(config, overrides, names)
+    once = len(describe_topic(config, {}, names))
+    assert len(made) == once + (6 if names is None else 2)
