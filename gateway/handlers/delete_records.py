@@ -6,6 +6,7 @@ v2 flexible
 from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import each
+from gateway.metadata.image import INTERNAL_TOPICS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import (
     TO_HIGH_WATERMARK,
@@ -39,6 +40,8 @@ def _partitions(topic: DeleteRecordsTopic, context: Context) -> list[DeleteRecor
 
 def _delete(topic: str, wanted: DeleteRecordsPartition, context: Context) -> int:
     partition = context.broker.partitions.get(topic, wanted.partition_index)
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are its coordinators' to delete")
     offset = partition.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
     if not 0 <= offset <= partition.high_watermark:
         message = f"offset {offset} is outside of [0, {partition.high_watermark}] of {topic}-{partition.index}"

@@ -49,6 +49,7 @@ from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPar
 from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.elect_leaders import TopicPartitions as Elected
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.incremental_alter_configs import (
     APPEND,
     DELETE,
@@ -151,6 +152,7 @@ def _metadata(made: Play) -> None:
     named = MetadataRequest(_topics("t", "gone", "t", "a b", "", ".", "u", "t_", "x" * 250), False)
     made.ask("named, some of them not there", named, range(4, 14))
     made.ask("named", MetadataRequest(_topics("u", "t")), range(4))
+    made.ask("badly named", MetadataRequest(_topics("u", "a b", "..", "", "y" * 250)), range(14))
     rights = MetadataRequest(_topics("t", "gone"), False, True, True)
     made.ask("with operations", rights, range(8, 11))
     made.ask("with operations of topics", MetadataRequest(_topics("t"), False, False, True), range(11, 14))
@@ -598,6 +600,25 @@ def _transactions(made: Play) -> None:
     made.ask("empty pattern", ListTransactionsRequest(transactional_id_pattern=""), [2])
 
 
+def _internal(made: Play) -> None:
+    """The topic of the groups, which comes into being when somebody asks for a coordinator."""
+    for _ in range(100):
+        (found,) = made.broker.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4).coordinators
+        if found.error_code == ErrorCode.NONE:
+            break
+    name = "__consumer_offsets"
+    (topic,) = made.broker.ask(MetadataRequest(_topics(name)), 12).topics
+    made.told.ids[topic.topic_id] = name
+    made.ask("internal", MetadataRequest(_topics(name), False, False, True), [1, 8, 12, 13])
+    made.ask("internal", DescribeTopicPartitionsRequest([TopicRequest(name)]), [0])
+    made.ask("internal", DescribeConfigsRequest([_described(TOPIC, name, FEW)], True), [1, 4])
+    rows = [DeleteRecordsTopic(name, [DeleteRecordsPartition(0, 0), DeleteRecordsPartition(9, 0)])]
+    made.ask("internal", DeleteRecordsRequest(rows, 60_000), range(3))
+    for created in (name, "__transaction_state"):
+        made.ask(f"internal {created}", CreateTopicsRequest([_creatable(created, 1)], 60_000), [7])
+    made.ask("internal", DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=60_000), [6])
+
+
 STEPS: list[Callable[[Play], None]] = [
     _metadata,
     _creations,
@@ -619,6 +640,7 @@ STEPS: list[Callable[[Play], None]] = [
     _features,
     _producers,
     _transactions,
+    _internal,
 ]
 
 
