@@ -44,11 +44,14 @@ class Row(NamedTuple):
     def new_topic(self) -> str:
         return new_topic(self.proxy.target, partitions_of(self.abilities))
 
-    def produce(self, topic: str, codec: str, count: int, seed: int) -> list[Sent]:
-        records = records_of(self.abilities, count, seed)
+    def produce(self, topic: str) -> list[Sent]:
+        """100 records plain, 100 with gzip, some with each other codec that it has."""
+        batches: dict[str, list[Sent]] = {}
+        for codec in self.abilities.writes:
+            batches[codec] = records_of(self.abilities, COUNTS.get(codec, OF_EACH_CODEC), seed=len(batches))
         with self.proxy.recording(self.client.name):
-            self.client.produce(self.proxy.bootstrap, topic, records, codec)
-        return records
+            self.client.produce_each(self.proxy.bootstrap, topic, batches)
+        return [record for records in batches.values() for record in records]
 
     def read(self, topic: str, count: int) -> list[Received]:
         with self.proxy.recording(self.client.name):
@@ -111,13 +114,12 @@ def shelf(proxy: Proxy, newest: list[Family]) -> Shelf:
 
 
 def test_each_writes_and_reads(row: Row, newest: list[Family]) -> None:
-    """100 records plain, 100 with gzip, some with each other codec that it has.
+    """Another process of it reads what one wrote, one reads it in a group, whose commit the broker tells us.
 
-    Another process of it reads them, one reads them in a group, whose commit the broker tells us, and so do the newest.
+    So do the newest.
     """
-    topic, began_ms, sent = row.new_topic(), now_ms(), list[Sent]()
-    for codec in row.abilities.writes:
-        sent += row.produce(topic, codec, COUNTS.get(codec, OF_EACH_CODEC), seed=len(sent))
+    topic, began_ms = row.new_topic(), now_ms()
+    sent = row.produce(topic)
     assert_carried(sent, row.read(topic, len(sent)), row.abilities, row.abilities, began_ms)
     if row.abilities.groups:
         group = f"{topic}-group"

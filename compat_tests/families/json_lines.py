@@ -44,13 +44,16 @@ class Lines(ABC):
         return [*self.command(), subcommand, "--bootstrap", bootstrap, "--topic", topic, *words]
 
     def produce(self, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
+        self.feed(self.arguments("produce", bootstrap, topic, codec=codec), map(self.line_of, records))
+
+    def feed(self, arguments: list[str], lines: Iterable[str]) -> None:
+        """Write lines to the program, which ends well and says nothing."""
         with tempfile.TemporaryFile() as errors:
-            arguments = self.arguments("produce", bootstrap, topic, codec=codec)
             with self.start(arguments, errors) as process:
                 assert process.stdin is not None
                 # A program that ended says why below
                 with contextlib.suppress(BrokenPipeError), process.stdin:
-                    process.stdin.writelines(self.line_of(record) + "\n" for record in records)
+                    process.stdin.writelines(f"{line}\n" for line in lines)
                 process.wait(CONSUME_LIMIT_S)
             errors.seek(0)
             said = errors.read().decode()

@@ -18,11 +18,12 @@ of its input.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from compat_tests.families.json_lines import Lines, received
-from compat_tests.records import Received, Traits
+from compat_tests.records import Received, Sent, Traits
 from compat_tests.stored import CODECS
 
 
@@ -68,6 +69,11 @@ class Client(Lines):
         self.version = version
         self.abilities = abilities
         self.name = f"{self.family} {version}{f' at {protocol}' if protocol else ''}"
+
+    def produce_each(self, bootstrap: str, topic: str, batches: Mapping[str, Sequence[Sent]]) -> None:
+        """Records by codec, one codec after the other."""
+        for codec, records in batches.items():
+            self.produce(bootstrap, topic, records, codec)
 
     def read(self, bootstrap: str, topic: str, count: int) -> list[Received]:
         """So many records from the beginning on, in a new process."""

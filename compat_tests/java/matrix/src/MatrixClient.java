@@ -7,7 +7,7 @@ import java.util.Map;
 
 /**
  * One stock Java client of any version from 0.8.2 on, for one subcommand: see matrix/client.py. Records are the lines of
- * Line. It is compiled once, against the newest of the versions that it runs with: what an older one lacks is not called.
+ * Line; `produce` is told its codecs among them. It is compiled once, against the newest of the versions that it runs with: what an older one lacks is not called.
  */
 public final class MatrixClient {
     private MatrixClient() {}
@@ -22,7 +22,7 @@ public final class MatrixClient {
         var input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         var output = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         switch (arguments[0]) {
-            case "produce" -> Writing.run(bootstrap, topic, options.get("codec"), input);
+            case "produce" -> Writing.run(bootstrap, topic, input);
             case "read" -> read(bootstrap, topic, Integer.parseInt(options.get("count")), output);
             case "group" -> {
                 int count = Integer.parseInt(options.get("count"));

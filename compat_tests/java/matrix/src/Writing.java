@@ -15,7 +15,16 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 final class Writing {
     private Writing() {}
 
-    static void run(String bootstrap, String topic, String codec, BufferedReader input) throws Exception {
+    /** A line without tabs is the codec of the records that follow, from a producer of their own. */
+    static void run(String bootstrap, String topic, BufferedReader input) throws Exception {
+        String line = input.readLine();
+        while (line != null) {
+            line = run(bootstrap, topic, line, input);
+        }
+    }
+
+    /** Send what comes with one codec; the line that follows it, or null at the end. */
+    private static String run(String bootstrap, String topic, String codec, BufferedReader input) throws Exception {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("acks", "all");
@@ -26,12 +35,14 @@ final class Writing {
         settings.put("value.serializer", ByteArraySerializer.class.getName());
         try (var producer = new KafkaProducer<byte[], byte[]>(settings)) {
             List<Future<RecordMetadata>> sent = new ArrayList<>();
-            for (String line = input.readLine(); line != null; line = input.readLine()) {
+            String line = input.readLine();
+            for (; line != null && line.contains("\t"); line = input.readLine()) {
                 sent.add(producer.send(record(topic, line.split("\t", -1))));
             }
             for (Future<RecordMetadata> one : sent) {
                 one.get();
             }
+            return line;
         }
     }
 
