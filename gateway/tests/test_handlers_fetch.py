@@ -1,20 +1,17 @@
 """Fetch: what it plans, and what it waits for. Sessions have tests of their own."""
 
 import os
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from crc32c import crc32c
 
 from gateway.handlers.fetch import COLD_AT_ONCE, DISK_DEADLINE_MS
 from gateway.tests.builders import Node, led_elsewhere, over_the_wire
 from gateway.waiting import Waiting
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.records import legacy
-from protocol.records.batch import Record, build, check_crc, iterate, split
-from protocol.records.compression import finish
+from protocol.records.batch import Record, build, iterate, split
 from storage.files import File
 from storage.segment import FileSlice
 from storage.validation import PREPARED
@@ -28,6 +25,25 @@ def append(node: Node, name: str, *values: bytes, index: int = 0) -> int:
     batch = build([Record(timestamp=NOW_MS, value=value) for value in values])
     node.services.partitions.get(name, index).append(memoryview(batch), 1, NOW_MS)
     return len(batch)
+
+
+RECORDS = [
+    Record(0, NOW_MS, b"key", b"value", [("name", b"content")]),
+    Record(1, NOW_MS + 1, None, None, []),
+    Record(2, NOW_MS + 2, b"", bytes(1_000), []),
+]
+
+
+def put(node: Node, *records: Record, codec: int = 0, name: str = "t", index: int = 0, **options: Any) -> int:
+    """Append one batch; returns the offset behind it."""
+    partition = node.services.partitions.get(name, index)
+    batch = build(records or RECORDS, compression=codec, **options)
+    return partition.append(memoryview(batch), 1, NOW_MS, PREPARED).last_offset + 1
+
+
+def old(node: Node, version: int, *partitions: FetchPartition, **options: Any) -> Any:
+    """What the handler makes of a fetch of topic t."""
+    return node.handle(request(wanted(node, "t", version, *partitions), **options), version)
 
 
 def wanted(node: Node, name: str, version: int, *partitions: FetchPartition) -> FetchTopic:
@@ -163,10 +179,10 @@ def test_it_does_not_wait_at_the_end_of_an_older_segment(node: Node) -> None:
     assert isinstance(node.handle(behind, 12), Waiting)
 
 
-def parked(node: Node, fetch: FetchRequest) -> list[Any]:
+def parked(node: Node, fetch: FetchRequest, version: int = 12) -> list[Any]:
     """Where the answer of a fetch that has to wait comes."""
     answers: list[Any] = []
-    waiting = node.handle(fetch, 12)
+    waiting = node.handle(fetch, version)
     assert isinstance(waiting, Waiting)
     node.services.purgatory.park(waiting, answers.append)
     return answers
@@ -365,291 +381,6 @@ def test_a_disk_that_does_not_answer_is_told(node: Node, cold: list[Any]) -> Non
     let_one_end(node, cold)
 
 
-# Versions that have to be given something else than what is stored
-
-OLD = range(4)
-RECORDS = [
-    Record(0, NOW_MS, b"key", b"value", [("name", b"content")]),
-    Record(1, NOW_MS + 1, None, None, []),
-    Record(2, NOW_MS + 2, b"", bytes(1_000), []),
-]
-
-
-class Thread:
-    """Work in slices waits until the test runs it."""
-
-    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._node = node
-        self._begun: list[tuple[Any, Any]] = []
-        monkeypatch.setattr(node.services.scheduler, "in_slices", lambda work, done: self._begun.append((work, done)))
-
-    def __len__(self) -> int:
-        return len(self._begun)
-
-    def run(self, result: Any = None) -> None:
-        work, done = self._begun.pop(0)
-        done(finish(work) if result is None else result)
-        self._node.time.advance()
-
-
-def put(node: Node, *records: Record, codec: int = 0, name: str = "t", index: int = 0, **options: Any) -> int:
-    """Append one batch; returns the offset behind it."""
-    partition = node.services.partitions.get(name, index)
-    batch = build(records or RECORDS, compression=codec, **options)
-    return partition.append(memoryview(batch), 1, NOW_MS, PREPARED).last_offset + 1
-
-
-def old(node: Node, version: int, *partitions: FetchPartition, **options: Any) -> Any:
-    """What the handler makes of a fetch of topic t."""
-    return node.handle(request(wanted(node, "t", version, *partitions), **options), version)
-
-
-def as_read(records: Any, magic: int) -> list[Record]:
-    """The records of a message set; nothing but messages of this magic may be in it."""
-    data, position = bytes(records), 0
-    while position < len(data):
-        assert data[position + 16] == magic
-        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
-    return list(legacy.iterate(data))
-
-
-def expected(magic: int, records: Iterable[Record] = RECORDS) -> list[Record]:
-    return [record._replace(headers=[], timestamp=record.timestamp if magic else -1) for record in records]
-
-
-@pytest.mark.parametrize("version", OLD)
-@pytest.mark.parametrize("codec", range(5))
-def test_old_versions_get_message_sets(node: Node, version: int, codec: int) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node, codec=codec)
-    end = put(node, codec=codec)
-    magic = 0 if version < 2 else 1
-    response = node.ask(request(wanted(node, "t", version, from_offset(0))), version)
-    (row,) = rows(response)
-    assert (row.error_code, row.high_watermark) == (0, end)
-    again = [record._replace(offset=record.offset + 3) for record in RECORDS]
-    assert as_read(row.records, magic) == expected(magic, [*RECORDS, *again])
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_old_versions_may_begin_within_a_batch(node: Node, version: int) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node)
-    magic = 0 if version < 2 else 1
-    (row,) = rows(old(node, version, from_offset(1)))
-    assert as_read(row.records, magic) == expected(magic, RECORDS[1:])
-    assert old(node, version, from_offset(3), max_wait_ms=0).responses[0].partitions[0].records == b""
-
-
-EMPTY = Record(-1, NOW_MS, None, b"")  # as a message three times as large as in a batch
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_whole_messages_are_sent_within_the_limits(node: Node, version: int) -> None:
-    node.services.metadata.create_topic("t", 2)
-    for index in (0, 1):
-        put(node, *[EMPTY] * 100, index=index)
-    size = 26 if version < 2 else 34
-    both = rows(old(node, version, from_offset(0, max_bytes=40 * size + 20), from_offset(0, 1, max_bytes=60 * size)))
-    assert sorted(len(row.records) for row in both) == [40 * size, 60 * size]
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_a_message_above_the_limit_is_cut_before_version_3_and_whole_then(node: Node, version: int) -> None:
-    node.services.metadata.create_topic("t", 2)
-    for index in (0, 1):
-        put(node, Record(-1, NOW_MS, None, bytes(1_000)), index=index)
-    both = rows(old(node, version, from_offset(0, max_bytes=500), from_offset(0, 1, max_bytes=500)))
-    assert [len(row.records) for row in both] == ([500, 500] if version < 3 else [1_034, 0])
-
-
-def test_the_limit_of_version_3_holds_for_all_partitions_together(node: Node) -> None:
-    node.services.metadata.create_topic("t", 3)
-    for index in (0, 1, 2):
-        put(node, *[EMPTY] * 10, index=index)
-    everywhere = [from_offset(0, index) for index in (0, 1, 2)]
-    assert [len(row.records) for row in rows(old(node, 3, *everywhere, max_bytes=510))] == [340, 170, 0]
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_each_time_another_partition_comes_first_before_version_3(node: Node, version: int) -> None:
-    """These clients do not take turns: the last would starve behind the first."""
-    node.services.metadata.create_topic("t", 3)
-    for index in (0, 1, 2):
-        put(node, *[Record(-1, NOW_MS, None, bytes(700_000))], index=index)
-    everywhere = [from_offset(0, index) for index in (0, 1, 2)]
-    served = set()
-    for _ in range(40):
-        found = [row.partition_index for row in rows(old(node, version, *everywhere)) if row.records]
-        assert len(found) == 2, "about a megabyte is converted for one answer"
-        served |= set(found)
-    assert served == {0, 1, 2}
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_what_old_versions_cannot_see_is_passed_over(node: Node, version: int) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
-    put(node, Record(-1, NOW_MS, None, b"seen"))
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
-    (row,) = rows(old(node, version, from_offset(0, max_bytes=10)))
-    assert len(row.records) == (10 if version < 3 else 38)
-    (row,) = rows(old(node, version, from_offset(0)))
-    assert [record.offset for record in as_read(row.records, 0 if version < 2 else 1)] == [1]
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_behind_a_last_marker_an_old_version_waits_as_at_the_end(node: Node, version: int) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
-    replies: list[Any] = []
-    waiting = old(node, version, from_offset(0), max_wait_ms=500)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
-    node.time.advance(300)
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
-    node.time.advance(100)
-    assert replies == []
-    put(node, Record(-1, NOW_MS, None, b"seen"))
-    node.time.advance()
-    (row,) = rows(replies[0])
-    assert [record.offset for record in as_read(row.records, 0 if version < 2 else 1)] == [2]
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_behind_a_last_marker_an_old_version_waits_no_longer_than_it_said(node: Node, version: int) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
-    replies: list[Any] = []
-    waiting = old(node, version, from_offset(0), max_wait_ms=500)
-    node.services.purgatory.park(waiting, replies.append)
-    node.time.advance(300)
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
-    node.time.advance(199)
-    assert replies == []
-    node.time.advance(1)
-    assert [row.records for row in rows(replies[0])] == [b""]
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_what_takes_long_is_converted_by_a_thread(node: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node, codec=1)
-    thread, replies = Thread(node, monkeypatch), list[Any]()
-    waiting = old(node, version, from_offset(0), max_wait_ms=500)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
-    node.time.advance(1_000)
-    assert replies == []
-    thread.run()
-    (row,) = rows(replies[0])
-    magic = 0 if version < 2 else 1
-    assert as_read(row.records, magic) == expected(magic)
-    assert len(thread) == 0
-
-
-def test_who_waits_for_records_waits_for_their_conversion_too(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    node.services.metadata.create_topic("t", 1)
-    thread, replies = Thread(node, monkeypatch), list[Any]()
-    node.services.purgatory.park(old(node, 2, from_offset(0), max_wait_ms=500), replies.append)
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
-    node.time.advance()
-    put(node, codec=1)
-    node.time.advance()
-    assert replies == []
-    while len(thread):
-        thread.run()
-    (row,) = rows(replies[0])
-    assert [record.offset for record in as_read(row.records, 1)] == [1, 2, 3]
-    assert len(node.services.purgatory) == 0
-
-
-def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node, codec=1)
-    thread = Thread(node, monkeypatch)
-    waitings = [old(node, 0, from_offset(0)) for _ in range(3)]
-    for waiting in waitings:
-        node.services.purgatory.park(waiting, lambda reply: None)
-    for waiting in waitings[:2]:
-        node.services.purgatory.abandon(waiting)
-    assert len(thread) == 1
-    thread.run()
-    thread.run()
-    assert len(thread) == 0
-    assert len(node.services.purgatory) == 0
-
-
-def test_a_conversion_that_never_ends_is_told_as_an_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node, codec=1)
-    Thread(node, monkeypatch)
-    replies: list[Any] = []
-    node.services.purgatory.park(old(node, 0, from_offset(0)), replies.append)
-    node.time.advance(DISK_DEADLINE_MS)
-    assert isinstance(replies[0], KafkaError)
-    assert replies[0].code == ErrorCode.REQUEST_TIMED_OUT
-
-
-def test_a_fault_of_a_conversion_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node, codec=1)
-    thread, replies = Thread(node, monkeypatch), list[Any]()
-    node.services.purgatory.park(old(node, 0, from_offset(0)), replies.append)
-    thread.run(ZeroDivisionError("ours"))
-    assert isinstance(replies[0], ZeroDivisionError)
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_records_that_cannot_be_read_are_an_error_of_their_partition(node: Node, version: int) -> None:
-    node.services.metadata.create_topic("t", 2)
-    damaged = bytearray(build(RECORDS, compression=1))
-    damaged[61:] = bytes(len(damaged) - 61)
-    damaged[17:21] = crc32c(damaged[21:]).to_bytes(4, "big")
-    node.services.partitions.get("t", 0).append(memoryview(damaged), 1, NOW_MS)
-    put(node, index=1)
-    found = {row.partition_index: row for row in rows(old(node, version, from_offset(0), from_offset(0, 1)))}
-    assert (found[0].error_code, found[0].records) == (ErrorCode.CORRUPT_MESSAGE, b"")
-    assert found[1].error_code == 0
-    assert len(as_read(found[1].records, 0 if version < 2 else 1)) == 3
-
-
-@pytest.mark.parametrize("version", range(4, 10))
-def test_a_version_that_does_not_know_zstd_gets_gzip(node: Node, version: int) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node, codec=4)
-    put(node, codec=3)
-    put(node, codec=4)
-    (row,) = rows(old(node, version, from_offset(0)))
-    assert [(header.base_offset, header.compression) for header, _ in split(row.records)] == [(0, 1), (3, 3), (6, 1)]
-    assert all(check_crc(part) for _, part in split(row.records))
-    found = [record for _, part in split(row.records) for record in iterate(part)]
-    assert [record.offset for record in found] == list(range(9))
-    assert found[:3] == RECORDS
-
-
-@pytest.mark.parametrize("version", [4, 9])
-def test_what_stands_before_zstd_is_sent_as_it_is(node: Node, version: int) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node, codec=3)
-    put(node)
-    put(node, codec=4)
-    (row,) = rows(old(node, version, from_offset(0)))
-    assert isinstance(row.records, FileSlice)
-    assert [header.base_offset for header, _ in split(row.records.read())] == [0, 3]
-    row.records.release()
-
-
-@pytest.mark.parametrize("version", [10, 18])
-def test_a_version_that_knows_zstd_gets_it(node: Node, version: int) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node, codec=4)
-    (row,) = rows(old(node, version, from_offset(0)))
-    assert isinstance(row.records, FileSlice)
-    assert [header.compression for header, _ in split(row.records.read())] == [4]
-    row.records.release()
-
-
 @pytest.mark.parametrize("version", range(19))
 def test_who_leads_a_partition_is_told(node: Node, version: int) -> None:
     led_elsewhere(node, 5, "t")
@@ -694,3 +425,50 @@ def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
 
     monkeypatch.setattr(type(node.services.partitions.get("t", 0)), "read", fail)
     assert [row.error_code for row in rows(old(node, version, from_offset(0)))] == [code]
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 9])
+def test_an_old_version_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(
+    node: Node, cold: list[Any], version: int
+) -> None:
+    node.services.metadata.create_topic("t", 1)
+    for number in range(30):
+        put(node, Record(-1, NOW_MS, None, b"%d" % number), codec=4)
+    log = node.services.partitions.get("t", 0).log
+    log.segments[0].offsets.flush()
+    log.segments[0].offsets.give_back()
+    log._memo = None
+    replies = parked(node, request(wanted(node, "t", version, from_offset(7)), max_wait_ms=500), version)
+    rounds = 0
+    while not replies:
+        assert len(cold) == 1, "one thread at a time for one fetch"
+        let_one_end(node, cold)
+        rounds += 1
+    assert rounds > 1, "the position, then the records"
+    (row,) = rows(replies[0])
+    found = legacy.iterate(row.records) if version < 4 else iterate(split(row.records)[0][1])
+    assert next(iter(found)).value == b"7"
+    assert len(node.services.purgatory) == 0
+
+
+@pytest.mark.parametrize("version", [1, 9])
+def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: list[Any], version: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    put(node, codec=4)
+    put(node, codec=4)
+    file = node.services.partitions.get("t", 0).log.segments[0].file
+    before = file.references
+    for moment in range(4):
+        node.services.partitions.get("t", 0).log._memo = None
+        waiting = old(node, version, from_offset(3), max_wait_ms=500)
+        if not isinstance(waiting, Waiting):
+            break
+        node.services.purgatory.park(waiting, lambda reply: None)
+        for _ in range(min(moment, len(cold))):
+            let_one_end(node, cold)
+        node.services.purgatory.abandon(waiting)
+        while cold:
+            let_one_end(node, cold)
+        del waiting
+        assert file.references == before, f"it went at moment {moment}"
+        assert len(node.services.purgatory) == 0
