@@ -283,13 +283,29 @@ def assemble(
     body: Buffer,
 ) -> bytearray:
     """A batch of no producer around records that are encoded already, and in the codec that the attributes name."""
+    made = bytearray(HEADER_SIZE)
+    made += body
+    fill_header(made, base_offset, attributes, last_offset_delta, base_timestamp, max_timestamp, records_count)
+    return made
+
+
+def fill_header(
+    made: bytearray,
+    base_offset: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    records_count: int,
+) -> None:
+    """What `assemble` does, in place, where there is room for the header before the records."""
     # fmt: off
-    header = (
-        base_offset, _batch_length(body), -1, MAGIC, 0, attributes, last_offset_delta, base_timestamp, max_timestamp,
-        NO_PRODUCER_ID, -1, NO_SEQUENCE, records_count,
+    HEADER.pack_into(
+        made, 0, base_offset, len(made) - LOG_OVERHEAD, -1, MAGIC, 0, attributes, last_offset_delta, base_timestamp,
+        max_timestamp, NO_PRODUCER_ID, -1, NO_SEQUENCE, records_count,
     )
     # fmt: on
-    return _assemble(header, body)
+    _seal(made)
 
 
 def _check_timestamp(timestamp: int) -> None:

@@ -88,8 +88,11 @@ class Records:
         while left and size < limit_bytes:
             byte = data[position]
             position += 1
-            if byte > 0x7F:
-                byte, position = long_varint(data, position, byte)
+            if byte > 0x7F:  # here and at the offset and the value, two bytes are so common that they have no call
+                high = data[position]
+                byte, position = (
+                    (byte + high * 128 - 128, position + 1) if high < 128 else long_varint(data, position, byte)
+                )
             end = position + (byte >> 1)
             byte = data[position + 1]  # after the attributes, unused
             position += 2
@@ -100,7 +103,10 @@ class Records:
             byte = data[position]
             position += 1
             if byte > 0x7F:
-                byte, position = long_varint(data, position, byte)
+                high = data[position]
+                byte, position = (
+                    (byte + high * 128 - 128, position + 1) if high < 128 else long_varint(data, position, byte)
+                )
             if byte & 1 or byte > most:
                 raise IndexError("its offset is outside of those that its batch has")
             offset = base_offset + (byte >> 1)
@@ -111,18 +117,21 @@ class Records:
                 continue
             byte = data[position]
             position += 1
-            if byte > 0x7F:
-                byte, position = long_varint(data, position, byte)
-            if byte & 1:
+            if byte == 1:
                 message = start + NULL
             else:
+                if byte > 0x7F:
+                    byte, position = long_varint(data, position, byte)
                 at = position + (byte >> 1)
-                message = start + pack_int(byte >> 1) + data[position:at]
-                position = at
+                message = start + pack_int(byte >> 1) + data[position:at] if not byte & 1 else start + NULL
+                position = at if not byte & 1 else position
             byte = data[position]
             position += 1
             if byte > 0x7F:
-                byte, position = long_varint(data, position, byte)
+                high = data[position]
+                byte, position = (
+                    (byte + high * 128 - 128, position + 1) if high < 128 else long_varint(data, position, byte)
+                )
             if byte & 1:
                 message += NULL
             else:

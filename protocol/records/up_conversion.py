@@ -69,7 +69,7 @@ class Batch:
 
     def __init__(self, attributes: int) -> None:
         self.attributes = attributes
-        self.body = bytearray()
+        self.body = bytearray(HEADER_SIZE)  # the header is filled in at the end
         self.count = 0
         self.base_offset = 0
         self.last_delta = -1
@@ -86,12 +86,12 @@ class Batch:
         self.max_timestamp = max(self.max_timestamp, timestamp)
         return b"\x00" + _varint(delta)
 
-    def sealed(self, content: Buffer) -> bytearray:
-        """The batch; `content` is its body in the codec that the attributes name."""
+    def seal(self) -> bytearray:
+        """The batch, made of `body` where it lies; if there is a codec, `body` is compressed by now."""
         base_timestamp = NO_TIMESTAMP if self.base_timestamp is None else self.base_timestamp
-        return batch.assemble(
-            self.base_offset, self.attributes, self.last_delta, base_timestamp, self.max_timestamp, self.count, content
-        )
+        times = (base_timestamp, self.max_timestamp)
+        batch.fill_header(self.body, self.base_offset, self.attributes, self.last_delta, *times, self.count)
+        return self.body
 
 
 def _far(delta: int, last_delta: int) -> bytes:
@@ -251,10 +251,13 @@ class UpConversion:
         """End the batch in the making."""
         made, self._batch = self._batch, Batch(self._kind)
         if made.count:
-            self._add(made, made.body)
+            self._add(made)
 
-    def _add(self, made: Batch, content: Buffer) -> None:
-        self.out += made.sealed(content)
+    def _add(self, made: Batch) -> None:
+        if self.out:
+            self.out += made.seal()
+        else:
+            self.out = made.seal()
         self.next_offset = made.base_offset + made.last_delta + 1
 
     def _cut(self, position: int) -> int:
@@ -290,7 +293,7 @@ class UpConversion:
         while messages.position < messages.end:
             position, made = messages.position, self._batch
             # A message is never shorter than the record that it becomes.
-            room_at = min(messages.end, position + self._max_batch_bytes - HEADER_SIZE - len(made.body))
+            room_at = min(messages.end, position + self._max_batch_bytes - len(made.body))
             if messages.move(made, position + SLICE_BYTES, room_at, self._kind, keeps_offsets=self._is_stored):
                 if messages.position < messages.end:
                     yield
@@ -350,7 +353,10 @@ class UpConversion:
             made.max_timestamp = message.timestamp
         if self._is_stored and messages.magic:
             made.base_offset = _base_of_wrapper(message.offset, made)
-        self._add(made, (yield from compression.compress_steps(codec, made.body, FAST_LEVEL)))
+        made.body[HEADER_SIZE:] = yield from compression.compress_steps(
+            codec, memoryview(bytes(made.body))[HEADER_SIZE:], FAST_LEVEL
+        )
+        self._add(made)
         messages.position = message.end
 
 
