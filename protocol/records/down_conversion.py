@@ -35,6 +35,12 @@ MAX_SET_BYTES = 16 << 20
 """What goes into one wrapper: a batch that becomes larger than that is made into several."""
 
 
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A varint as it is, zigzag, and the position after it. Raises IndexError."""
+    byte = data[position]
+    return (byte, position + 1) if byte < 128 else long_varint(data, position + 1, byte)
+
+
 class Records:
     """The records of one batch, as they are read to become messages."""
 
@@ -44,9 +50,9 @@ class Records:
         "_base_offset",
         "_base_timestamp",
         "_data",
-        "_first_offset",
         "_magic",
         "_most",
+        "_wanted",
         "kind",
         "last_offset",
         "left",
@@ -57,8 +63,8 @@ class Records:
     def __init__(self, header: BatchHeader, data: bytes, magic: int, first_offset: int) -> None:
         self._data = data
         self._magic = magic
-        self._first_offset = first_offset
         self._base_offset = header.base_offset
+        self._wanted = max(0, first_offset - header.base_offset) << 1  # zigzag
         self._base_timestamp = header.base_timestamp
         self._most = header.last_offset_delta << 1  # zigzag
         self._append_time = header.max_timestamp if header.is_log_append_time else None
@@ -70,68 +76,87 @@ class Records:
         self.max_timestamp = NO_TIMESTAMP
 
     def begin(self, *, is_relative: bool) -> tuple[int, int]:
-        """Begin a wrapper: offsets may count from its first message. Gives `position` and `left` of now."""
-        self._base = -1 if is_relative else 0
+        """Begin a wrapper: offsets may count from its first message. Gives `position` and `left` of now.
+
+        Raises IndexError for what is no record.
+        """
+        self._base = self._base_offset + (self._offset_delta()[0] >> 1) if is_relative else 0
         self.max_timestamp = NO_TIMESTAMP
         return self.position, self.left
 
+    def _offset_delta(self) -> tuple[int, int]:
+        """That of the next record, zigzag, and the position behind that record."""
+        size, position = _varint(self._data, self.position)
+        _, position_of_delta = _varint(self._data, position + 1)
+        return _varint(self._data, position_of_delta)[0], position + (size >> 1)
+
+    def skip(self, limit_bytes: int) -> bool:
+        """Pass over records before the first wanted offset, of about that size; whether there are no more of these.
+
+        Raises IndexError for what is no record.
+        """
+        stop_at = self.position + limit_bytes
+        while self.left and self.position < stop_at:
+            delta, end = self._offset_delta()
+            if delta >= self._wanted:
+                return True
+            self.position, self.left = end, self.left - 1
+        return not self.left
+
     def give(self, limit_bytes: int) -> list[bytes]:
-        """Messages of about that size together, each as two parts; none if all records looked at are left out.
+        """Messages of about that size together, at least one, each as two parts; none if there are no more.
 
         Raises IndexError or struct.error for what is no record.
         """
         data, position, left, base, most = self._data, self.position, self.left, self._base, self._most
-        first_offset, base_offset = self._first_offset, self._base_offset
-        pack_head, pack_int, size, offset = HEAD.pack, INT.pack, 0, self.last_offset
+        base_offset, pack_head, pack_int, size, offset = self._base_offset, HEAD.pack, INT.pack, 0, self.last_offset
         parts: list[bytes] = []
         previous, start = None, b""
         while left and size < limit_bytes:
             byte = data[position]
             position += 1
-            if byte > 0x7F:  # here and at the offset and the value, two bytes are so common that they have no call
+            if byte > 127:  # here, at the offset and the value two bytes are so common that they are taken inline
                 high = data[position]
-                byte, position = (
-                    (byte + high * 128 - 128, position + 1) if high < 128 else long_varint(data, position, byte)
-                )
+                if high < 128:
+                    byte, position = byte + high * 128 - 128, position + 1
+                else:
+                    byte, position = long_varint(data, position, byte)
             end = position + (byte >> 1)
             byte = data[position + 1]  # after the attributes, unused
             position += 2
-            if byte > 0x7F:
+            if byte > 127:
                 byte, position = long_varint(data, position, byte)
             if byte != previous:
                 previous, start = byte, self._start(byte)
             byte = data[position]
             position += 1
-            if byte > 0x7F:
+            if byte > 127:
                 high = data[position]
-                byte, position = (
-                    (byte + high * 128 - 128, position + 1) if high < 128 else long_varint(data, position, byte)
-                )
+                if high < 128:
+                    byte, position = byte + high * 128 - 128, position + 1
+                else:
+                    byte, position = long_varint(data, position, byte)
             if byte & 1 or byte > most:
                 raise IndexError("its offset is outside of those that its batch has")
             offset = base_offset + (byte >> 1)
-            left -= 1
-            if offset < first_offset:
-                position = end
-                size += 16
-                continue
             byte = data[position]
             position += 1
-            if byte == 1:
+            if byte > 127:
+                byte, position = long_varint(data, position, byte)
+            if byte & 1:
                 message = start + NULL
             else:
-                if byte > 0x7F:
-                    byte, position = long_varint(data, position, byte)
                 at = position + (byte >> 1)
-                message = start + pack_int(byte >> 1) + data[position:at] if not byte & 1 else start + NULL
-                position = at if not byte & 1 else position
+                message = start + pack_int(byte >> 1) + data[position:at]
+                position = at
             byte = data[position]
             position += 1
-            if byte > 0x7F:
+            if byte > 127:
                 high = data[position]
-                byte, position = (
-                    (byte + high * 128 - 128, position + 1) if high < 128 else long_varint(data, position, byte)
-                )
+                if high < 128:
+                    byte, position = byte + high * 128 - 128, position + 1
+                else:
+                    byte, position = long_varint(data, position, byte)
             if byte & 1:
                 message += NULL
             else:
@@ -140,16 +165,13 @@ class Records:
                 position = at
             if position >= end:  # there is a count of headers at least
                 raise IndexError(f"the record that ends at byte {end} has fields behind that")
-            if base < 0:
-                base = offset
             parts += (pack_head(offset - base, len(message) + 4, crc32(message)), message)
             size += len(message) + 16
             position = end
+            left -= 1
         if position > len(data):
             raise IndexError(f"the last record passes the end of the batch by {position - len(data)} bytes")
-        self.position, self.left, self._base = position, left, base
-        if parts:
-            self.last_offset = offset
+        self.position, self.left, self.last_offset = position, left, offset
         return parts
 
     def _start(self, delta: int) -> bytes:
@@ -234,6 +256,8 @@ class DownConversion:
             plain = bytes(compression.decompress(header.compression, content))
             records = Records(header, plain, self._magic, self._first_offset)
             try:
+                while not records.skip(SLICE_BYTES):
+                    yield
                 yield from self._give(records) if header.compression == NONE else self._wrap(records, header)
             except (IndexError, struct.error) as error:
                 raise invalid(f"a record of the batch at offset {header.base_offset} cannot be read: {error}") from None
@@ -265,11 +289,9 @@ class DownConversion:
             while records.left and len(inner) < limit:
                 parts = records.give(min(SLICE_BYTES, limit - len(inner)))
                 inner += b"".join(parts)
-                last = len(inner) - sum(map(len, parts[-2:])) if parts else last
+                last = len(inner) - len(parts[-1]) - len(parts[-2])
                 if records.left:
                     yield
-            if not inner:
-                break
             content = yield from compression.compress_steps(codec, inner, FAST_LEVEL)
             attributes = codec | records.kind
             wrapper = encode(self._magic, attributes, records.last_offset, records.max_timestamp, None, content)

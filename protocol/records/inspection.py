@@ -56,25 +56,33 @@ class Inspection:
             while left and position < stop_at:
                 byte = data[position]
                 position += 1
-                if byte > 0x7F:
-                    byte, position = long_varint(data, position, byte)
+                if byte > 127:  # here, at the offset and the value two bytes are common, and have no call
+                    high = data[position]
+                    if high < 128:
+                        byte, position = byte + high * 128 - 128, position + 1
+                    else:
+                        byte, position = long_varint(data, position, byte)
                 end = position + ((byte >> 1) ^ -(byte & 1))
                 byte = data[position + 1]  # after the attributes, unused
                 position += 2
-                if byte > 0x7F:
+                if byte > 127:
                     byte, position = long_varint(data, position, byte)
                 if byte != previous:
                     previous, is_late = byte, not self._is_in_time(byte)
                 byte = data[position]
                 position += 1
-                if byte > 0x7F:
-                    byte, position = long_varint(data, position, byte)
+                if byte > 127:
+                    high = data[position]
+                    if high < 128:
+                        byte, position = byte + high * 128 - 128, position + 1
+                    else:
+                        byte, position = long_varint(data, position, byte)
                 is_refused = byte != expected
                 if is_refused:
                     self._note(expected >> 1, f"its offset delta is {_signed(byte)}, not {expected >> 1}")
                 byte = data[position]
                 position += 1
-                if byte > 0x7F:
+                if byte > 127:
                     byte, position = long_varint(data, position, byte)
                 if not byte & 1:
                     position += byte >> 1
@@ -83,8 +91,12 @@ class Inspection:
                     is_refused = True
                 byte = data[position]
                 position += 1
-                if byte > 0x7F:
-                    byte, position = long_varint(data, position, byte)
+                if byte > 127:
+                    high = data[position]
+                    if high < 128:
+                        byte, position = byte + high * 128 - 128, position + 1
+                    else:
+                        byte, position = long_varint(data, position, byte)
                 if not byte & 1:
                     position += byte >> 1
                 byte = data[position]
