@@ -68,7 +68,7 @@ def in_jar(pattern: str) -> dict[str, str]:
     if jar is None:
         missing(f"{JARS / pattern} is not here: run `make jars`")
     with zipfile.ZipFile(jar) as archive:
-        names = [name for name in archive.namelist() if name.startswith("common/message/") and name.endswith(".json")]
+        names = [name for name in archive.namelist() if re.fullmatch(r"common/(message|metadata)/\w+\.json", name)]
         return {Path(name).stem: archive.read(name).decode() for name in names}
 
 

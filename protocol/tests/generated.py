@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,30 +16,29 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from protocol.schema import Struct, Versions, fields_in
-from protocol.tests.definitions import CLIENTS, JARS, missing
+from protocol.tests.definitions import JARS, missing
 
 PROGRAM: Final = (
     Path(__file__).resolve().parents[2] / "compat_tests" / "java" / "schemas" / "src" / "GeneratedClasses.java"
 )
 # The set of 3.9 also has Jackson, which the newest client does not bring
-CLASS_PATHS: Final = {
+CLIENT: Final = {
     4: ("clients/*.jar", "schemas/jackson-*.jar"),
     3: ("schemas/*.jar",),
 }
+BROKER: Final = ("broker/*.jar",)
 WAIT_S: Final = 20
 
 
 class GeneratedClasses:
-    """The classes of one generation of Kafka; a context manager, which ends the process."""
+    """The classes in some jars, by their places below build/jars; a context manager, which ends the process."""
 
-    def __init__(self, generation: int) -> None:
+    def __init__(self, *patterns: str) -> None:
         java = shutil.which("java") or missing("java is not on the path: install a JDK, version 17 or newer")
-        if not next(JARS.glob(CLIENTS[3]), None):
-            missing(f"{JARS / 'schemas'} is not here: run `make jars`")
-        jars = [str(jar) for pattern in CLASS_PATHS[generation] for jar in JARS.glob(pattern)]
+        jars = [str(jar) for pattern in patterns for jar in found(pattern)]
         options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         self._process = subprocess.Popen(
-            [java, *options, "-cp", ":".join(jars), str(PROGRAM)],
+            [java, *options, "-cp", os.pathsep.join(jars), str(PROGRAM)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -62,8 +62,14 @@ class GeneratedClasses:
         assert stdout is not None
         stdin.write(line.encode() + b"\n")
         stdin.flush()
-        answer = json.loads(stdout.readline())
+        answered = stdout.readline()
+        assert answered, "Java has ended: see its lines on stderr"
+        answer = json.loads(answered)
         return answer["headers"], answer["answers"]
+
+
+def found(pattern: str) -> list[Path]:
+    return list(JARS.glob(pattern)) or missing(f"{JARS / pattern} is not here: run `make jars`")
 
 
 def in_base64(data: Any) -> str:

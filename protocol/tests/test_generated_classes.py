@@ -21,14 +21,15 @@ from hypothesis import settings
 from protocol import compiler
 from protocol.errors import ErrorCode, MalformedRequest
 from protocol.header import RequestHeader, read_request_header, write_request_header, write_response_header
+from protocol.internal import metadata, offsets
 from protocol.internal.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.registry import APIS, header_versions, request, response
 from protocol.schema import Message, Struct
 from protocol.tests.chosen import chosen
-from protocol.tests.definitions import CLIENTS, having
-from protocol.tests.generated import GeneratedClasses, in_base64, in_json, without_unknown_tags
+from protocol.tests.definitions import having, in_jar, parsed
+from protocol.tests.generated import BROKER, CLIENT, GeneratedClasses, in_base64, in_json, without_unknown_tags
 from protocol.tests.values import LAYOUTS, VERSIONS, full
 from protocol.wire import MAX_TEXT_SIZE
 
@@ -49,7 +50,7 @@ CONTROLLED_SHUTDOWN, FETCH = 7, 1
 def classes() -> Iterator[dict[int, GeneratedClasses]]:
     """By generation: all of them start at once."""
     with contextlib.ExitStack() as stack:
-        yield {generation: stack.enter_context(GeneratedClasses(generation)) for generation in CLIENTS}
+        yield {generation: stack.enter_context(GeneratedClasses(*jars)) for generation, jars in CLIENT.items()}
 
 
 def written(value: Message, version: int) -> bytes:
@@ -79,7 +80,8 @@ def compare(java: GeneratedClasses, values: list[Any], version: int, fields: lis
         for bare, data in zip(plain, encoded, strict=True)
     ]
     headers, answers = java.ask(cls.__name__, version, cases)
-    assert headers == ([] if cls.api_key < 0 else [*header_versions(cls.api_key, version)])
+    is_api = cls.__module__.startswith("protocol.messages.")
+    assert headers == ([*header_versions(cls.api_key, version)] if is_api else [])
     for value, bare, data, answer in zip(values, plain, encoded, answers, strict=True):
         assert "error" not in answer, (value, answer)
         theirs = base64.b64decode(answer["written"])
@@ -87,6 +89,27 @@ def compare(java: GeneratedClasses, values: list[Any], version: int, fields: lis
         assert compiler.read(cls, version, theirs) == (bare, len(theirs))
         assert base64.b64decode(answer["again"]) == data, value
         assert answer["read"] == in_json(value, fields, version, is_answer=True), value
+
+
+KEYS_AND_VALUES = {cls for pair in offsets.RECORDS.values() for cls in pair}
+RECORDS = sorted(KEYS_AND_VALUES | {*metadata.RECORDS.values()}, key=lambda cls: cls.__name__)
+
+
+@pytest.fixture(scope="module")
+def broker_classes() -> Iterator[GeneratedClasses]:
+    with GeneratedClasses(*BROKER) as java:
+        yield java
+
+
+@pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: str(cls.__name__))
+def test_kafkas_classes_read_and_write_the_same_bytes_of_records(
+    cls: type[Message], broker_classes: GeneratedClasses
+) -> None:
+    """Of __consumer_offsets and of the metadata log."""
+    jar = "broker/kafka-group-coordinator-[0-9]*.jar" if cls in KEYS_AND_VALUES else "broker/kafka-metadata-*.jar"
+    defined = parsed(in_jar(jar)[cls.__name__])
+    for version in range(cls.versions.first, cls.versions.last + 1):
+        compare(broker_classes, list(chosen(cls, version, VALUES)), version, defined["fields"])
 
 
 # ------------------------------------------------------------------------------------------------------- bad bytes

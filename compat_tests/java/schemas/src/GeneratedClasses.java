@@ -22,6 +22,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.stream.Stream;
 
 /**
@@ -60,19 +61,21 @@ public final class GeneratedClasses {
         this.version = version;
     }
 
-    /** Requests, responses and headers are called Data; what clients put into bytes fields is not. */
+    /** Requests, responses and headers are called Data; what clients put into bytes fields is not, and records are not. */
     private static Class<?> generated(String message) throws ClassNotFoundException {
-        String name = "org.apache.kafka.common.message." + message;
-        try {
-            return Class.forName(name + "Data");
-        } catch (ClassNotFoundException absent) {
-            return Class.forName(name);
+        for (String name : List.of("common.message.%sData", "common.message.%s", "coordinator.group.generated.%s", "common.metadata.%s")) {
+            try {
+                return Class.forName("org.apache.kafka." + String.format(name, message));
+            } catch (ClassNotFoundException absent) {
+                continue;
+            }
         }
+        throw new ClassNotFoundException(message);
     }
 
     private void headers(ArrayNode versions) throws ReflectiveOperationException {
         short key = ((ApiMessage) data.getConstructor().newInstance()).apiKey();
-        if (key >= 0) {
+        if (key >= 0 && data.getSimpleName().endsWith("Data")) { // a record has a key too, but no header
             ApiMessageType type = ApiMessageType.fromApiKey(key);
             versions.add(type.requestHeaderVersion(version)).add(type.responseHeaderVersion(version));
         }
