@@ -6,8 +6,6 @@ Kafka's `LogValidator` looks for, record by record: KIP-467 has each refused rec
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, BatchHeader
 
@@ -30,7 +28,18 @@ def long_varint(data: bytes, position: int, low: int) -> tuple[int, int]:
 class Inspection:
     """One batch, whose records are `data`, decompressed."""
 
-    __slots__ = ("_data", "_earliest", "_header", "_latest", "_needs_keys", "_position", "errors", "left")
+    __slots__ = (
+        "_data",
+        "_earliest",
+        "_end",
+        "_header",
+        "_latest",
+        "_needs_keys",
+        "_parts",
+        "_position",
+        "errors",
+        "left",
+    )
 
     def __init__(self, header: BatchHeader, data: bytes, *, needs_keys: bool, earliest: int, latest: int) -> None:
         """`earliest` and `latest` are the times that a record may have; none at all, -1, is always allowed."""
@@ -40,6 +49,8 @@ class Inspection:
         self._earliest = earliest
         self._latest = latest
         self._position = 0
+        self._parts = 0  # names and values of headers that are left of a record, as one may have a million of them
+        self._end = 0  # where that record ends
         self.left = header.records_count
         self.errors: list[tuple[int, ErrorCode, str]] = []
         """What is wrong with records, one thing of each: its index, a code, a sentence; not more than MAX_ERRORS."""
@@ -53,6 +64,11 @@ class Inspection:
         stop_at, expected, needs_keys = position + limit_bytes, self._number << 1, self._needs_keys
         previous, is_late = -1, False
         try:
+            if self._parts:
+                position, self._parts = _skip_headers(data, position, self._parts, stop_at)
+                if not self._parts:
+                    _check_end(position, self._end)
+                    left, expected = left - 1, expected + 2
             while left and position < stop_at:
                 byte = data[position]
                 position += 1
@@ -101,12 +117,16 @@ class Inspection:
                     position += byte >> 1
                 byte = data[position]
                 position += 1
-                if byte:
-                    position = _skip_headers(data, position, byte)
                 if is_late and not is_refused:
                     self._note_time(expected >> 1, previous)
+                if byte:
+                    parts, position = _header_parts(data, position, byte)
+                    position, self._parts = _skip_headers(data, position, parts, stop_at)
+                    if self._parts:
+                        self._end = end
+                        break
                 if position != end:
-                    _refuse_end(position, end)
+                    _check_end(position, end)
                 left -= 1
                 expected += 2
         except IndexError as error:
@@ -135,27 +155,33 @@ class Inspection:
             self.errors.append((number, code, sentence))
 
 
-def _skip_headers(data: bytes, position: int, count: int) -> int:
-    """The position after the headers; `count` is the first byte of how many there are."""
+def _header_parts(data: bytes, position: int, count: int) -> tuple[int, int]:
+    """How many names and values there are, and their position; `count` is the first byte of how many headers."""
     if count > 0x7F:
         count, position = long_varint(data, position, count)
     if count & 1 or count >> 1 > len(data) - position:
         raise IndexError(f"it has {_signed(count)} headers")
-    for _ in range(count >> 1):
-        for may_be_null in (False, True):
-            byte = data[position]
-            position += 1
-            if byte > 0x7F:
-                byte, position = long_varint(data, position, byte)
-            if not byte & 1:
-                position += byte >> 1
-            elif not may_be_null:
-                raise IndexError("a header has no name")
-    return position
+    return count, position
 
 
-def _refuse_end(position: int, end: int) -> NoReturn:
-    raise IndexError(f"its fields end {position - end} bytes behind it")
+def _skip_headers(data: bytes, position: int, parts: int, stop_at: int) -> tuple[int, int]:
+    """The position behind names and values, and how many are left at `stop_at`: an even number before a name."""
+    while parts and position < stop_at:
+        byte = data[position]
+        position += 1
+        if byte > 0x7F:
+            byte, position = long_varint(data, position, byte)
+        if not byte & 1:
+            position += byte >> 1
+        elif not parts & 1:
+            raise IndexError("a header has no name")
+        parts -= 1
+    return position, parts
+
+
+def _check_end(position: int, end: int) -> None:
+    if position != end:
+        raise IndexError(f"its fields end {position - end} bytes behind it")
 
 
 def _signed(zigzag: int) -> int:

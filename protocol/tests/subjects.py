@@ -238,7 +238,8 @@ UNPACKED_BYTES = 16 * 1024 * 1024
 OLD_CODECS = (compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4)
 
 
-def good_sets(codecs: tuple[int, ...] = OLD_CODECS, magics: tuple[int, ...] = (0, 1)) -> list[bytes]:
+def good_sets(codecs: tuple[int, ...] = OLD_CODECS, magics: tuple[int, ...] = (0, 1), time: int = -1) -> list[bytes]:
+    """`time` is set by a broker: no client sends it."""
     records = [
         Record(-1, 1_700_000_000_000, b"key", b"value"),
         Record(-1, 5, None, b"v" * 300),
@@ -248,8 +249,13 @@ def good_sets(codecs: tuple[int, ...] = OLD_CODECS, magics: tuple[int, ...] = (0
         bytes(legacy.build(records, magic, codec=codec, log_append_time_ms=time))
         for magic in magics
         for codec in codecs
-        for time in (-1, 7)
     ]
+
+
+def good_client_and_stored_sets() -> list[bytes]:
+    """With the flags that `read_set` takes."""
+    sent = [bytes((flags,)) + good for good in good_sets() for flags in (0, 3, 5)]
+    return sent + [b"\3" + good for good in good_sets(time=7)]
 
 
 def sealed(data: bytes) -> bytes:
@@ -272,7 +278,7 @@ def read_set(data: bytes) -> bytearray:
     content = sealed(data[1:]) if flags & 1 else data[1:]
     if flags & 2:
         return legacy.up_convert_stored(content).data
-    return legacy.up_convert(content, 200 if flags & 4 else 1 << 20)
+    return legacy.up_convert(content, 400 if flags & 4 else 1 << 20)
 
 
 def read_wrapped_set(data: bytes) -> bytearray:
@@ -423,7 +429,7 @@ OTHERS = [
     Subject(
         "message-set",
         read_set,
-        lambda: [bytes((flags,)) + good for good in good_sets() for flags in (0, 3, 5)],
+        good_client_and_stored_sets,
         check_sets,
         (KafkaError,),
         UNPACKED_BYTES,

@@ -126,3 +126,30 @@ def test_a_time_beyond_64_bits_is_refused() -> None:
 def test_long_varints() -> None:
     assert long_varint(b"\x01", 0, 0x80) == (128, 1)
     assert long_varint(b"\xff\x7f", 0, 0xFF) == (2**21 - 1, 2)
+
+
+def test_a_record_of_many_headers_is_looked_at_in_slices() -> None:
+    """It may have as many as there are bytes for; the loop shall not stop for all of them."""
+    many = [("", None)] * 10_000
+    made = batch.build([Record(headers=many), Record(headers=many[:3])])
+    for slice_bytes in (100, 4_001, 19_999, 30_000):
+        inspection = Inspection(
+            read_header(made),
+            bytes(made[HEADER_SIZE:]),
+            needs_keys=False,
+            earliest=MIN_TIMESTAMP,
+            latest=MAX_TIMESTAMP,
+        )
+        slices = 0
+        while inspection.left:
+            inspection.look(slice_bytes)
+            slices += 1
+        assert slices >= 20_000 // slice_bytes
+        assert not inspection.errors
+    first = made.index(b"\0\1\0\1")  # a name and its value, and the next
+    for number in (0, 1_000, 9_999):
+        damaged = bytearray(made)
+        damaged[first + 2 * number] = 1  # no name
+        for slice_bytes in (7, 100_000):
+            with pytest.raises(KafkaError):
+                inspected(damaged, slice_bytes=slice_bytes)
