@@ -119,11 +119,9 @@ class BrokerConfig(Settings):
         """The settings of one log, from the checked configs of its topic."""
         from gateway.config import topics
 
-        if overrides:
-            return topics.log_config(self, overrides)
         if self._plain_log_config is None:
-            self._plain_log_config = topics.log_config(self, {})
-        return self._plain_log_config
+            self._plain_log_config = topics.log_config(self)
+        return topics.with_own(self._plain_log_config, self, overrides) if overrides else self._plain_log_config
 
 
 def _fitting(texts: Mapping[str, str]) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gateway.config import catalogue, topic_table
@@ -90,9 +91,20 @@ def _in_topic_unit(synonym: str, value: Value) -> Value:
     return value * factor
 
 
-def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """The settings that storage needs, for one topic; every field of LogConfig bears the name of its topic setting."""
+def log_config(config: BrokerConfig) -> LogConfig:
+    """The settings that storage needs, for a topic without own ones; fields have the names of settings."""
     from storage.config import LogConfig
 
-    values: dict[str, Any] = {name: resolve(config, name, overrides) for name in catalogue.TOPIC}
-    return LogConfig(**{name.replace(".", "_"): value for name, value in values.items()})
+    values: dict[str, Any] = {_field(name): resolve(config, name, {}) for name in catalogue.TOPIC}
+    return LogConfig(**values)
+
+
+def with_own(plain: LogConfig, config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """The same for a topic with own ones: only these are looked at, as there may be many such topics."""
+    names = [name for name in (*overrides, *affected(overrides)) if name in catalogue.TOPIC]
+    values: dict[str, Any] = {_field(name): resolve(config, name, overrides) for name in names}
+    return replace(plain, **values)
+
+
+def _field(name: str) -> str:
+    return name.replace(".", "_")

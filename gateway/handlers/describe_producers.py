@@ -3,6 +3,8 @@
 Tools that look for hanging transactions ask for it.
 """
 
+from collections.abc import Iterable
+
 from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import each
@@ -12,7 +14,6 @@ from protocol.messages.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
-    TopicRequest,
     TopicResponse,
 )
 from storage.producers import Producer
@@ -20,21 +21,25 @@ from storage.producers import Producer
 
 @handles(DescribeProducersRequest, versions="0")
 def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
-    """Tell of every partition that is named, once, who wrote last in which epoch and with which sequence."""
+    """Tell of every partition who wrote last in which epoch and with which sequence.
+
+    Each is told once, however often it is named: it may have many producers.
+    """
+    topics: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
-        topics=[TopicResponse(name=topic.name, partitions=_partitions(topic, context)) for topic in request.topics]
+        topics=[TopicResponse(name=name, partitions=_partitions(name, topics[name], context)) for name in topics]
     )
 
 
-def _partitions(topic: TopicRequest, context: Context) -> list[PartitionResponse]:
+def _partitions(topic: str, indexes: Iterable[int], context: Context) -> list[PartitionResponse]:
     def answer(index: int) -> PartitionResponse:
-        check_name(topic.name)
-        partition = context.broker.partitions.get(topic.name, index)
-        known = partition.log.producers.by_id
-        return PartitionResponse(index, active_producers=[_state(*each) for each in known.items()])
+        check_name(topic)
+        known = context.broker.partitions.get(topic, index).log.producers.by_id
+        return PartitionResponse(index, active_producers=[_state(*one) for one in known.items()])
 
-    # A partition of many producers must not be told as often as it is named
-    return each(dict.fromkeys(topic.partition_indexes), answer, PartitionResponse)
+    return each(indexes, answer, PartitionResponse)
 
 
 def _state(producer_id: int, producer: Producer) -> ProducerState:

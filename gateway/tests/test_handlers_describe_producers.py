@@ -11,7 +11,8 @@ def test_a_partition_is_told_once_however_often_it_is_named(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     batch = build([Record(timestamp=9, value=b"x")] * 3, producer_id=7, producer_epoch=2, base_sequence=4)
     node.services.partitions.get("t", 0).append(memoryview(batch), -1, 10)
-    (topic,) = node.ask(DescribeProducersRequest([TopicRequest("t", [0, 0, 1, 0])]), 0).topics
+    twice = [TopicRequest("t", [0, 0, 1, 0]), TopicRequest("t", [0])]
+    (topic,) = node.ask(DescribeProducersRequest(twice), 0).topics
     here, missing = topic.partitions
     assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     (producer,) = here.active_producers
