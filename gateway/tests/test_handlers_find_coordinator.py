@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from gateway.tests.builders import Node, refusal
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, MalformedRequest
 from protocol.messages.find_coordinator import GROUP, SHARE, TRANSACTION, FindCoordinatorRequest
+from protocol.wire import MAX_TEXT_SIZE
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -39,10 +40,12 @@ def test_the_advertised_address_is_told(tmp_path: Path) -> None:
     node.close()
 
 
-def test_a_group_whose_id_cannot_be_written_down_has_none(node: Node) -> None:
-    request = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=["g" * 32_768, "g"])
-    rows = node.ask(request, 4).coordinators
-    assert [(row.error_code, row.node_id) for row in rows] == [(ErrorCode.INVALID_GROUP_ID, -1), (ErrorCode.NONE, 0)]
+def test_the_longest_id_that_can_be_read_has_a_coordinator(node: Node) -> None:
+    """A longer one, which no record could have as its key, is no request: Kafka reads none either."""
+    rows = node.ask(FindCoordinatorRequest(key_type=GROUP, coordinator_keys=["g" * MAX_TEXT_SIZE, "g"]), 4).coordinators
+    assert [(row.error_code, row.node_id) for row in rows] == [(ErrorCode.NONE, 0)] * 2
+    with pytest.raises(MalformedRequest, match="cannot have length 32768"):
+        node.ask(FindCoordinatorRequest(key_type=GROUP, coordinator_keys=["g" * (MAX_TEXT_SIZE + 1), "g"]), 4)
 
 
 def test_transactions_need_no_topic_of_groups(node: Node) -> None:
