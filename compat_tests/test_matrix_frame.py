@@ -16,7 +16,7 @@ from compat_tests.matrix.carried import assert_carried, records_of
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities
 from compat_tests.matrix.proxy import Heads, Proxy
 from compat_tests.matrix.rows import ROWS
-from compat_tests.records import Received, Sent
+from compat_tests.records import Received, Sent, Traits
 from compat_tests.waiting import until
 
 # Besides the rows: what else runs through the proxy
@@ -49,6 +49,28 @@ def test_a_reader_shows_no_more_than_it_can() -> None:
     assert_carried(sent, plain, MODERN, BEFORE_TIMES, 0)
     with pytest.raises(AssertionError):
         assert_carried(sent, as_stored(sent), MODERN, BEFORE_TIMES, 0)
+
+
+def test_headers_are_compared_as_the_reader_groups_them() -> None:
+    sent = next(one for one in records_of(MODERN, 100) if ("nothing", None) in one.headers and one.partition == 0)
+    first, trace, again, nothing = sent.headers
+    grouped = {True: (again, trace, nothing), False: (first, again, trace, nothing)}
+    (received,) = as_stored([sent])
+    for is_unique, headers in grouped.items():
+        reader = Abilities(traits=Traits(headers_by_name=True, headers_unique=is_unique))
+        assert_carried([sent], [received._replace(headers=headers)], MODERN, reader, 0)
+        with pytest.raises(AssertionError):
+            assert_carried([sent], [received._replace(headers=grouped[not is_unique])], MODERN, reader, 0)
+
+
+def test_a_reader_without_places_shows_each_record_once() -> None:
+    sent, reader = records_of(MODERN, 100), Abilities(shows_places=False)
+    shown = [one._replace(offset=7) for one in reversed(as_stored(sent))]
+    assert_carried(sent, shown, MODERN, reader, 0)
+    with pytest.raises(AssertionError):
+        assert_carried(sent, shown, MODERN, MODERN, 0)
+    with pytest.raises(AssertionError):
+        assert_carried(sent, [*shown[1:], shown[-1]], MODERN, reader, 0)
 
 
 @pytest.mark.parametrize(

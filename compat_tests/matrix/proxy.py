@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -92,6 +93,12 @@ class Connection:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
+    def parked(self, key: int) -> set[bytes]:
+        """Correlation ids of the requests of this API that were not answered yet."""
+        if not self.threads[0].is_alive():
+            return set()
+        return {number for number, asked in tuple(self.asked.items()) if asked[0] == key}
+
     def close(self) -> None:
         self.shut()
         for thread in self.threads:
@@ -132,6 +139,12 @@ class Proxy:
             yield
         finally:
             self.name = None
+
+    def is_parked(self, key: int, for_s: float = 0.02) -> bool:
+        """Whether a request of this API is not answered for so long."""
+        before = [connection.parked(key) for connection in self.connections]
+        time.sleep(for_s)
+        return any(known & connection.parked(key) for known, connection in zip(before, self.connections, strict=False))
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

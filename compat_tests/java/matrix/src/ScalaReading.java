@@ -26,24 +26,30 @@ final class ScalaReading {
     static void read(String bootstrap, String topic, int count, PrintStream output) {
         long deadline = System.nanoTime() + Age.LIMIT.toNanos();
         int left = count;
-        for (Map.Entry<Integer, Broker> leader : leaders(bootstrap, topic).entrySet()) {
-            Broker broker = leader.getValue();
-            SimpleConsumer consumer =
-                    new SimpleConsumer(broker.host(), broker.port(), TIMEOUT_MS, FETCH_BYTES, CLIENT_ID);
-            int partition = leader.getKey();
-            long end = offset(consumer, topic, partition, kafka.api.OffsetRequest.LatestTime());
-            long next = offset(consumer, topic, partition, kafka.api.OffsetRequest.EarliestTime());
-            while (next < end && System.nanoTime() < deadline) {
-                for (MessageAndOffset found : fetch(consumer, topic, partition, next)) {
-                    // A compressed set comes whole, from its first record on
-                    if (found.offset() >= next) {
-                        output.println(line(partition, found));
-                        next = found.nextOffset();
-                        left -= 1;
+        Map<Integer, Broker> leaders = leaders(bootstrap, topic);
+        Map<Integer, Long> positions = new HashMap<>();
+        // What is there already, of one partition after the other; then what comes
+        while (left > 0 && System.nanoTime() < deadline) {
+            for (int partition : leaders.keySet()) {
+                Broker broker = leaders.get(partition);
+                SimpleConsumer consumer =
+                        new SimpleConsumer(broker.host(), broker.port(), TIMEOUT_MS, FETCH_BYTES, CLIENT_ID);
+                long end = offset(consumer, topic, partition, kafka.api.OffsetRequest.LatestTime());
+                long earliest = offset(consumer, topic, partition, kafka.api.OffsetRequest.EarliestTime());
+                long next = positions.getOrDefault(partition, earliest);
+                do {
+                    for (MessageAndOffset found : fetch(consumer, topic, partition, next)) {
+                        // A compressed set comes whole, from its first record on
+                        if (found.offset() >= next) {
+                            output.println(line(partition, found));
+                            next = found.nextOffset();
+                            left -= 1;
+                        }
                     }
-                }
+                } while (next < end && System.nanoTime() < deadline);
+                positions.put(partition, next);
+                consumer.close();
             }
-            consumer.close();
         }
         if (left > 0) {
             throw new IllegalStateException(left + " records did not come");
