@@ -28,6 +28,7 @@ class Partitions:
         self._disk = disk
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], KafkaError] = {}
+        self._elsewhere: dict[tuple[str, int], int] = {}  # led by this node
         self._names: dict[bytes, str] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -51,6 +52,10 @@ class Partitions:
         return self._store.pool.files.space(self._store.directory)
 
     def _absent(self, topic: str, index: int) -> KafkaError:
+        leader = self._elsewhere.get((topic, index))
+        if leader is not None:
+            led = f"node {leader} leads it" if leader >= 0 else "it has no leader at present"
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index}: {led}")
         offline = self._offline.get((topic, index))
         return offline or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
 
@@ -93,6 +98,7 @@ class Partitions:
             if state.leader != self._config.node_id:
                 self._leave(topic.name, index, state.leader)
                 continue
+            self._elsewhere.pop((topic.name, index), None)
             partition = self._partitions.get((topic.name, index))
             if partition is not None and partition.log.topic_id not in (None, topic.topic_id):
                 self._drop(topic.name, index)
@@ -105,8 +111,8 @@ class Partitions:
 
     def _leave(self, topic: str, index: int, leader: int) -> None:
         """Serve no more what another broker leads; its log stays. Who waits for it is told."""
-        led = f"node {leader} leads it" if leader >= 0 else "it has no leader at present"
-        self._offline[topic, index] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index}: {led}")
+        self._elsewhere[topic, index] = leader
+        self._offline.pop((topic, index), None)
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
             self._purgatory.touch(partition.waiters)
@@ -149,10 +155,11 @@ class Partitions:
         """Serve a partition no more, and delete its log. If that fails, its topic id keeps it from coming back."""
         partition = self._partitions.pop((topic, index), None)
         was_offline = self._offline.pop((topic, index), None) is not None
+        was_elsewhere = self._elsewhere.pop((topic, index), None) is not None and (topic, index) in self._store.logs
         if partition is not None:
             self._purgatory.touch(partition.waiters)
         try:
-            if partition is not None or was_offline:
+            if partition is not None or was_offline or was_elsewhere:
                 self._store.delete(topic, index, remove=False)  # large files take long: `Upkeep` does it in a thread
         except KafkaError as error:
             logger.error("the log of %s-%d is left behind: %s", topic, index, error.message)

@@ -52,8 +52,20 @@ def test_what_another_broker_leads_is_not_served_and_its_log_stays(node: Node) -
     assert code_of(partitions, "t") == ErrorCode.NOT_LEADER_OR_FOLLOWER
     partitions.retry(node.services.metadata.image)
     assert code_of(partitions, "t") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not partitions.offline
     led_elsewhere(node, node.config.node_id, "t")
     assert (partitions.get("t", 0).high_watermark, partitions.get("t", 0).leader_epoch) == (1, 7)
+
+
+def test_a_topic_that_goes_while_another_broker_leads_it_goes_here_too(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    before = node.services.metadata.image
+    led_elsewhere(node, 5, "t")
+    node.services.partitions.follow(node.services.metadata.image, Image.empty(), ["t"])
+    assert code_of(node.services.partitions, "t") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ("t", 0) not in node._store.logs
+    node.services.partitions.follow(Image.empty(), before, ["t"])
+    assert node.services.partitions.get("t", 0).high_watermark == 0
 
 
 def test_changed_configs_reach_the_log(node: Node) -> None:
