@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
 
 from gateway.advertised import Endpoint, leader_of
-from gateway.context import CloseConnection, Context, Services
+from gateway.context import CloseConnection, Context
 from gateway.conversion import Steps, batch_steps, set_steps
 from gateway.handlers import handles
 from gateway.handlers.each import refusal
@@ -43,6 +43,8 @@ Append: TypeAlias = Callable[[int, str, PartitionProduceData, Context, int, "lis
 Make: TypeAlias = Callable[[memoryview, LogConfig, int, str], Steps[memoryview]]
 
 _ACKS = (ACKS_ALL, 0, 1)
+# The version from which on a client knows KAFKA_STORAGE_ERROR (KIP-112).
+STORAGE_ERROR_SINCE = 4
 _ATTRIBUTES = BatchHeader._fields.index("attributes")
 # Who wants no reply does not give up by himself; after so long his connection goes on nevertheless.
 PATIENCE_MS = 600_000.0
@@ -204,16 +206,15 @@ def _convert(
         # Its own bytes: what is converted later no longer finds the frame.
         copied = bytearray(records if isinstance(records, memoryview) else _NOTHING)
         item = Behind(PartitionProduceResponse(data.index, base_offset=-1), partition, acks, None)
+        item.is_raw = True
         steps = make(memoryview(copied), partition.log.config, broker.clock.now_ms(), partition.validate)
         result = broker.conversions.run(
-            steps, len(copied), lambda late: _append_late(item, topic, late, broker), lambda: not item.row.error_code
+            steps, len(copied), lambda late: _append_late(item, topic, late, context), lambda: not item.row.error_code
         )
     except (KafkaError, OSError) as error:
         return _refuse(topic, data, error, context, behind)
-    if result is None:
-        item.is_raw = True
-    else:
-        _append_converted(item, topic, result, broker)
+    if result is not None:
+        _append_converted(item, topic, result, context)
     behind.append(item)
     return item.row
 
@@ -222,19 +223,20 @@ def _refuse_own(topic: str) -> NoReturn:
     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
 
 
-def _append_late(item: Behind, topic: str, result: memoryview | Exception, broker: Services) -> None:
+def _append_late(item: Behind, topic: str, result: memoryview | Exception, context: Context) -> None:
     if isinstance(result, memoryview):
-        _append_converted(item, topic, result, broker)
+        _append_converted(item, topic, result, context)
     elif isinstance(result, KafkaError):
         item.written(result)
     else:
         logger.error("records for %s-%d cannot be converted", topic, item.partition.index, exc_info=result)
         item.written(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the records could not be converted"))
-    broker.purgatory.touch(item.partition.waiters)
+    context.broker.purgatory.touch(item.partition.waiters)
 
 
-def _append_converted(item: Behind, topic: str, records: memoryview, broker: Services) -> None:
-    partition, acks = item.partition, item.acks
+def _append_converted(item: Behind, topic: str, records: memoryview, context: Context) -> None:
+    broker, partition, acks = context.broker, item.partition, item.acks
+    item.is_raw = False
     if not records:  # an empty set, with which Kafka finds no fault
         item.written(AppendInfo(-1, -1, -1, partition.log.start_offset, -1, is_duplicate=False))
         return
@@ -247,7 +249,14 @@ def _append_converted(item: Behind, topic: str, records: memoryview, broker: Ser
         else:
             writer.append(records, acks, now_ms, item.written, PREPARED)
     except (KafkaError, OSError) as error:
-        item.written(KafkaError(*refusal(error)))
+        item.written(KafkaError(*_known(refusal(error), context)))
+
+
+def _known(refused: tuple[ErrorCode, str], context: Context) -> tuple[ErrorCode, str]:
+    """An error as the client's version knows it: who does not know that a disk failed is made to come again."""
+    code, message = refused
+    is_unknown = code == ErrorCode.KAFKA_STORAGE_ERROR and context.version < STORAGE_ERROR_SINCE
+    return (ErrorCode.NOT_LEADER_OR_FOLLOWER if is_unknown else code), message
 
 
 def _refuse_another(topic: str) -> NoReturn:
@@ -259,7 +268,7 @@ def _refuse(
     topic: str, data: PartitionProduceData, error: KafkaError | OSError, context: Context, behind: list[Behind]
 ) -> PartitionProduceResponse:
     """A row that says why nothing was appended, and if somebody else leads the partition, who that is (KIP-951)."""
-    code, message = refusal(error)
+    code, message = _known(refusal(error), context)
     row = PartitionProduceResponse(data.index, code, -1, error_message=message)
     if isinstance(error, KafkaError):
         row.record_errors = _record_errors(error)

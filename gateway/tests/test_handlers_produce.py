@@ -426,3 +426,25 @@ def test_every_record_is_looked_at_where_that_is_asked_for(tmp_path: Path) -> No
     assert row.error_code == ErrorCode.INVALID_TIMESTAMP
     assert [error.batch_index for error in row.record_errors] == [1]
     node.close()
+
+
+@pytest.mark.parametrize("version, code", [(0, 6), (2, 6), (4, 56), (11, 56)])
+def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
+    node: Node, version: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.services.metadata.create_topic("t", 1)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Segment, "append", fail)
+    data = batch(b"a") if version > 2 else build_set(RECORDS, 1)
+    assert rows(node.ask(request(("t", 0, data)), version)) == [(code, -1)]
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_a_thread_that_is_done_at_once_is_as_good(node: Node, acks: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    outcome = node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=acks), 2)
+    assert outcome is None if acks == 0 else rows(outcome) == [(0, 0)]
+    assert len(stored(node)) == 2
