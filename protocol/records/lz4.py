@@ -21,6 +21,7 @@ _VERSION_MASK, _VERSION = 0xC0, 0x40
 _INDEPENDENT_BLOCKS, _BLOCK_CHECKSUMS, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x20, 0x10, 0x08, 0x04
 _RESERVED_FLAGS = 0x03  # bit 0 is a dictionary's by now
 _RESERVED_DESCRIPTOR = 0x8F
+_SMALLEST_BLOCKS = 4  # 4 to 7 mean 64 KiB to 4 MiB
 _PLAIN_BLOCK = 0x8000_0000
 _BLOCK_SIZE = struct.Struct("<I")
 _PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
@@ -47,6 +48,8 @@ def java_fault(frame: bytes | bytearray | memoryview) -> str | None:
     flags, descriptor = frame[4], frame[5]
     if flags & _VERSION_MASK != _VERSION or flags & _RESERVED_FLAGS or descriptor & _RESERVED_DESCRIPTOR:
         return "its frame has a dictionary, or is of another version"
+    if descriptor >> 4 < _SMALLEST_BLOCKS:
+        return "its blocks have a size that does not exist"
     if not flags & _INDEPENDENT_BLOCKS:
         return "its blocks depend on each other"
     return _walk(frame, flags, 1 << (8 + 2 * (descriptor >> 4)))

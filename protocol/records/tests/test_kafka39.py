@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 from itertools import chain, product
 
 import pytest
 from hypothesis import given, settings
 
+from protocol.errors import KafkaError
 from protocol.records import batch
 from protocol.records.batch import HEADER_SIZE, Record
 from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
 from protocol.records.legacy import build, down_convert, iterate, up_convert, up_convert_stored
-from protocol.records.lz4 import java_fault, right_checksum
+from protocol.records.lz4 import java_fault, right_checksum, wrong_checksum
 from protocol.records.tests.kafka39 import Batch, Kafka39, Refused
 from protocol.records.tests.sets import expected, record, records
 
@@ -113,11 +115,35 @@ def test_java_reads_frames_that_we_call_sound(kafka: Kafka39, some: Record) -> N
     assert all_records(kafka.read(data)) == [some._replace(offset=0)]
 
 
-def test_java_does_not_read_frames_with_linked_blocks(kafka: Kafka39) -> None:
-    frame = bytearray(batch.build([Record(offset=0)], compression=LZ4)[HEADER_SIZE:])
-    frame[4] &= ~0x20
-    linked = right_checksum(frame)
-    assert java_fault(linked)
-    assert decompress(LZ4, linked)
-    with pytest.raises(Refused, match="Dependent block stream is unsupported"):
-        kafka.read(batch.assemble(0, LZ4, 0, -1, -1, 1, linked))
+PLAIN_FRAME = bytes(batch.build([Record(offset=0, value=bytes(200_000))], compression=LZ4)[HEADER_SIZE:])
+BODY_BYTES = len(decompress(LZ4, PLAIN_FRAME))
+HEAD, REST = PLAIN_FRAME[:4], PLAIN_FRAME[6:]
+FLAGS, DESCRIPTOR = PLAIN_FRAME[4], PLAIN_FRAME[5]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        PLAIN_FRAME,
+        right_checksum(
+            HEAD + bytes((FLAGS | 8, DESCRIPTOR)) + struct.pack("<Q", BODY_BYTES) + REST
+        ),  # its size is told
+        right_checksum(HEAD + bytes((FLAGS & ~0x20, DESCRIPTOR)) + REST),  # blocks depend on each other
+        right_checksum(HEAD + bytes((FLAGS | 1, DESCRIPTOR)) + bytes(4) + REST),  # a dictionary
+        right_checksum(HEAD + bytes((FLAGS, 0x30)) + REST),  # no size of blocks that exists
+        wrong_checksum(PLAIN_FRAME),
+        PLAIN_FRAME[:-4],
+    ],
+)
+def test_java_reads_the_frames_in_which_there_is_no_fault(kafka: Kafka39, frame: bytes) -> None:
+    is_read = True
+    try:
+        kafka.read(batch.assemble(0, LZ4, 0, -1, -1, 1, frame))
+    except Refused:
+        is_read = False
+    if frame == wrong_checksum(PLAIN_FRAME):  # every decoder finds that
+        assert not is_read
+        with pytest.raises(KafkaError):
+            decompress(LZ4, frame)
+    else:
+        assert is_read is (java_fault(frame) is None)
