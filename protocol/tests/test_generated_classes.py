@@ -119,7 +119,10 @@ def test_kafkas_classes_read_and_write_the_same_bytes_of_records(
 def test_damaged_bytes_that_are_read_are_to_kafka_what_they_are_to_us(
     cls: type[Message], version: int, classes: dict[int, GeneratedClasses]
 ) -> None:
-    """We refuse some that Kafka's classes read: negative lengths, text that is not UTF-8."""
+    """We refuse some that Kafka's classes read: negative lengths, text that is not UTF-8.
+
+    They refuse some that we read: a tag that only another version has is an unknown one to us.
+    """
     chance = random.Random(f"{cls.__name__} {version}")
     generation, defined = next(having(cls.__name__, version))
     read: list[tuple[bytes, dict[str, Any]]] = []
@@ -131,7 +134,8 @@ def test_damaged_bytes_that_are_read_are_to_kafka_what_they_are_to_us(
                 read.append((data, in_json(found, defined["fields"], version, is_answer=True)))
     _, answers = classes[generation].ask(cls.__name__, version, [{"bytes": in_base64(data)} for data, _ in read])
     for (_, ours), answer in zip(read, answers, strict=True):
-        assert repr(answer.get("read")) == repr(ours), answer  # as NaN is not equal to itself
+        if "is not valid for version" not in answer.get("error", ""):
+            assert repr(answer.get("read")) == repr(ours), answer  # as NaN is not equal to itself
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:
