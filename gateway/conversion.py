@@ -100,9 +100,11 @@ def without_zstd(piece: FileSlice, room: int) -> Steps[Made | None]:
 
 
 def _find_zstd(piece: FileSlice) -> Steps[int | None]:
-    """Where the first batch in zstd begins, told by the heads of batches alone."""
+    """Where the first batch in zstd begins, told by the heads of batches alone, and by what was looked at before."""
     window: bytes | bytearray = b""
-    position, start, size, hops = 0, 0, len(piece), 0
+    known_from, known_to = piece.passed
+    position = known_to if known_from <= 0 < known_to else 0
+    start, size, hops = position, len(piece), 0
     while position < size:
         at = position - start
         if at + _HEAD.size > len(window):
@@ -111,13 +113,15 @@ def _find_zstd(piece: FileSlice) -> Steps[int | None]:
                 break
         length, attributes = _HEAD.unpack_from(window, at)
         if attributes & batch.CODEC_MASK == compression.ZSTD:
+            piece.note_passed(position)
             return position
         if length < batch.HEADER_SIZE - batch.LOG_OVERHEAD:  # a damaged disk: the client will find that too
-            break
+            return None
         position += length + batch.LOG_OVERHEAD
         hops += 1
         if not hops % _HOPS_AT_ONCE:
             yield
+    piece.note_passed(min(position, size))
     return None
 
 

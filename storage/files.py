@@ -46,13 +46,15 @@ class File:
     Whoever sends from it keeps it open, even when it is rolled away or deleted meanwhile.
 
     `fileno` is for sendfile; it is NO_DESCRIPTOR where there is none and only `read_at` works.
+    `passed`: a range in which a reader has found nothing of what it looks for; it need not look again.
     """
 
-    __slots__ = ("_can_probe", "fileno", "references")
+    __slots__ = ("_can_probe", "fileno", "passed", "references")
 
     def __init__(self, fileno: int) -> None:
         self.fileno = fileno
         self.references = 1
+        self.passed = (0, 0)
         self._can_probe = bool(_NO_WAIT) and fileno >= 0
 
     def __del__(self) -> None:
@@ -153,6 +155,7 @@ class File:
 
     def truncate(self, size: int) -> None:
         """Cut, or fill with zeros."""
+        self.passed = (0, 0)
         os.ftruncate(self.fileno, size)
 
     def sync(self) -> None:

@@ -74,6 +74,21 @@ class FileSlice:
         """Whether sending a part of it would not wait for the disk, as far as can be told cheaply."""
         return self._held.is_cached(length, self.position + start)
 
+    @property
+    def passed(self) -> tuple[int, int]:
+        """From where to where a reader need not look through it again; see `File.passed`. May lie outside of it."""
+        start, end = self._held.passed
+        return start - self.position, end - self.position
+
+    def note_passed(self, end: int) -> None:
+        """There is nothing to be found up to `end`."""
+        file, end = self._held, self.position + end
+        start, known = file.passed
+        if start <= self.position <= known:
+            file.passed = start, max(known, end)
+        else:
+            file.passed = self.position, end
+
     def warm(self, start: int, length: int) -> None:
         """Bring a part of it into the page cache; waits for the disk."""
         self._held.warm(length, self.position + start)

@@ -374,9 +374,13 @@ class _Converting(Plan):
             found.append(one)
         return found
 
+    def _is_open(self, row: PartitionData) -> bool:
+        """Whether its piece has to be looked into."""
+        return isinstance(row.records, FileSlice)
+
     def response(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
         """The response once the rows are converted."""
-        if not any(row.records for row in rows):
+        if not any(self._is_open(row) for row in rows):
             return super().response(rows)
         return self._run(rows, self._broker.conversions.run)
 
@@ -415,7 +419,7 @@ class _Converting(Plan):
             for row in rows:
                 _release(row)
             return self.warm() if self.cold else self.wait()
-        if not any(row.records for row in rows):
+        if not any(self._is_open(row) for row in rows):
             return super().response(rows)
         return self._run(rows, self._broker.conversions.submit)
 
@@ -451,6 +455,13 @@ class PlanWithoutZstd(_Converting):
     """For versions 4 to 9: a piece ends where zstd begins, or is sent in bytes if it begins so."""
 
     __slots__ = ()
+
+    def _is_open(self, row: PartitionData) -> bool:
+        piece = row.records
+        if not isinstance(piece, FileSlice):
+            return False
+        known_from, known_to = piece.passed
+        return not known_from <= 0 < len(piece) <= known_to
 
     def _convert_one(
         self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool

@@ -280,3 +280,50 @@ def test_a_version_that_knows_zstd_gets_it(node: Node, version: int) -> None:
     assert isinstance(row.records, FileSlice)
     assert [header.compression for header, _ in split(row.records.read())] == [4]
     row.records.release()
+
+
+def test_what_was_looked_through_is_not_looked_through_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.services.metadata.create_topic("t", 1)
+    for _ in range(10):
+        put(node)
+    looked: list[int] = []
+    read_cached = FileSlice.read_cached
+
+    def read(piece: FileSlice, start: int, length: int) -> Any:
+        looked.append(start)
+        return read_cached(piece, start, length)
+
+    monkeypatch.setattr(FileSlice, "read_cached", read)
+
+    def fetched(offset: int) -> list[int]:
+        (row,) = rows(old(node, 4, from_offset(offset)))
+        data = row.records.read() if isinstance(row.records, FileSlice) else row.records
+        return [header.compression for header, _ in split(data)]
+
+    assert fetched(0) == [0] * 10
+    first, looked[:] = len(looked), []
+    assert first
+    assert fetched(0) == [0] * 10
+    assert fetched(12) == [0] * 6
+    assert looked == []
+    put(node, codec=4)
+    assert fetched(12) == [0] * 6
+    assert len(looked) == 1
+    assert fetched(30) == [1]
+    put(node, codec=0)
+    assert fetched(33) == [0]
+    assert fetched(30) == [1, 0]
+    assert fetched(0) == [0] * 10
+
+
+def test_what_was_looked_through_is_forgotten_where_it_is_cut(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    put(node)
+    put(node)
+    assert isinstance(rows(old(node, 4, from_offset(0)))[0].records, FileSlice)
+    partition = node.services.partitions.get("t", 0)
+    partition.log.truncate_to(3)
+    partition.advance()
+    put(node, codec=4)
+    (row,) = rows(old(node, 4, from_offset(3)))
+    assert [header.compression for header, _ in split(row.records)] == [1]
