@@ -60,15 +60,30 @@ class Inspection:
 
         Raises KafkaError(INVALID_RECORD) for what is no record, and for bytes behind the last one.
         """
-        data, position, left = self._data, self._position, self.left
-        stop_at, expected, needs_keys = position + limit_bytes, self._number << 1, self._needs_keys
-        previous, is_late = -1, False
+        stop_at = self._position + limit_bytes
         try:
             if self._parts:
-                position, self._parts = _skip_headers(data, position, self._parts, stop_at)
-                if not self._parts:
-                    _check_end(position, self._end)
-                    left, expected = left - 1, expected + 2
+                self._go_on(stop_at)
+            if not self._parts:
+                self._walk(stop_at)
+        except IndexError as error:
+            message = f"record {self._number} of {self._header.records_count} cannot be read: {error}"
+            raise _invalid(message) from None
+        if not self.left and self._position != len(self._data):
+            raise _invalid(f"the last of {self._header.records_count} records does not end where the batch does")
+
+    def _go_on(self, stop_at: int) -> None:
+        """Look at further headers of the record that was begun."""
+        self._position, self._parts = _skip_headers(self._data, self._position, self._parts, stop_at)
+        if not self._parts:
+            _check_end(self._position, self._end)
+            self.left -= 1
+
+    def _walk(self, stop_at: int) -> None:
+        data, position, left = self._data, self._position, self.left
+        expected, needs_keys = self._number << 1, self._needs_keys
+        previous, is_late = -1, False
+        try:
             while left and position < stop_at:
                 byte = data[position]
                 position += 1
@@ -129,11 +144,8 @@ class Inspection:
                     _check_end(position, end)
                 left -= 1
                 expected += 2
-        except IndexError as error:
-            raise _invalid(f"record {expected >> 1} of {self._header.records_count} cannot be read: {error}") from None
-        self._position, self.left = position, left
-        if not left and position != len(data):
-            raise _invalid(f"the last of {self._header.records_count} records does not end where the batch does")
+        finally:
+            self._position, self.left = position, left
 
     @property
     def _number(self) -> int:
