@@ -1,9 +1,10 @@
 """Conversions of records that a client's version or a topic asks for: off the loop, unless they are small.
 
 A conversion is a generator that yields after half a millisecond of work at most, and before a codec's. What ends in its
-first slice is done on the loop. What does not goes on in a thread, in slices (`Scheduler.in_slices`): one conversion at
-a time, others wait in the order in which they came. So they take from the loop half a millisecond at once and half of
-its time at most, and the memory of one conversion beside what came in, however many clients ask for it.
+first slice is done on the loop, as long as it is not too much of one turn. What does not goes on in a thread, in slices
+(`Scheduler.in_slices`): one conversion at a time, others wait in the order in which they came. So they take from the
+loop half a millisecond at once and half of its time at most, and the memory of one conversion beside what came in,
+however many clients ask for it, or partitions are in one request.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ _WINDOW_BYTES = 4096
 _HOPS_AT_ONCE = 500
 # A piece of up to this size is read on the loop, if it is in memory.
 _SMALL_BYTES = 1 << 14
+
+# What is converted at once in a turn of the loop: two or three milliseconds of work. Each counts as a kilobyte or more.
+TURN_BYTES, _LEAST_BYTES = 64 << 10, 1 << 10
 
 # What may wait for its turn. Clients who want an answer hold less, by what `Connection` reserves for them; those who
 # hang up and come again would fill the memory.
@@ -157,16 +161,24 @@ class Conversions:
         self._scheduler = scheduler
         self._queue: deque[_Job] = deque()
         self._is_busy = False
+        self._turn_bytes = 0  # converted at once since the present turn began
         self.waiting_bytes = 0
 
     def run(self, steps: Steps[Any], size: int, done: Done, is_wanted: Callable[[], bool] | None = None) -> Any:
         """The result, if the first slice brings it; else None, and it comes by `done`, as of `submit`."""
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+        if self._turn_bytes < TURN_BYTES:
+            if not self._turn_bytes:
+                self._scheduler.call_soon(self._end_turn)
+            self._turn_bytes += max(size, _LEAST_BYTES)
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
         self.submit(steps, size, done, is_wanted)
         return None
+
+    def _end_turn(self) -> None:
+        self._turn_bytes = 0
 
     def submit(self, steps: Steps[Any], size: int, done: Done, is_wanted: Callable[[], bool] | None = None) -> None:
         """Run `steps` when it is their turn, then `done` with their result, or with the exception that they raised.

@@ -17,7 +17,7 @@ from protocol import wire
 from protocol.emitter import fixed_format
 from protocol.internal import consumer_protocol
 from protocol.internal.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription, TopicPartition
-from protocol.records import batch
+from protocol.records import batch, legacy
 from protocol.records.batch import Record
 from protocol.schema import Message, Struct, tree
 
@@ -166,6 +166,19 @@ class Anything:
         return random.choice((*[whole] * 9, whole[: len(whole) // 2], random.randbytes(20), b""))
 
     def _records(self) -> bytes:
+        """A batch, or a set as before Kafka 0.11."""
+        return self._batches() if self._random.random() < 0.7 else self._set()
+
+    def _set(self) -> bytes:
+        random, now_ms = self._random, 1_700_000_000_000
+        magic, codec = random.randrange(2), random.randrange(4)
+        records = [Record(-1, now_ms, random.choice((None, b"k")), b"v" * 30)] * random.randrange(1, 4)
+        made = legacy.build(records, magic, codec=codec, log_append_time_ms=random.choice((-1, -1, -1, now_ms)))
+        if random.random() < 0.3:
+            made[random.randrange(len(made))] ^= 1 << random.randrange(8)
+        return bytes(made) * random.choice((1, 1, 1, 2, 0)) + b"\0" * random.choice((*[0] * 9, 9))
+
+    def _batches(self) -> bytes:
         random = self._random
         records = [
             Record(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway import conversion
-from gateway.conversion import Conversions
+from gateway.conversion import TURN_BYTES, Conversions
 from gateway.tests.manual import ManualTime
 from protocol.errors import ErrorCode, KafkaError
 
@@ -16,9 +16,9 @@ class Threads:
 
     def __init__(self) -> None:
         self.begun: list[tuple[Generator[None, None, Any], Callable[[Any], None]]] = []
-        scheduler = ManualTime().scheduler
-        scheduler.in_slices = self._begin  # type: ignore[method-assign]
-        self.conversions = Conversions(scheduler)
+        self.time = ManualTime()
+        self.time.scheduler.in_slices = self._begin  # type: ignore[method-assign]
+        self.conversions = Conversions(self.time.scheduler)
 
     def _begin(self, work: Generator[None, None, Any], done: Callable[[Any], None]) -> None:
         self.begun.append((work, done))
@@ -111,3 +111,16 @@ def test_a_fault_in_what_follows_does_not_stop_the_others() -> None:
         threads.run()
     threads.run()
     assert late == ["b"]
+
+
+def test_only_so_much_is_done_at_once_in_a_turn() -> None:
+    """However small each is: a request may have a hundred thousand partitions."""
+    for size, most in ((10, TURN_BYTES // 1024), (TURN_BYTES // 4, 4), (1 << 30, 1)):
+        threads, late = Threads(), list[Any]()
+        for _ in range(2):
+            assert [threads.conversions.run(steps("now", 0), size, late.append) for _ in range(most)] == ["now"] * most
+            assert threads.conversions.run(steps("later", 0), size, late.append) is None
+            assert late == []
+            threads.run()
+            assert late.pop() == "later"
+            threads.time.advance()
