@@ -7,8 +7,9 @@ from collections import Counter
 
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import each
+from gateway.handlers.each import each_in_turns
 from gateway.metadata.image import INTERNAL_TOPICS
+from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -19,7 +20,7 @@ from protocol.messages.create_partitions import (
 
 
 @handles(CreatePartitionsRequest, versions="0-3")
-def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
+def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse | Waiting:
     """Raise every topic's number of partitions, or with `validate_only` tell which could be raised."""
     names = Counter(topic.name for topic in request.topics)
 
@@ -30,7 +31,14 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Cre
         return CreatePartitionsTopicResult(name=wanted.name)
 
     unique = {topic.name: topic for topic in request.topics}
-    return CreatePartitionsResponse(results=each(unique.values(), answer, _refuse))
+
+    def respond(rows: list[CreatePartitionsTopicResult]) -> CreatePartitionsResponse:
+        return CreatePartitionsResponse(results=rows)
+
+    response: CreatePartitionsResponse | Waiting = each_in_turns(
+        list(unique.values()), answer, _refuse, respond, request.timeout_ms, context
+    )
+    return response
 
 
 def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Context) -> None:

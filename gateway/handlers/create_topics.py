@@ -9,9 +9,10 @@ from collections import Counter
 from gateway.config.describe import ConfigEntry, TopicRows
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import each
+from gateway.handlers.each import each_in_turns
 from gateway.metadata.image import Topic
 from gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE
+from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import (
     CreatableTopic,
@@ -24,7 +25,7 @@ from protocol.wire import ZERO_UUID
 
 
 @handles(CreateTopicsRequest, versions="0-7")
-def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse | Waiting:
     """Create every topic that can be, or with `validate_only` tell which could."""
     _check_size(request, context)
     names = Counter(topic.name for topic in request.topics)
@@ -38,7 +39,14 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopic
         return _result(topic, ZERO_UUID if request.validate_only else topic.topic_id, configs)
 
     unique = {topic.name: topic for topic in request.topics}
-    return CreateTopicsResponse(topics=each(unique.values(), answer, _refuse))
+
+    def respond(made: list[CreatableTopicResult]) -> CreateTopicsResponse:
+        return CreateTopicsResponse(topics=made)
+
+    response: CreateTopicsResponse | Waiting = each_in_turns(
+        list(unique.values()), answer, _refuse, respond, request.timeout_ms, context
+    )
+    return response
 
 
 def _check_size(request: CreateTopicsRequest, context: Context) -> None:

@@ -7,8 +7,9 @@ from collections import Counter
 
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import each
+from gateway.handlers.each import each_in_turns
 from gateway.metadata.image import Image
+from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -22,7 +23,7 @@ Key = tuple[str | None, bytes]
 
 
 @handles(DeleteTopicsRequest, versions="0-6")
-def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse | Waiting:
     """Delete by name, from v6 also by id."""
     if not context.broker.config.delete_topic_enable:
         code = ErrorCode.TOPIC_DELETION_DISABLED if context.version >= 3 else ErrorCode.INVALID_REQUEST
@@ -37,7 +38,13 @@ def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopic
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic stands in the request more than once")
         return _delete(*key, context)
 
-    return DeleteTopicsResponse(responses=each(wanted, answer, _refuse))
+    def respond(rows: list[DeletableTopicResult]) -> DeleteTopicsResponse:
+        return DeleteTopicsResponse(responses=rows)
+
+    response: DeleteTopicsResponse | Waiting = each_in_turns(
+        list(wanted), answer, _refuse, respond, request.timeout_ms, context
+    )
+    return response
 
 
 def _meant(key: Key, image: Image) -> Key:

@@ -2,14 +2,16 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from gateway import operations
 from gateway.context import Context
 from gateway.coordinator.decision import Caller, Decision, Ticket
 from gateway.coordinator.groups import Shard
+from gateway.coordinator.slices import Slices
 from gateway.resources import Resource
+from gateway.waiting import Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
 
 P = TypeVar("P")
@@ -29,6 +31,49 @@ def guarded(partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCo
         return answer(partition)
     except (KafkaError, OSError) as error:
         return refuse(partition, *refusal(error))
+
+
+AT_ONCE = 10
+"""Topics that one request makes or removes within a turn. Each takes files, and so half a millisecond or more."""
+
+
+def each_in_turns(
+    items: Sequence[P],
+    answer: Callable[[P], R],
+    refuse: Callable[[P, ErrorCode, str], R],
+    respond: Callable[[list[R]], Any],
+    timeout_ms: int,
+    context: Context,
+) -> Any:
+    """The response that `respond` makes of a row for every item, or what it is awaited by.
+
+    More than a few are gone through a millisecond at a time, with a turn for everybody else in between. What is not
+    done when the client no longer waits, or the broker stops, is told to have timed out; it may still be done.
+    """
+    if len(items) <= AT_ONCE:
+        return respond(each(items, answer, refuse))
+    services, rows, is_done = context.broker, list[R](), WaitList()
+
+    def steps() -> Iterator[None]:
+        for item in items:
+            rows.append(guarded(item, answer, refuse))
+            yield
+
+    def attempt(_: WaitList) -> Any:
+        return respond(rows)
+
+    def expire() -> Any:
+        late = items[len(rows) :]
+        return respond(
+            [*rows, *(refuse(item, ErrorCode.REQUEST_TIMED_OUT, "it was not its turn yet") for item in late)]
+        )
+
+    Slices(services.clock, services.scheduler).add(steps(), lambda: services.purgatory.touch(is_done))
+    deadline_ms = services.clock.monotonic_ms() + max(timeout_ms, _LEAST_TIMEOUT_MS)
+    return Waiting([is_done], deadline_ms, attempt, expire)
+
+
+_LEAST_TIMEOUT_MS = 1_000
 
 
 def refusal(error: KafkaError | OSError) -> tuple[ErrorCode, str]:

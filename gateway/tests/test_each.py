@@ -1,11 +1,17 @@
 """An error is the value of its partition, and stops no other."""
 
 import logging
+from typing import Any
 
 import pytest
 
-from gateway.handlers.each import each
+from gateway.handlers.each import each, each_in_turns
+from gateway.tests.builders import Node
+from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
 
 
 def test_every_partition_has_its_row(caplog: pytest.LogCaptureFixture) -> None:
@@ -44,3 +50,85 @@ def test_why_the_store_refuses_stands_in_the_log(caplog: pytest.LogCaptureFixtur
 def test_a_fault_of_ours_is_no_value() -> None:
     with pytest.raises(ZeroDivisionError):
         each([0], lambda number: 1 // number, lambda number, code, message: 0)
+
+
+class InTurns:
+    """Forty items of which each takes 0.6 ms, and what is said of them."""
+
+    def __init__(self, node: Node, timeout_ms: int = 60_000) -> None:
+        self.node = node
+        self.done: list[int] = []
+        self.replies: list[list[str]] = []
+        outcome = each_in_turns(range(40), self.answer, self.refuse, list, timeout_ms, node.context(0))
+        assert isinstance(outcome, Waiting)
+        node.services.purgatory.park(outcome, self.replies.append)
+
+    def answer(self, number: int) -> str:
+        self.node.time.clock.elapsed_ms += 0.6
+        self.done.append(number)
+        if number == 30:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "not this one")
+        return f"{number} is done"
+
+    def refuse(self, number: int, code: ErrorCode, message: str) -> str:
+        return f"{number} {code.name}"
+
+
+def test_many_are_gone_through_with_turns_for_others_in_between(node: Node) -> None:
+    asked = InTurns(node)
+    assert asked.done == []
+    turns = 0
+    while not asked.replies:
+        before = len(asked.done)
+        node.time.advance()
+        assert len(asked.done) - before <= 2
+        turns += 1
+    assert turns >= 20
+    (rows,) = asked.replies
+    wanted = [f"{number} is done" for number in range(40)]
+    wanted[30] = "30 INVALID_REQUEST"
+    assert rows == wanted
+
+
+@pytest.mark.parametrize("is_stopping", [True, False])
+def test_who_no_longer_waits_is_told_what_was_not_done(node: Node, is_stopping: bool) -> None:
+    asked = InTurns(node, timeout_ms=0)
+    node.time.advance()
+    if is_stopping:
+        node.services.purgatory.expire_all()
+    else:
+        node.time.clock.elapsed_ms += 1_000
+        node.time.advance()
+    (rows,) = asked.replies
+    done = sum(row.endswith("is done") for row in rows)
+    assert 0 < done < 40
+    assert rows[done:] == [f"{number} REQUEST_TIMED_OUT" for number in range(done, 40)]
+    for _ in range(40):
+        node.time.advance()
+    assert asked.done == list(range(40))
+    assert asked.replies == [rows]
+
+
+def test_a_few_are_done_at_once(node: Node) -> None:
+    rows = each_in_turns([1, 2], str, lambda number, code, message: "", list, 0, node.context(0))
+    assert rows == ["1", "2"]
+
+
+def test_many_topics_are_made_and_removed_in_turns(node: Node) -> None:
+    names = [f"t{number}" for number in range(12)]
+    for request, version in (
+        (CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in names], 60_000), 7),
+        (CreatePartitionsRequest([CreatePartitionsTopic(name, 2, None) for name in names], 60_000), 3),
+        (DeleteTopicsRequest(topic_names=names, timeout_ms=60_000), 5),
+    ):
+        outcome = node.handle(request, version)
+        assert isinstance(outcome, Waiting)
+        replies: list[Any] = []
+        node.services.purgatory.park(outcome, replies.append)
+        while not replies:
+            node.time.advance()
+        (rows,) = (
+            getattr(replies[0], name) for name in ("topics", "results", "responses") if hasattr(replies[0], name)
+        )
+        assert [(row.name, row.error_code) for row in rows] == [(name, ErrorCode.NONE) for name in names]
+    assert node.services.metadata.image.topics == {}
