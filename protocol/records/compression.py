@@ -28,7 +28,7 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 _LENGTH = struct.Struct(">i")
 _XERIAL_MAGIC_LENGTH = _LENGTH.unpack_from(_XERIAL_MAGIC)[0]  # the magic number where a block's length would be
 _PIECE_BYTES = 64 * 1024
-# What a conversion for one reader is worth: gzip at its default level takes ten times as long for an eighth less.
+# What a conversion is worth: gzip at its default level takes four times as long for 2 to 10 percent less.
 FAST_LEVEL = 1
 
 Packed: TypeAlias = bytes | bytearray | memoryview
@@ -80,7 +80,7 @@ def compress_steps(codec: int, data: bytes | bytearray | memoryview, level: int 
     yield
     if codec not in {GZIP, LZ4, ZSTD} or len(data) <= _PIECE_BYTES:
         return compress(codec, data, level)  # snappy takes less than two milliseconds a megabyte
-    compressor = _lz4_compressor(level) if codec == LZ4 else getattr(_native(), type_names[codec]).Compressor(level)
+    compressor = _STREAMS[codec](level)
     view = memoryview(data)
     for position in range(0, len(view), _PIECE_BYTES):
         compressor.compress(bytes(view[position : position + _PIECE_BYTES]))
@@ -189,8 +189,30 @@ def _lz4_compressor(level: int | None) -> Any:
     return _native().lz4.Compressor(level=level, content_checksum=False, block_linked=False)
 
 
+class _Gzip:
+    """A stream of the standard library: at the usual levels it takes up to a third less time than cramjam's."""
+
+    def __init__(self, level: int | None) -> None:
+        import zlib
+
+        self._stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+        self._parts: list[bytes] = []
+
+    def compress(self, data: bytes | bytearray | memoryview) -> None:
+        self._parts.append(self._stream.compress(data))
+
+    def finish(self) -> bytes:
+        return b"".join((*self._parts, self._stream.flush()))
+
+
 def _pack_gzip(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
-    return bytes(_native().gzip.compress(data, level=level))
+    stream = _Gzip(level)
+    stream.compress(data)
+    return stream.finish()
+
+
+def _zstd_compressor(level: int | None) -> Any:
+    return _native().zstd.Compressor(level)
 
 
 def _pack_zstd(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
@@ -203,6 +225,7 @@ _DECOMPRESSORS: dict[int, Callable[[Packed, int], Packed]] = {
     LZ4: _growing("lz4"),
     ZSTD: _growing("zstd"),
 }
+_STREAMS: dict[int, Callable[[int | None], Any]] = {GZIP: _Gzip, LZ4: _lz4_compressor, ZSTD: _zstd_compressor}
 _COMPRESSORS: dict[int, Callable[[bytes | bytearray | memoryview, int | None], bytes]] = {
     GZIP: _pack_gzip,
     SNAPPY: _pack_snappy,
