@@ -2,6 +2,7 @@
 
 Every batch but the last becomes one of a transaction of its producer, and a control batch that commits it follows
 (KIP-98; Kafka's documentation, "Control Batch": key version 0 and type 1, value version 0 and a coordinator epoch).
+The first one is followed by many.
 The files are changed while the broker is down; what is derived from them goes, so that the next start reads them all.
 """
 
@@ -16,6 +17,8 @@ import crc32c
 from compat_tests.stored import CRC_FROM, HEADER, Batch, batches
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
+# In a row: at 78 bytes each, more than the 32 KiB that sarama fetches of a partition
+MANY: Final = 500
 # length, attributes, time and offset deltas, key with its length, value with its length, no headers; varints are zigzag
 COMMIT: Final = bytes([32, 0, 0, 0, 8, *struct.pack(">hh", 0, 1), 12, *struct.pack(">hi", 0, 0), 0])
 ATTRIBUTES_AT: Final = 21
@@ -41,7 +44,7 @@ def commit_batches(data: Path, partition: Path) -> list[int]:
         out += sealed(whole, next_offset)
         offsets += range(next_offset, next_offset + batch.records_count)
         next_offset += batch.records_count
-        if not is_last:
+        for _ in range(0 if is_last else MANY if batch is found[0] else 1):
             out += sealed(marker(batch), next_offset)
             next_offset += 1
     log.write_bytes(out)
