@@ -31,6 +31,9 @@ func newClient(target lines.Target, options ...kgo.Opt) (*kgo.Client, error) {
 			return nil, fmt.Errorf("unknown version of Kafka: %q", target.Protocol)
 		}
 		options = append(options, kgo.MaxVersions(versions))
+		if !versions.HasKey(kmsg.InitProducerID.Int16()) {
+			options = append(options, kgo.DisableIdempotentWrite())
+		}
 	}
 	return kgo.NewClient(options...)
 }
@@ -100,7 +103,7 @@ func received(record *kgo.Record) lines.Record {
 	found := lines.Record{
 		Partition:   record.Partition,
 		Offset:      record.Offset,
-		TimestampMs: record.Timestamp.UnixMilli(),
+		TimestampMs: lines.Milliseconds(record.Timestamp),
 		Key:         record.Key,
 		Value:       record.Value,
 		Headers:     []lines.Header{},
