@@ -30,7 +30,7 @@ from construct import ConstructError
 from protocol import compiler, frame, header, reading
 from protocol.errors import MalformedRequest
 from protocol.internal import consumer_protocol, metadata, offsets
-from protocol.records import batch, compression, down_conversion, legacy, lz4, message_set, up_conversion
+from protocol.records import batch, compression, down_conversion, inspection, legacy, lz4, message_set, up_conversion
 from protocol.schema import tree
 from protocol.tests.subjects import SUBJECTS, Subject, written
 from protocol.tests.values import VERSIONS
@@ -40,7 +40,7 @@ CORPUS: Final = Path(__file__).with_name("corpus.txt")
 FOUND: Final = Path(__file__).parents[2] / "build" / "fuzz"
 BY_HAND: Final = (
     *(frame, header, reading, consumer_protocol, metadata, offsets),
-    *(batch, compression, down_conversion, legacy, lz4, message_set, up_conversion),
+    *(batch, compression, down_conversion, inspection, legacy, lz4, message_set, up_conversion),
 )
 VERSION_OF: Final = {f"{cls.__name__}-v{version}": (cls, version) for cls, version in VERSIONS}
 # Longer inputs find nothing new; a run that hangs, or takes a gigabyte, is a finding

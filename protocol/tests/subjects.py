@@ -18,7 +18,7 @@ from zlib import crc32
 import cramjam
 
 from protocol import compiler
-from protocol.errors import KafkaError, MalformedRequest
+from protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from protocol.frame import FrameReader
 from protocol.header import RequestHeader, read_request_header, read_response_header, write_request_header
 from protocol.header import write_response_header as write_header
@@ -28,6 +28,7 @@ from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.peer import Peer
 from protocol.records import batch, compression, legacy, lz4, message_set
 from protocol.records.batch import Record
+from protocol.records.inspection import Inspection
 from protocol.schema import Message
 from protocol.tests.values import VERSIONS, full
 
@@ -323,9 +324,7 @@ def old_reader(data: bytes) -> tuple[bytes, int, int]:
     flags = data[0] if data else 0
     codec = (flags >> 2) % 5
     content = compression.compress(codec, data[1:])
-    head = batch.read_header(batch.build([Record(-1, 1_700_000_000_000)] * 3, base_offset=7))
-    head = head._replace(attributes=codec, batch_length=batch.HEADER_SIZE - batch.LOG_OVERHEAD + len(content))
-    return batch.HEADER.pack(*head) + content, flags & 1, 50 if flags & 2 else 1 << 20
+    return batch.HEADER.pack(*batch_head(content, codec)) + content, flags & 1, 50 if flags & 2 else 1 << 20
 
 
 def read_as_an_old_reader(data: bytes) -> legacy.Converted:
@@ -345,6 +344,38 @@ def check_an_old_reader(data: bytes, converted: legacy.Converted) -> None:
     got = [(record.offset, record.key, record.value) for record in legacy.iterate(converted.data)]
     assert got == [(record.offset, record.key, record.value) for record in records]
     assert converted.next_offset == 10
+
+
+def batch_head(content: bytes, codec: int) -> batch.BatchHeader:
+    """The header of a batch of three records, from offset 7 on."""
+    head = batch.read_header(batch.build([Record(-1, 1_700_000_000_000)] * 3, base_offset=7))
+    return head._replace(attributes=codec, batch_length=batch.HEADER_SIZE - batch.LOG_OVERHEAD + len(content))
+
+
+def inspect(data: bytes, slice_bytes: int = 1 << 20) -> list[tuple[int, ErrorCode, str]]:
+    """A compacted topic's look at a batch with these records."""
+    head = batch_head(data, compression.NONE)
+    inspection = Inspection(head, data, needs_keys=True, earliest=0, latest=1_800_000_000_000)
+    while inspection.left:
+        inspection.look(slice_bytes)
+    return inspection.errors
+
+
+def check_inspection(data: bytes, errors: list[tuple[int, ErrorCode, str]]) -> None:
+    """In slices the errors are the same; what has none is iterated."""
+    assert inspect(data, 20) == errors
+    whole = batch.HEADER.pack(*batch_head(data, compression.NONE)) + data
+    # A leader does not look at the names of headers
+    assert errors or fault(lambda: list(batch.iterate(whole))) in {None, "UnicodeDecodeError"}
+
+
+def fault(read: Callable[[], Any]) -> str | None:
+    """What a KafkaError that is raised came from."""
+    try:
+        read()
+    except KafkaError as error:
+        return type(error.__context__).__name__
+    return None
 
 
 # --------------------------------------------------------------------------------------------------- internal topics
@@ -441,6 +472,13 @@ OTHERS = [
         nothing,
         (KafkaError,),
         UNPACKED_BYTES,
+    ),
+    Subject(
+        "inspection",
+        inspect,
+        lambda: [good[batch.HEADER_SIZE :] for good in good_batches()[:1]],
+        check_inspection,
+        (KafkaError,),
     ),
     Subject("old-reader", read_as_an_old_reader, good_bodies, check_an_old_reader, (KafkaError,), UNPACKED_BYTES),
 ]
