@@ -150,12 +150,13 @@ class Messages:
                     break
                 if crc32(view[position + 16 : end]) != crc:
                     break
+                delta = offset - base_offset if keeps_offsets else count
+                place = short[delta] if last_delta < delta < table_size else _far(delta, last_delta)
                 if timestamp != previous:
                     if previous is not None and kind:
                         break
                     previous, time = timestamp, made.time(timestamp if magic else NO_TIMESTAMP)
-                delta = offset - base_offset if keeps_offsets else count
-                lead = time + (short[delta] if last_delta < delta < table_size else _far(delta, last_delta))
+                lead = time + place
                 at = position + key_at
                 if key_size < 0:
                     lead += b"\x01"

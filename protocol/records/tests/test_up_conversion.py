@@ -271,6 +271,7 @@ def test_offsets_that_go_back_or_leap_begin_a_batch() -> None:
         assert offsets(data) == places
         for header, view in split_stored(data):
             assert header.last_offset == max(one.offset for one in iterate(view))
+            assert header.max_timestamp == max(one.timestamp for one in iterate(view))
 
 
 def test_a_tail_that_is_cut_is_left_out() -> None:
