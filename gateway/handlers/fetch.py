@@ -283,9 +283,14 @@ class Plan:
             row.current_leader = LeaderIdAndEpoch(leader_id, leader_epoch)
             if endpoint is not None and endpoint.node_id not in [known.node_id for known in self._endpoints]:
                 self._endpoints = [*self._endpoints, NodeEndpoint(*endpoint)]
-        elif code == ErrorCode.KAFKA_STORAGE_ERROR and context.version < STORAGE_ERROR_SINCE:
-            row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what makes an older client come again
+        else:
+            row.error_code = self._known(code)
         return row
+
+    def _known(self, code: ErrorCode) -> ErrorCode:
+        """The code, or what makes an older client come again."""
+        is_new = code == ErrorCode.KAFKA_STORAGE_ERROR and self._context.version < STORAGE_ERROR_SINCE
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_new else code
 
     def _watch(self, number: int, row: PartitionData, is_first: bool) -> None:
         """Note what a partition adds towards `min_bytes`, and that its moves matter."""
@@ -406,7 +411,9 @@ class _Converting(Plan):
         for (_, wanted), row, one in zip(self._turn.partitions, rows, made, strict=True):
             if isinstance(one, KafkaError | OSError):
                 self._is_told = True
-                row.error_code = refusal(one)[0]
+                code = self._known(refusal(one)[0])
+                # A fetching client knows one word for records that cannot be read, whatever is wrong with them.
+                row.error_code = ErrorCode.CORRUPT_MESSAGE if isinstance(one, KafkaError) else code
                 _give_up(row, b"")
             elif one is not None:
                 has_moved = self._apply(wanted, row, one) or has_moved

@@ -232,11 +232,13 @@ def test_a_fault_of_a_conversion_is_told(node: Node, monkeypatch: pytest.MonkeyP
     assert isinstance(replies[0], ZeroDivisionError)
 
 
+@pytest.mark.parametrize("codec", [0, 1])
 @pytest.mark.parametrize("version", OLD)
-def test_records_that_cannot_be_read_are_an_error_of_their_partition(node: Node, version: int) -> None:
+def test_records_that_cannot_be_read_are_an_error_of_their_partition(node: Node, version: int, codec: int) -> None:
+    """The same error, whether they cannot be unpacked or are no records."""
     node.services.metadata.create_topic("t", 2)
-    damaged = bytearray(build(RECORDS, compression=1))
-    damaged[61:] = bytes(len(damaged) - 61)
+    damaged = bytearray(build(RECORDS, compression=codec))
+    damaged[61:] = b"\xff" * (len(damaged) - 61)
     damaged[17:21] = crc32c(damaged[21:]).to_bytes(4, "big")
     node.services.partitions.get("t", 0).append(memoryview(damaged), 1, NOW_MS)
     put(node, index=1)
@@ -244,6 +246,21 @@ def test_records_that_cannot_be_read_are_an_error_of_their_partition(node: Node,
     assert (found[0].error_code, found[0].records) == (ErrorCode.CORRUPT_MESSAGE, b"")
     assert found[1].error_code == 0
     assert len(as_read(found[1].records, 0 if version < 2 else 1)) == 3
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_a_disk_that_fails_during_a_conversion_is_told_as_the_version_knows_it(
+    node: Node, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    node.services.metadata.create_topic("t", 1)
+    put(node, codec=4)
+    monkeypatch.setattr(FileSlice, "read_cached", fail)
+    (row,) = rows(old(node, version, from_offset(0)))
+    known = ErrorCode.NOT_LEADER_OR_FOLLOWER if version < 6 else ErrorCode.KAFKA_STORAGE_ERROR
+    assert (row.error_code, row.records) == (known, b"")
 
 
 @pytest.mark.parametrize("version", range(4, 10))

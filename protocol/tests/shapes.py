@@ -12,7 +12,7 @@ from protocol import wire
 from protocol.emitter import fixed_format, is_compact
 from protocol.schema import Message, tree
 
-DENSE_BYTES = 600
+DENSE_BYTES = 400
 _DEEPEST = 6
 _UNKNOWN_TAG = 0x7F
 
