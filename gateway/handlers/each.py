@@ -44,13 +44,14 @@ def each_in_turns(
     respond: Callable[[list[R]], Any],
     timeout_ms: int,
     context: Context,
+    at_once: int = AT_ONCE,
 ) -> Any:
     """The response that `respond` makes of a row for every item, or what it is awaited by.
 
-    More than a few are gone through a millisecond at a time, with a turn for everybody else in between. What is not
+    More than `at_once` are gone through a millisecond at a time, with a turn for everybody else in between. What is not
     done when the client no longer waits, or the broker stops, is told to have timed out; it may still be done.
     """
-    if len(items) <= AT_ONCE:
+    if len(items) <= at_once:
         return respond(each(items, answer, refuse))
     services, rows, is_done = context.broker, list[R](), WaitList()
 

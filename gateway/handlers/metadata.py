@@ -7,15 +7,17 @@ v10 topic ids (KIP-516)   v12 topics by id   v13 an error at the top
 Topics come into being here if `auto.create.topics.enable` and the request say so, and nowhere else.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from gateway import operations
 from gateway.advertised import endpoints
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import guarded
+from gateway.handlers.each import AT_ONCE, each_in_turns
 from gateway.metadata.image import INTERNAL_TOPICS, PartitionState, Topic
 from gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE, check_name
+from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -27,6 +29,9 @@ from protocol.messages.metadata import (
 )
 from protocol.wire import ZERO_UUID
 
+CREATION_TIMEOUT_MS = 30_000
+"""The request does not say how long its client waits for topics that are created; this long it does by default."""
+
 
 def _is_lasting(response: MetadataResponse) -> bool:
     """An error may be of its moment: a topic could not be made, a partition could not be opened."""
@@ -34,36 +39,36 @@ def _is_lasting(response: MetadataResponse) -> bool:
 
 
 @handles(MetadataRequest, versions="0-13", is_lasting=_is_lasting)
-def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
+def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | Waiting:
     """Describe all topics, or those that are named; these may be created by it."""
+
+    def respond(topics: list[MetadataResponseTopic]) -> MetadataResponse:
+        image = context.broker.metadata.image
+        wants_operations = request.include_cluster_authorized_operations
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(*endpoint) for endpoint in endpoints(context)],
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id,
+            topics=topics,
+            cluster_authorized_operations=operations.CLUSTER if wants_operations else operations.UNKNOWN,
+        )
+
     if request.topics is None or (context.version == 0 and not request.topics):
-        topics = [_describe(topic, request, context) for topic in context.broker.metadata.image.topics.values()]
-    else:
-        topics = _named(request.topics, request, context)
-    image = context.broker.metadata.image
-    wants_operations = request.include_cluster_authorized_operations
-    return MetadataResponse(
-        brokers=[MetadataResponseBroker(*endpoint) for endpoint in endpoints(context)],
-        cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
-        topics=topics,
-        cluster_authorized_operations=operations.CLUSTER if wants_operations else operations.UNKNOWN,
-    )
+        return respond([_describe(topic, request, context) for topic in context.broker.metadata.image.topics.values()])
+    response: MetadataResponse | Waiting = _named(request.topics, request, respond, context)
+    return response
 
 
 def _named(
-    topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: Context
-) -> list[MetadataResponseTopic]:
+    topics: Iterable[MetadataRequestTopic],
+    request: MetadataRequest,
+    respond: Callable[[list[MetadataResponseTopic]], MetadataResponse],
+    context: Context,
+) -> Any:
     def answer(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
-        if (wanted.name, wanted.topic_id) in excess:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{len(excess)} new topics in one request are too many")
+        if are_too_many and (wanted.name, wanted.topic_id) in new:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{len(new)} new topics in one request are too many")
         return _describe(_find(wanted, request, context), request, context)
-
-    unique: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
-    for topic in topics:
-        _check(topic, context.version)
-        unique[topic.name, topic.topic_id] = topic
-    excess = _excess(unique.values(), request, context)
 
     def refuse(wanted: MetadataRequestTopic, code: ErrorCode, message: str) -> MetadataResponseTopic:
         is_told = request.include_topic_authorized_operations and wanted.name is not None
@@ -74,21 +79,20 @@ def _named(
             topic_authorized_operations=operations.TOPIC if is_told else operations.UNKNOWN,
         )
 
-    return [guarded(topic, answer, refuse) for topic in unique.values()]
+    unique: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
+    for topic in topics:
+        _check(topic, context.version)
+        unique[topic.name, topic.topic_id] = topic
+    new = {key for key, topic in unique.items() if _is_to_create(topic, request, context)}
+    are_too_many = len(new) * context.broker.config.num_partitions > MAX_PARTITIONS_AT_ONCE
+    at_once = len(unique) if are_too_many or len(new) <= AT_ONCE else 0
+    return each_in_turns(list(unique.values()), answer, refuse, respond, CREATION_TIMEOUT_MS, context, at_once)
 
 
 def _check(topic: MetadataRequestTopic, version: int) -> None:
     """Versions 10 and 11 have fields for ids, which no broker ever served."""
     if version < 12 and (topic.name is None or topic.topic_id != ZERO_UUID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} asks for topics by name, not by id")
-
-
-def _excess(
-    wanted: Iterable[MetadataRequestTopic], request: MetadataRequest, context: Context
-) -> set[tuple[str | None, bytes]]:
-    """What would be created, if that is more than CreateTopics could create at once; else nothing."""
-    new = {(topic.name, topic.topic_id) for topic in wanted if _is_to_create(topic, request, context)}
-    return new if len(new) * context.broker.config.num_partitions > MAX_PARTITIONS_AT_ONCE else set()
 
 
 def _is_to_create(wanted: MetadataRequestTopic, request: MetadataRequest, context: Context) -> bool:

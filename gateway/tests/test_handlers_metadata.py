@@ -9,6 +9,7 @@ import pytest
 from gateway import operations
 from gateway.handlers import load
 from gateway.tests.builders import Node, refusal
+from gateway.waiting import Waiting
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -125,6 +126,18 @@ def test_one_request_cannot_create_topics_without_end(node: Node) -> None:
     assert (told.pop("there"), told.pop("a b")) == ((0, 1), (ErrorCode.INVALID_TOPIC_EXCEPTION, 0))
     assert told == dict.fromkeys(names, (ErrorCode.POLICY_VIOLATION, 0))
     assert list(node.services.metadata.image.topics) == ["there"]
+
+
+def test_many_topics_are_created_in_turns(node: Node) -> None:
+    names = [f"t{index}" for index in range(12)]
+    outcome = node.handle(named(*names), 12)
+    assert isinstance(outcome, Waiting)
+    replies: list[Any] = []
+    node.services.purgatory.park(outcome, replies.append)
+    while not replies:
+        node.time.advance()
+    assert found(replies[0]) == dict.fromkeys(names, (0, 1))
+    assert found(node.ask(named(*names), 12)) == found(replies[0])
 
 
 def test_many_unknown_topics_may_be_asked_for_where_none_is_created(tmp_path: Path) -> None:
