@@ -10,7 +10,7 @@ from __future__ import annotations
 from crc32c import crc32c
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch, compression, lz4
+from protocol.records import batch, compression
 from protocol.records.batch import (
     CRC_START,
     HEADER_SIZE,
@@ -23,7 +23,6 @@ from protocol.records.batch import (
     BatchHeader,
 )
 from protocol.records.compression import Steps
-from protocol.records.inspection import MAX_ERRORS, Inspection
 from storage.config import LOG_APPEND_TIME, LogConfig
 
 HEADER = "header"
@@ -137,6 +136,9 @@ def prepare_steps(view: memoryview, config: LogConfig, now_ms: int, validate: st
 
 def _inspect(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> Steps[None]:
     """Look at every record of a batch. Raises KafkaError with `record_errors`."""
+    from protocol.records import lz4  # most brokers never need either
+    from protocol.records.inspection import Inspection
+
     content = view[HEADER_SIZE:]
     if header.compression != compression.NONE:
         if header.compression == compression.LZ4 and (fault := lz4.java_fault(content)):
@@ -191,6 +193,8 @@ def _check_attributes(header: BatchHeader, config: LogConfig) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {header.compression}")
     if header.is_log_append_time and config.message_timestamp_type == LOG_APPEND_TIME:
         # Elsewhere Kafka takes it for CreateTime, whatever the reason may be.
+        from protocol.records.inspection import MAX_ERRORS
+
         count = min(header.records_count, MAX_ERRORS)
         message = "a producer cannot send timestamp type LogAppendTime"
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, message, [(number, message) for number in range(count)])
