@@ -1,6 +1,7 @@
 """Fetch of versions that have to be given something else than what is stored."""
 
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 import pytest
@@ -344,3 +345,63 @@ def test_what_was_looked_through_is_forgotten_where_it_is_cut(node: Node) -> Non
     put(node, codec=4)
     (row,) = rows(old(node, 4, from_offset(3)))
     assert [header.compression for header, _ in split(row.records)] == [1]
+
+
+def read_all(node: Node, version: int, limit: int, end: int) -> list[Record]:
+    """What a consumer reads that asks for what comes next, takes what is whole, and asks for more if nothing is."""
+    found: list[Record] = []
+    offset = 0
+    for _ in range(10_000):
+        if offset >= end:
+            return found
+        (row,) = rows(old(node, version, from_offset(offset, max_bytes=limit)))
+        assert row.error_code == 0
+        data = row.records.read() if isinstance(row.records, FileSlice) else bytes(row.records)
+        assert version > 2 or len(data) <= limit
+        new = [record for record in legacy.iterate(whole(data)) if record.offset >= offset]
+        if new:
+            found += new
+            offset = new[-1].offset + 1
+        else:
+            assert data, "there is something, and nothing came"
+            limit *= 2
+    raise AssertionError(f"it stands still at offset {offset} of {end}")
+
+
+def whole(data: bytes) -> bytes:
+    """Messages, or batches, but for the last one if it is cut."""
+    end = 0
+    while end + 12 <= len(data):
+        size = 12 + int.from_bytes(data[end + 8 : end + 12], "big")
+        if end + size > len(data):
+            break
+        end += size
+    return data[:end]
+
+
+def some_records(random: Random, base_offset: int) -> list[Record]:
+    lengths = random.choices((0, 1, 30, 700), weights=(3, 5, 5, 1), k=random.randrange(1, 12))
+    return [
+        Record(base_offset + number, NOW_MS + number, random.choice((None, b"key")), random.randbytes(length), [])
+        for number, length in enumerate(lengths)
+    ]
+
+
+@pytest.mark.parametrize("version", [*OLD, 4, 9])
+@pytest.mark.parametrize("limit", [1, 40, 333, 5_000, 1 << 20])
+def test_whoever_reads_on_gets_every_record_once_whatever_his_limit(node: Node, version: int, limit: int) -> None:
+    node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "3000"})
+    random, written, markers, end = Random(version * 1_000 + limit), list[Record](), set[int](), 0
+    for number in range(25):
+        if number % 7 == 5:
+            markers.add(end)
+            end = put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
+        else:
+            some = some_records(random, end)
+            written += some
+            end = put(node, *[record._replace(offset=-1) for record in some], codec=random.randrange(5))
+    found = read_all(node, version, limit, written[-1].offset + 1)
+    if version < 4:
+        assert found == expected(0 if version < 2 else 1, written)
+    else:
+        assert [record for record in found if record.offset not in markers] == written
