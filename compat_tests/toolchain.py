@@ -42,7 +42,7 @@ def module(name: str, remedy: str) -> None:
 
 
 def jars(jar_set: str) -> str:
-    """The class path of a jar set (broker, clients, spark), or the end of the test where it or Java is not here."""
+    """The class path of a jar set (a folder of build/jars), or the end of the test where it or Java is not here."""
     if sentence := apache_kafka.missing(jar_set):
         missing(sentence)
     return str(apache_kafka.JARS / jar_set / "*")

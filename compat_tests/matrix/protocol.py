@@ -28,6 +28,8 @@ for are held to Kafka's definitions and to the bytes of Kafka's own classes like
 ApiVersions shows exactly these versions. Anything else closes the connection, with a line in the log that names the
 client; only an unknown version of ApiVersions is answered, with the list (KIP-511).
 
+The clients, with the version whose protocol one was told to speak: {clients}.
+
 | key | API | versions | handler | used by named clients |
 |---|---|---|---|---|
 """
@@ -65,7 +67,7 @@ def served() -> list[Served]:
 def page(apis: Iterable[Served], used: Mapping[str, Used]) -> str:
     apis = list(apis)
     rows = "".join(row(api, clients_of(api, used)) for api in apis)
-    return HEAD + rows + "".join(section(api, clients_of(api, used)) for api in apis)
+    return HEAD.format(clients=by_family(used)) + rows + "".join(section(api, clients_of(api, used)) for api in apis)
 
 
 def clients_of(api: Served, used: Mapping[str, Used]) -> dict[int, list[str]]:
