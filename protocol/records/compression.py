@@ -7,6 +7,7 @@ compressed batch is met, not at start-up. Source: Apache Kafka's `CompressionTyp
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
@@ -20,6 +21,7 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 # of 100 is far beyond what real records reach.
 MAX_OUTPUT_BYTES = 128 * 1024 * 1024
 _FIRST_GUESS_BYTES = 64 * 1024
+_MAPPED_BYTES = 16 * 1024 * 1024
 
 _SNAPPY_RATIO = 22  # the dearest copy makes 64 bytes of three
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -103,6 +105,15 @@ def _too_large(limit_bytes: int) -> KafkaError:
     return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"the batch decompresses to more than {limit_bytes} bytes")
 
 
+def _room(size: int) -> bytearray | mmap.mmap:
+    """Zeros to write into.
+
+    Python fills a bytearray while it holds its lock: for what a bomb becomes that is a tenth of a second. Mapped memory
+    is filled when it is touched, which is by the codec, and that holds no lock; but it takes longer in all.
+    """
+    return bytearray(size) if size <= _MAPPED_BYTES else mmap.mmap(-1, size)
+
+
 def _growing(name: str) -> Callable[[Packed, int], memoryview]:
     """Decompress into a buffer that grows up to the limit: these formats do not say their output's size beforehand."""
 
@@ -111,7 +122,7 @@ def _growing(name: str) -> Callable[[Packed, int], memoryview]:
         codec = getattr(cramjam, name)
         size = min(limit_bytes, max(_FIRST_GUESS_BYTES, 4 * len(data)))
         while True:
-            output = bytearray(size)
+            output = _room(size)
             try:
                 return memoryview(output)[: codec.decompress_into(data, output)]
             except cramjam.DecompressionError as error:

@@ -88,6 +88,14 @@ def test_a_bomb_is_refused_at_the_limit(codec: int) -> None:
     assert len(decompress(codec, stream, limit_bytes=1_000_000)) == 1_000_000
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_becomes_very_large(codec: int) -> None:
+    """It is unpacked into memory of another kind."""
+    size = 20 << 20
+    plain = decompress(codec, compress(codec, bytes(size) + b"end"))
+    assert (len(plain), bytes(plain[-5:])) == (size + 3, b"\0\0end")
+
+
 @pytest.mark.parametrize("claim", [b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x20"])
 def test_a_snappy_block_that_promises_too_much_is_refused_before_memory_is_taken(claim: bytes) -> None:
     """4 GiB, and 64 MiB, which would be allowed."""
