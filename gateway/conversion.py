@@ -177,6 +177,10 @@ class Conversions:
         self.submit(steps, size, done, is_wanted)
         return None
 
+    def share(self, most: int, least: int) -> int:
+        """How many bytes somebody should have converted now, so that those who wait have their turn soon."""
+        return max(least, most // (1 + len(self._queue)))
+
     def _end_turn(self) -> None:
         self._turn_bytes = 0
 

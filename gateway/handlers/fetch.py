@@ -51,8 +51,9 @@ DISK_DEADLINE_MS = 30_000.0
 # As many partitions are brought from the disk together; the others come with the next fetch.
 COLD_AT_ONCE = 64
 
-# What is converted is held in memory until it is sent: no more of it at once, unless a single batch is larger.
-CONVERTED_BYTES = 1 << 20
+# What is converted is held in memory until it is sent: no more of it at once, unless a single batch is larger. While
+# others wait for their conversions it is less.
+CONVERTED_BYTES, LEAST_CONVERTED_BYTES = 1 << 20, 1 << 16
 # So much is looked at in a slice of that, with so much counted for a partition in which nothing is to be done.
 SLICE_BYTES, LOOK_BYTES = 1 << 14, 1 << 8
 
@@ -494,7 +495,8 @@ class PlanOfSets(_Converting):
 
     def __init__(self, request: FetchRequest, context: Context, turn: FetchTurn) -> None:
         super().__init__(request, context, turn)
-        self._max_bytes = min(self._max_bytes, CONVERTED_BYTES)
+        share = context.broker.conversions.share(CONVERTED_BYTES, LEAST_CONVERTED_BYTES)
+        self._max_bytes = min(self._max_bytes, share)
         self._min_bytes = min(self._min_bytes, self._max_bytes)
         self._magic = 0 if context.version < 2 else 1
         self._is_hard = context.version < 3

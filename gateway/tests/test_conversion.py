@@ -124,3 +124,13 @@ def test_only_so_much_is_done_at_once_in_a_turn() -> None:
             threads.run()
             assert late.pop() == "later"
             threads.time.advance()
+
+
+def test_the_more_wait_the_less_is_to_be_converted_at_once() -> None:
+    threads, shares = Threads(), []
+    for _ in range(4):
+        shares.append(threads.conversions.share(100, 30))
+        threads.conversions.submit(steps("a", 1), 10, lambda result: None)
+    assert shares == [100, 100, 50, 33]
+    threads.conversions.submit(steps("a", 1), 10, lambda result: None)
+    assert threads.conversions.share(100, 30) == 30

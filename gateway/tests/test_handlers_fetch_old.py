@@ -120,6 +120,24 @@ def test_each_time_another_partition_comes_first_before_version_3(node: Node, ve
 
 
 @pytest.mark.parametrize("version", OLD)
+def test_while_others_wait_for_their_conversions_less_is_converted(
+    node: Node, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.services.metadata.create_topic("t", 1)
+    for _ in range(10):
+        put(node, Record(-1, NOW_MS, None, bytes(100_000)))
+    thread, replies = Thread(node, monkeypatch), list[Any]()
+    for _ in range(20):
+        node.services.purgatory.park(old(node, version, from_offset(0)), replies.append)
+    assert len(thread) == 1, "one runs"
+    while len(thread):
+        thread.run()
+    size = 100_026 if version < 2 else 100_034
+    counts = [len(rows(reply)[0].records) // size for reply in replies]
+    assert counts == [10, 10, 5, 3, 2, 2, *[1] * 14]
+
+
+@pytest.mark.parametrize("version", OLD)
 def test_what_old_versions_cannot_see_is_passed_over(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)

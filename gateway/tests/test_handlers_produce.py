@@ -448,3 +448,13 @@ def test_a_thread_that_is_done_at_once_is_as_good(node: Node, acks: int) -> None
     outcome = node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=acks), 2)
     assert outcome is None if acks == 0 else rows(outcome) == [(0, 0)]
     assert len(stored(node)) == 2
+
+
+@pytest.mark.parametrize("version, magic", [(0, 0), (1, 0), (2, 1)])
+def test_the_time_of_an_append_is_told_from_version_2_on(node: Node, version: int, magic: int) -> None:
+    node.services.metadata.create_topic("t", 1, configs={"message.timestamp.type": "LogAppendTime"})
+    response = node.ask(request(("t", 0, build_set(RECORDS, magic))), version)
+    (row,) = response.responses[0].partition_responses
+    now_ms = node.services.clock.now_ms()
+    assert row.log_append_time_ms == (now_ms if version == 2 else -1)
+    assert {record.timestamp for record in stored(node)} == {now_ms}
