@@ -79,6 +79,7 @@ class Scheduler:
         self._wakeup = trio.Event()
         self._sleeping_until_ms = float("-inf")
         self._nursery: trio.Nursery | None = None
+        self._is_over = False
 
     def call_at(self, when_ms: float, callback: Callable[..., None], *arguments: Any) -> Timer:
         """Run `callback(*arguments)` once the clock's `monotonic_ms` reaches `when_ms`."""
@@ -124,6 +125,8 @@ class Scheduler:
                 result: T = end.value
                 return result
             time.sleep(MOMENT_S)
+            if self._is_over:  # the loop is about to end, and waits for this thread
+                raise RuntimeError("the scheduler has stopped: nobody waits for this work")
             if self.is_attended is not False:
                 time.sleep(SLICE_S)
 
@@ -184,6 +187,7 @@ class Scheduler:
                     self.run_due()
             finally:
                 self._nursery = None
+                self._is_over = True
 
     async def _sleep(self) -> None:
         """Wait for the next timer, or for something sooner."""

@@ -181,6 +181,25 @@ def test_work_in_slices_leaves_time_to_the_loop() -> None:
     assert turns > 10
 
 
+def test_work_in_slices_does_not_hold_up_the_end() -> None:
+    def long() -> Generator[None, None, None]:
+        until_s = time.monotonic() + 5
+        while time.monotonic() < until_s:
+            yield
+
+    async def main() -> None:
+        scheduler = Scheduler(TrioClock())
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            scheduler.in_slices(long(), lambda result: None)
+            await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+
+    began_s = time.monotonic()
+    trio.run(main)
+    assert time.monotonic() - began_s < 3
+
+
 def test_what_work_in_slices_raises_is_handed_over() -> None:
     def work() -> Generator[None, None, str]:
         yield
