@@ -33,6 +33,9 @@ class Librdkafka(Program):
         named = {name.replace("_", "."): value for name, value in settings.items()}
         if self.options.protocol:
             named |= {"api.version.request": "false", "broker.version.fallback": self.options.protocol}
+        if self.library.version.startswith("0."):
+            # Else its threads notice only each second what there is to do
+            named["socket.blocking.max.ms"] = "50"
         found = self.library.configuration({"bootstrap.servers": self.options.bootstrap, **named})
         self.library.conf_set_error_cb(found, self.callbacks[1])
         return found

@@ -1,6 +1,7 @@
 """What the programs in Python share: the command line of `matrix/client.py`, records as lines of JSON.
 
-Every wait of theirs ends with an error after `LIMIT_S`, which names what is missing.
+Among records to produce, a line with a text, as "gzip", names the codec of those that follow: the start of a process
+costs more than what it does here. Every wait of theirs ends with an error after `LIMIT_S`, which names what is missing.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def main(program: Callable[[argparse.Namespace], Program], *more_options: str) -
     client = program(options)
     match options.subcommand:
         case "produce":
-            client.produce(map(sent, sys.stdin), options.codec)
+            for codec, records in portions(map(json.loads, sys.stdin), options.codec):
+                if records:
+                    client.produce(records, codec)
         case "read":
             show(client.read(options.count))
         case "group":
@@ -57,7 +60,7 @@ def main(program: Callable[[argparse.Namespace], Program], *more_options: str) -
 def parse(more_options: Iterable[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     subcommands = parser.add_subparsers(dest="subcommand", required=True)
-    for name, own in (("produce", {"codec": str}), ("read", {"count": int}), ("group", {"group": str, "count": int})):
+    for name, own in (("produce", {}), ("read", {"count": int}), ("group", {"group": str, "count": int})):
         subcommand = subcommands.add_parser(name)
         for option in ("bootstrap", "topic"):
             subcommand.add_argument(f"--{option}", required=True)
@@ -65,6 +68,7 @@ def parse(more_options: Iterable[str]) -> argparse.Namespace:
             subcommand.add_argument(f"--{option}")
         for option, kind in own.items():
             subcommand.add_argument(f"--{option}", required=True, type=kind)
+    subcommands.choices["produce"].add_argument("--codec", default="none")
     return parser.parse_args()
 
 
@@ -89,8 +93,19 @@ class Missing:
                 yield record
 
 
-def sent(line: str) -> Sent:
-    found: dict[str, Any] = json.loads(line)
+def portions(lines: Iterable[Any], codec: str) -> Iterator[tuple[str, list[Sent]]]:
+    """The records by codec, in their order."""
+    records: list[Sent] = []
+    for line in lines:
+        if isinstance(line, str):
+            yield codec, records
+            codec, records = line, []
+        else:
+            records.append(sent(line))
+    yield codec, records
+
+
+def sent(found: dict[str, Any]) -> Sent:
     headers = tuple((header["name"], decode(header["value"])) for header in found["headers"])
     return Sent(found["partition"], found["timestamp_ms"], decode(found["key"]), decode(found["value"]), headers)
 

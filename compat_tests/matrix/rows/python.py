@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import ClassVar, Final
@@ -11,7 +13,7 @@ from typing import ClassVar, Final
 from compat_tests import toolchain
 from compat_tests.apache_kafka import ROOT
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, Abilities, Client
-from compat_tests.records import Traits
+from compat_tests.records import Sent, Traits
 from compat_tests.stored import CODECS
 
 # A header of theirs has a value
@@ -26,6 +28,13 @@ class PythonProgram(Client):
     def command(self) -> list[str]:
         # Warnings of clients are not ours to mend
         return [sys.executable, "-W", "ignore", "-m", f"compat_tests.matrix.python.{self.module}"]
+
+    def produce_each(self, bootstrap: str, topic: str, batches: Mapping[str, Sequence[Sent]]) -> None:
+        """In one process: a line for each codec goes before."""
+        lines = (
+            line for codec, records in batches.items() for line in (json.dumps(codec), *map(self.line_of, records))
+        )
+        self.feed(self.arguments("produce", bootstrap, topic), lines)
 
     def path(self) -> tuple[Path, ...]:
         """Where modules are looked for before they are in the environment."""
