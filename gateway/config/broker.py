@@ -1,8 +1,7 @@
-"""The configuration of one broker: typed, checked, immutable."""
+"""The configuration of one broker: typed and checked, also where it changes while the broker runs."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,6 @@ from gateway.config.settings import Settings
 
 if TYPE_CHECKING:
     from storage.config import LogConfig
-
-logger = logging.getLogger("headgate.config")
 
 
 class BrokerConfig(Settings):
@@ -136,6 +133,9 @@ def _fits(name: str, text: str) -> bool:
             return True
     except ValueError:
         pass
+    import logging  # no command pays for it until there is something to say
+
+    logger = logging.getLogger("headgate.config")
     logger.error("%s, which was set while a broker ran, does not fit this version; it is as if it was not set", name)
     return False
 
