@@ -34,7 +34,10 @@ async function* records() {
 async function recordsByPartition() {
   const parts = new Map();
   for await (const record of records()) {
-    parts.set(record.partition, [...(parts.get(record.partition) ?? []), record]);
+    if (!parts.has(record.partition)) {
+      parts.set(record.partition, []);
+    }
+    parts.get(record.partition).push(record);
   }
   return parts;
 }
