@@ -1,4 +1,7 @@
-"""The oldest client of each family where a hundred records show little: sets in many pieces, and a long poll."""
+"""The oldest client of each family where a hundred records show little: sets in many pieces, a long poll.
+
+And the oldest that reads batches, where the broker itself compressed them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compat_tests.broker import TARGET, Broker
 from compat_tests.conftest import new_topic
@@ -16,9 +20,9 @@ from compat_tests.families.family import FromStart
 from compat_tests.matrix.carried import assert_carried, records_of
 from compat_tests.matrix.client import MODERN, Abilities, Client
 from compat_tests.matrix.proxy import Proxy
-from compat_tests.matrix.rows import OLDEST
-from compat_tests.records import Sent
-from compat_tests.stored import CODECS
+from compat_tests.matrix.rows import OLDEST, ROWS
+from compat_tests.records import Sent, Traits
+from compat_tests.stored import CODECS, batches
 from compat_tests.waiting import until
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="Kafka pads the sets that it converts")
@@ -26,7 +30,9 @@ pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="Kafka pads the set
 FETCH: Final = 1
 # Those that are sent message sets
 CLIENTS: Final = [client for client in OLDEST if not client.abilities.shows_headers]
+OF_BATCHES: Final = tuple({row.family: row for row in reversed(ROWS) if row.abilities.shows_headers}.values())
 OF_EACH_CODEC: Final = 1000
+OF_EACH_BATCH: Final = 20
 # More than sarama fetches of a partition at first; with 64 KiB others would be stuck for ever
 LARGE_BYTES: Final = 40_000
 
@@ -97,3 +103,32 @@ def test_what_comes_later_reaches_it(client: Client, proxy: Proxy) -> None:
             Confluent().produce(proxy.target, topic, [record], "none")
         found = reading.result()
     assert_carried([first, second, third], found, MODERN, client.abilities, 0)
+
+
+@pytest.fixture(scope="module")
+def recompressed(broker: Broker) -> Shared:
+    """A topic whose codec was another one with each batch that came, all of them plain."""
+    topic, sent = new_topic(broker.bootstrap, 1), list[Sent]()
+    for codec in CODECS[1:]:
+        compress(broker.bootstrap, topic, codec)
+        records = records_of(Abilities(traits=Traits(null_headers=False)), OF_EACH_BATCH, seed=len(sent))
+        sent += (records := [record._replace(partition=0) for record in records])
+        Confluent().produce(broker.bootstrap, topic, records, "none")
+    assert {batch.codec for batch in batches(broker.partition_directory(topic, 0))} == set(CODECS[1:])
+    return Shared(topic, sent)
+
+
+def compress(bootstrap: str, topic: str, codec: str) -> None:
+    setting = ConfigEntry("compression.type", codec, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[setting])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for changed in admin.incremental_alter_configs([resource]).values():
+        changed.result(20)
+
+
+@pytest.mark.parametrize("client", OF_BATCHES, ids=[client.name.replace(" ", "-") for client in OF_BATCHES])
+def test_it_reads_what_the_broker_compressed(client: Client, broker: Broker, recompressed: Shared) -> None:
+    """In frames that the libraries of its time know: librdkafka 0.11 has an LZ4 that stops at checksums of blocks."""
+    client.command()
+    found = client.read(broker.bootstrap, recompressed.topic, len(recompressed.sent))
+    assert_carried(recompressed.sent, found, MODERN, client.abilities, 0)

@@ -59,7 +59,9 @@ def shown(record: Sent | Received, writer: Abilities, reader: Abilities) -> Show
     key, value, headers = record.key, record.value, record.headers
     if isinstance(record, Sent):
         headers = shown_headers(headers, reader)
-    return (key, value, headers) if writer.nulls and reader.nulls else (key or b"", value or b"", headers)
+    if writer.nulls and reader.nulls:
+        return key, value, headers
+    return key or b"", value or b"", tuple((name, one or b"") for name, one in headers)
 
 
 def shown_headers(headers: Headers, reader: Abilities) -> Headers:

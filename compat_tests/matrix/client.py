@@ -43,7 +43,7 @@ class Abilities:
     """Of a record that it writes: as it is told; of its own clock (or the broker's); or none, as message format 0."""
     shows_times: bool = True
     nulls: bool = True
-    """Whether it tells no key and no value from empty ones, when it writes and when it shows."""
+    """Whether it tells no key and no value from empty ones, in headers too, when it writes and when it shows."""
     shows_places: bool = True
     """Whether it shows what it read compressed in its order and with its offsets."""
     traits: Traits = field(default_factory=Traits)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
 from protocol.errors import ErrorCode, KafkaError
+from protocol.records.lz4 import without_block_checksums
 
 type_names = ("none", "gzip", "snappy", "lz4", "zstd")
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -189,15 +190,23 @@ def _pack_snappy(data: bytes | bytearray | memoryview, level: int | None) -> byt
     return b"".join(parts)
 
 
+class _Lz4:
+    """A frame as Kafka's Java writes it. Its reader refuses blocks that depend on each other."""
+
+    def __init__(self, level: int | None) -> None:
+        self._compressor = _native().lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+
+    def compress(self, data: bytes) -> None:
+        self._compressor.compress(data)
+
+    def finish(self) -> bytes:
+        return without_block_checksums(bytes(self._compressor.finish()))
+
+
 def _pack_lz4(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
-    compressor = _lz4_compressor(level)
-    compressor.compress(bytes(data))
-    return bytes(compressor.finish())
-
-
-def _lz4_compressor(level: int | None) -> Any:
-    # Kafka's Java reader refuses frames whose blocks depend on each other.
-    return _native().lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    stream = _Lz4(level)
+    stream.compress(bytes(data))
+    return stream.finish()
 
 
 class _Gzip:
@@ -236,7 +245,7 @@ _DECOMPRESSORS: dict[int, Callable[[Packed, int], Packed]] = {
     LZ4: _growing("lz4"),
     ZSTD: _growing("zstd"),
 }
-_STREAMS: dict[int, Callable[[int | None], Any]] = {GZIP: _Gzip, LZ4: _lz4_compressor, ZSTD: _zstd_compressor}
+_STREAMS: dict[int, Callable[[int | None], Any]] = {GZIP: _Gzip, LZ4: _Lz4, ZSTD: _zstd_compressor}
 _COMPRESSORS: dict[int, Callable[[bytes | bytearray | memoryview, int | None], bytes]] = {
     GZIP: _pack_gzip,
     SNAPPY: _pack_snappy,

@@ -41,6 +41,23 @@ def wrong_checksum(frame: bytes | bytearray | memoryview) -> bytearray:
     return _with_checksum(frame, 0)
 
 
+def without_block_checksums(frame: bytes | bytearray | memoryview) -> bytes:
+    """The frame, which has to be whole, without checksums of its blocks.
+
+    Decoders before LZ4 1.8 know none: librdkafka 0.11's is one of them.
+    """
+    if not frame[4] & _BLOCK_CHECKSUMS:
+        return bytes(frame)
+    view, position = memoryview(frame), _checksum_position(frame) + 1
+    head = bytearray(view[:position])
+    head[4] &= ~_BLOCK_CHECKSUMS
+    parts: list[bytes | bytearray | memoryview] = [right_checksum(head)]
+    while size := _BLOCK_SIZE.unpack_from(frame, position)[0] & ~_PLAIN_BLOCK:
+        parts.append(view[position : position + 4 + size])
+        position += 4 + size + 4
+    return b"".join((*parts, view[position:]))
+
+
 def java_fault(frame: bytes | bytearray | memoryview) -> str | None:
     """Why Kafka's Java clients would not read all of the frame, though it is sound; None if they do."""
     if len(frame) < _SHORTEST_HEAD_BYTES or frame[:4] != _MAGIC:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import gzip
+import random
 import struct
 import tracemalloc
 
+import lz4.frame
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,10 +75,14 @@ def test_compression_in_slices(codec: int, size: int) -> None:
     assert slices >= (size // (64 * 1024) if codec in {GZIP, LZ4, ZSTD} else 1)
 
 
-def test_lz4_blocks_are_independent() -> None:
-    flags = compress(LZ4, PLAIN)[4]
-    assert flags >> 6 == 1
-    assert flags & 0x20
+@pytest.mark.parametrize("data", [b"", PLAIN, bytes(1_000_000), random.Random(1).randbytes(200_000)], ids=len)
+def test_lz4_frames_are_as_those_of_java(data: bytes) -> None:
+    """Of independent blocks, without any checksum but that of the head; what is not smaller is stored as it is."""
+    frame = compress(LZ4, data)
+    assert frame[:7] == bytes.fromhex("04224d18604082")
+    assert frame[-4:] == bytes(4)
+    assert bytes(decompress(LZ4, frame)) == data
+    assert bytes(lz4.frame.decompress(frame)) == data
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import random
 
+import lz4.frame
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.compression import LZ4, compress, decompress
-from protocol.records.lz4 import java_fault, right_checksum, wrong_checksum
+from protocol.records.lz4 import java_fault, right_checksum, without_block_checksums, wrong_checksum
 from protocol.records.tests.test_compression import FOREIGN, PLAIN
 
 FRAME = compress(LZ4, PLAIN)
@@ -37,6 +39,16 @@ def test_what_is_too_short_is_corrupt(frame: bytes) -> None:
     with pytest.raises(KafkaError) as caught:
         right_checksum(frame)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+@pytest.mark.parametrize("has_content_checksum", [True, False])
+@pytest.mark.parametrize("data", [PLAIN, bytes(300_000), random.Random(1).randbytes(300_000)], ids=len)
+def test_checksums_of_blocks_are_taken_out(data: bytes, has_content_checksum: bool, is_linked: bool) -> None:
+    options = {"content_checksum": has_content_checksum, "block_linked": is_linked}
+    frame = lz4.frame.compress(data, block_checksum=True, **options)
+    assert without_block_checksums(frame) == lz4.frame.compress(data, **options)
+    assert without_block_checksums(without_block_checksums(frame)) == without_block_checksums(frame)
 
 
 def test_java_reads_what_we_write() -> None:
