@@ -51,9 +51,11 @@ class Confluent(Family):
         consumer = new_consumer(bootstrap)
         gathered = Gathered(limits)
         try:
+            # Else it takes half a second to find who leads the partitions
+            consumer.list_topics(topic, timeout=20)
             consumer.assign(positions(consumer, topic, start, limits))
             while gathered.is_waiting():
-                for message in consumer.consume(1000, 0.2):
+                for message in consumer.consume(1000, 0.05):
                     if message.error():
                         raise KafkaException(message.error())
                     gathered.add(received(message))

@@ -38,6 +38,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  */
 public final class CompatClient {
     private static final Duration LIMIT = Duration.ofSeconds(60);
+    private static final int DEFAULT_POLL_MS = 500;
+    // A consumer closes only after the fetch under way, which is answered so late at the end of a partition
+    private static final int SHORT_POLL_MS = 50;
     private static final BufferedReader INPUT =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     private static final PrintStream OUTPUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -92,15 +95,16 @@ public final class CompatClient {
         return new ProducerRecord<>(topic, partition, Long.valueOf(fields[1]), bytes(fields[2]), bytes(fields[3]), headers);
     }
 
-    private static KafkaConsumer<byte[], byte[]> consumer(String bootstrap) {
+    private static KafkaConsumer<byte[], byte[]> consumer(String bootstrap, int longPollMs) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
+        settings.put("fetch.max.wait.ms", longPollMs);
         settings.put("enable.auto.commit", "false");
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
     private static void consume(String bootstrap, String topic, Map<Integer, Long> limits, String start) {
-        try (var consumer = consumer(bootstrap)) {
+        try (var consumer = consumer(bootstrap, SHORT_POLL_MS)) {
             List<TopicPartition> partitions = limits.keySet().stream().map(p -> new TopicPartition(topic, p)).toList();
             consumer.assign(partitions);
             seek(consumer, partitions, start.split(" "));
@@ -145,7 +149,7 @@ public final class CompatClient {
     }
 
     private static void tail(String bootstrap, String topic) throws IOException {
-        try (var consumer = consumer(bootstrap)) {
+        try (var consumer = consumer(bootstrap, DEFAULT_POLL_MS)) {
             TopicPartition partition = new TopicPartition(topic, 0);
             consumer.assign(List.of(partition));
             consumer.seekToEnd(List.of(partition));
