@@ -76,10 +76,10 @@ def client(request: pytest.FixtureRequest) -> Client:
 @pytest.mark.soak
 def test_it_writes_many(client: Client, broker: Broker) -> None:
     """With each of its codecs: requests and sets as large as it makes them."""
-    topic, sent = new_topic(broker.bootstrap, 1), list[Sent]()
-    for codec in client.abilities.writes:
-        sent += (records := many(client.abilities, seed=len(sent)))
-        client.produce(broker.bootstrap, topic, records, codec)
+    topic = new_topic(broker.bootstrap, 1)
+    written = {codec: many(client.abilities, seed) for seed, codec in enumerate(client.abilities.writes)}
+    client.produce_each(broker.bootstrap, topic, written)
+    sent = [record for records in written.values() for record in records]
     found = Confluent().consume(broker.bootstrap, topic, FromStart(), {0: len(sent)})
     assert_carried(sent, found, client.abilities, MODERN, 0)
 
