@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from compat_tests.broker import TARGET, running
-from compat_tests.conftest import checked, new_topic
+from compat_tests.conftest import RECORDED_SETTINGS, checked, new_topic
 from compat_tests.families import Family
 from compat_tests.families.family import FromStart
 from compat_tests.groups.committed import committed_offsets
@@ -144,7 +144,7 @@ def test_it_reads_what_the_newest_wrote(row: Row, shelf: Shelf) -> None:
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory: pytest.TempPathFactory, newest: list[Family]) -> Iterator[Shelf]:
     """Topics that the newest wrote, and in which control batches lie between all others."""
-    with running(tmp_path_factory.mktemp("committed")) as broker:
+    with running(tmp_path_factory.mktemp("committed"), RECORDED_SETTINGS) as broker:
         shelf = Shelf(broker.bootstrap, newest)
         for client in OLDEST:
             shelf.for_reader(client.abilities)

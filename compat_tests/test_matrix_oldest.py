@@ -6,15 +6,15 @@ And the oldest that reads batches, where the broker itself compressed them.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from compat_tests.broker import TARGET, Broker
-from compat_tests.conftest import new_topic
+from compat_tests.broker import TARGET, Broker, running
+from compat_tests.conftest import RECORDED_SETTINGS, new_topic
 from compat_tests.families.confluent import Confluent
 from compat_tests.families.family import FromStart
 from compat_tests.matrix.carried import assert_carried, records_of
@@ -42,6 +42,13 @@ class Shared(NamedTuple):
 
     topic: str
     sent: list[Sent]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One whose groups begin at once: kafkajs reads in no other way."""
+    with running(tmp_path_factory.mktemp("oldest"), RECORDED_SETTINGS) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")
