@@ -529,7 +529,7 @@ class Log:
 
     def _search(self, plan: Callable[..., times.Search], *wanted: int) -> times.Search:
         try:
-            return plan(self._segments, *wanted)
+            return plan(self._segments[self._position_of(self.start_offset) :], *wanted)
         except OSError as error:
             raise self._disk_error(error) from error
 

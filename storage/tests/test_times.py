@@ -103,3 +103,16 @@ def test_what_is_below_the_start_of_the_log_is_not_found() -> None:
     append(log, memoryview(build([Record(timestamp=NOW_MS + number) for number in range(4)])))
     log.advance_start(2)
     assert finish(log.offset_for_time(NOW_MS, log.end_offset)) == (2, NOW_MS + 2, 0)
+
+
+def test_segments_below_the_start_of_the_log_are_not_searched() -> None:
+    """They stay until retention comes by, and must not be counted as searched, nor have the newest record."""
+    log = new_log(config=LogConfig(segment_bytes=100))
+    for _ in range(MOST_SEGMENTS):
+        append(log, batch(1, timestamp=NOW_MS + 1_000))
+    append(log, batch(1, timestamp=NOW_MS + 500))
+    log.advance_start(MOST_SEGMENTS)
+    assert len(log.segments) == MOST_SEGMENTS + 1
+    expected = (MOST_SEGMENTS, NOW_MS + 500, 0)
+    assert finish(log.offset_for_time(NOW_MS, log.end_offset)) == expected
+    assert finish(log.max_timestamp(log.end_offset)) == expected
