@@ -143,7 +143,10 @@ def test_the_end_of_one_side_is_the_end_of_the_other(empty_proxy: Proxy) -> None
         stream.shutdown(socket.SHUT_WR)
         assert stream.recv(1) == b""
     connection = empty_proxy.connections[0]
-    until(lambda: not any(thread.is_alive() for thread in connection.threads), "the proxy's threads to end")
+    until(lambda: connection.is_over, "the proxy's threads to end")
+    wire.connect(empty_proxy.bootstrap).close()
+    until(lambda: connection not in empty_proxy.connections, "the proxy to let go of it")
+    assert connection.client.fileno() == connection.broker.fileno() == -1
 
 
 def test_the_page_says_what_is_served_and_what_the_clients_used() -> None:

@@ -99,6 +99,11 @@ class Connection:
             return set()
         return {number for number, asked in tuple(self.asked.items()) if asked[0] == key}
 
+    @property
+    def is_over(self) -> bool:
+        """Whether either side has hung up, and all is passed on."""
+        return not any(thread.is_alive() for thread in self.threads)
+
     def close(self) -> None:
         self.shut()
         for thread in self.threads:
@@ -125,11 +130,19 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self.listener.accept()
+                self.sweep()
                 try:
                     used = set() if self.name is None else self.used[self.name]
                     self.connections.append(Connection(client, self.target, used))
                 except OSError:  # the broker is not there: neither are we
                     client.close()
+
+    def sweep(self) -> None:
+        """Close what is over: clients make thousands of connections, and some libraries only bear a thousand files."""
+        over = [connection for connection in self.connections if connection.is_over]
+        self.connections = [connection for connection in self.connections if connection not in over]
+        for connection in over:
+            connection.close()
 
     @contextlib.contextmanager
     def recording(self, name: str) -> Iterator[None]:

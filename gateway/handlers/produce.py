@@ -164,7 +164,12 @@ def produce_before_zstd(request: ProduceRequest, context: Context) -> ProduceRes
 
 @handles(ProduceRequest, versions="0-2")
 def produce_sets(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
-    """The same for message sets, which become batches."""
+    """The same for message sets, which become batches.
+
+    What a client of ZooKeeper says first can be read as a Produce 0 that sends nothing, and wants no reply.
+    """
+    if request.acks == 0 and not request.topic_data:
+        raise CloseConnection("it sent a Produce without topics, or is a client of ZooKeeper: this is a Kafka listener")
     return produce(request, context, _append_set)
 
 

@@ -96,6 +96,11 @@ def test_acks_0_gets_no_reply_and_an_error_ends_the_connection(node: Node) -> No
         node.handle(request(("nowhere", 0, batch(b"a")), acks=0), 7)
 
 
+def test_what_a_client_of_zookeeper_says_first_ends_the_connection(node: Node) -> None:
+    with pytest.raises(CloseConnection, match="a client of ZooKeeper: this is a Kafka listener"):
+        node.handle(ProduceRequest(acks=0, timeout_ms=30_000), 0)
+
+
 class Follower:
     """Holds the high watermark of a partition back, as a replica that has not fetched yet."""
 
