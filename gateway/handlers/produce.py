@@ -48,6 +48,8 @@ STORAGE_ERROR_SINCE = 4
 _ATTRIBUTES = BatchHeader._fields.index("attributes")
 # Who wants no reply does not give up by himself; after so long his connection goes on nevertheless.
 PATIENCE_MS = 600_000.0
+# A client's timeout is for the in-sync replicas. What else a row waits for gets so long at least, as most libraries do.
+LEAST_WAIT_MS = 30_000.0
 _NOTHING = memoryview(b"")  # null: no batch at all
 
 
@@ -229,6 +231,8 @@ def _refuse_own(topic: str) -> NoReturn:
 
 
 def _append_late(item: Behind, topic: str, result: memoryview | Exception, context: Context) -> None:
+    if item.row.error_code:  # the client was told that it failed, and sends it again
+        return
     if isinstance(result, memoryview):
         _append_converted(item, topic, result, context)
     elif isinstance(result, KafkaError):
@@ -300,18 +304,22 @@ def _append_later(
 
 
 def _wait(request: ProduceRequest, context: Context, response: ProduceResponse, behind: Sequence[Behind]) -> Waiting:
+    wait_ms: float = request.timeout_ms
+    if request.acks != ACKS_ALL or any(item.is_raw for item in behind):
+        wait_ms = max(wait_ms, LEAST_WAIT_MS)
+
     def attempt(_: WaitList) -> ProduceResponse | None:
         return response if all(item.is_met for item in behind) else None
 
     def expire() -> ProduceResponse:
         for item in behind:
             if not item.is_met:
-                message = f"it was not written, or not by every in-sync replica, after {request.timeout_ms} ms"
+                message = f"it was not written, or not by every in-sync replica, after {wait_ms:.0f} ms"
                 item.row.refuse(ErrorCode.REQUEST_TIMED_OUT, message)
         return response
 
     lists = [item.partition.waiters for item in behind]
-    return Waiting(lists, context.broker.clock.monotonic_ms() + request.timeout_ms, attempt, expire)
+    return Waiting(lists, context.broker.clock.monotonic_ms() + wait_ms, attempt, expire)
 
 
 def _endpoints(behind: Sequence[Behind]) -> list[NodeEndpoint]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.context import CloseConnection
+from gateway.handlers.produce import LEAST_WAIT_MS
 from gateway.tests.builders import Node, led_elsewhere
 from gateway.waiting import SILENCE, Waiting
 from protocol.errors import ErrorCode
@@ -305,16 +306,49 @@ def test_a_topic_that_is_deleted_meanwhile_gets_nothing(
         assert stored(node) == []
 
 
-def test_who_gave_up_before_his_turn_finds_nothing_appended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("acks", [1, -1])
+def test_the_clients_timeout_is_not_for_conversions(node: Node, monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    thread = Thread(node, monkeypatch)
+    replies = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=acks), 2))
+    node.time.advance(LEAST_WAIT_MS - 1)
+    assert replies == []
+    thread.run()
+    assert rows(replies[0]) == [(0, 0)]
+
+
+def test_the_clients_timeout_is_not_for_a_slow_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.services.metadata.create_topic("t", 1)
+    partition, writes = node.services.partitions.get("t", 0), list[Any]()
+    assert partition.disk is not None
+    partition.disk.is_slow = True
+    monkeypatch.setattr(node.services.scheduler, "in_thread", lambda work, done: writes.append((work, done)))
+    replies = late(node, node.handle(request(("t", 0, batch(b"a")), acks=1), 9))
+    node.time.advance(LEAST_WAIT_MS - 1)
+    assert replies == []
+    ((work, done),) = writes
+    done(work())
+    node.time.advance()
+    assert rows(replies[0]) == [(0, 0)]
+
+
+@pytest.mark.parametrize("is_stopping", [False, True])
+def test_who_was_told_that_it_failed_finds_nothing_appended(
+    node: Node, monkeypatch: pytest.MonkeyPatch, is_stopping: bool
+) -> None:
+    """Else what he sends again would be there twice."""
     node.services.metadata.create_topic("t", 1)
     thread = Thread(node, monkeypatch)
     first = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1))), 2))
     second = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1))), 2))
-    node.time.advance(1_500)
+    if is_stopping:
+        node.services.purgatory.expire_all()
+    else:
+        node.time.advance(LEAST_WAIT_MS)
     assert [rows(reply[0]) for reply in (first, second)] == [[(ErrorCode.REQUEST_TIMED_OUT, -1)]] * 2
-    thread.run()
+    thread.run()  # the first had begun
     assert len(thread) == 0
-    assert len(stored(node)) == 2, "the first had begun"
+    assert stored(node) == []
 
 
 def test_with_acks_0_the_connection_waits_for_the_conversion(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
