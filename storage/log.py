@@ -533,13 +533,17 @@ class Log:
         except OSError as error:
             raise self._disk_error(error) from error
 
-    def places(self, now_ms: int) -> list[tuple[int, int]]:
-        """`times.places`, and the end of the log as of now. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+    def starts(self) -> list[int]:
+        """Where each segment begins, the oldest first, and where the last one ends, if there is anything in it."""
+        found = [max(segment.base_offset, self.start_offset) for segment in self._segments]
+        return [*found, self.end_offset] if self._active.size else found
+
+    def modified_ms(self) -> list[int]:
+        """When each segment was last written to, the oldest first. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         try:
-            found = times.places(self._segments, self.start_offset)
+            return [segment.modified_ms for segment in self._segments]
         except OSError as error:
             raise self._disk_error(error) from error
-        return [*found, (self.end_offset, now_ms)] if self._active.size else found
 
     # Upkeep
 

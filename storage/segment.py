@@ -124,6 +124,7 @@ class Segment:
         "_is_retired",
         "_max_offset",
         "_max_timestamp",
+        "_modified_ms",
         "_pool",
         "base_offset",
         "created_ms",
@@ -155,6 +156,7 @@ class Segment:
         self._max_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
         self._max_offset = base_offset
         self._indexed_position = 0
+        self._modified_ms: int | None = None  # as long as it is sealed
         self.is_sealed = sizes[0] > 0
 
     @classmethod
@@ -215,8 +217,10 @@ class Segment:
 
     @property
     def modified_ms(self) -> int:
-        """When the file was last written to. Raises OSError."""
-        return self._pool.files.modified_ms(self.path)
+        """When the file was last written to; that of a sealed one is looked up once. Raises OSError."""
+        if self._modified_ms is None or not self.is_sealed:
+            self._modified_ms = self._pool.files.modified_ms(self.path)
+        return self._modified_ms
 
     # Timestamps
 
@@ -325,6 +329,7 @@ class Segment:
         self.times.append(self.max_timestamp, self.max_timestamp_offset)
         self.offsets.touch()
         self.times.touch()
+        self._modified_ms = None
         self.is_sealed = True
         return True
 

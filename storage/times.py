@@ -133,14 +133,6 @@ def newest(segments: Sequence[Segment], start_offset: int) -> Search:
     return Search(pieces, latest.max_timestamp, start_offset)
 
 
-def places(segments: Sequence[Segment], start_offset: int) -> list[tuple[int, int]]:
-    """Where each segment begins, and when it was last written to in ms, the oldest first. Raises OSError.
-
-    As precise as offsets by time were before there was a time index.
-    """
-    return [(max(segment.base_offset, start_offset), segment.modified_ms) for segment in segments]
-
-
 def _piece(segment: Segment, timestamp_ms: int) -> FileSlice:
     """All from where a record of this time or later may be."""
     position = segment.offsets.floor(segment.times.floor(timestamp_ms))

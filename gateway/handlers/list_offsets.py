@@ -5,8 +5,10 @@ the maximum timestamp (KIP-734)   v8 earliest local (KIP-405)   v9 latest tiered
 lists (KIP-1075)   v11 earliest pending upload (KIP-1023)
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import NamedTuple
 
 from gateway.context import Context, Services
@@ -24,6 +26,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from storage.log import Log
 from storage.times import TimestampOffset
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
@@ -36,6 +39,9 @@ NOTHING = (-1, -1, -1)
 # A client's own limit is 30 s in most libraries: who waits longer has asked again by then.
 DEADLINE_MS = 30_000.0
 AT_ONCE = 16
+
+MOST_OFFSETS = 100_000
+"""So many offsets where segments begin are in a reply; rows for which there is no more room have one each."""
 
 Row = ListOffsetsPartitionResponse
 Answer = Callable[[ListOffsetsPartition, Partition], Row]
@@ -75,9 +81,20 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
 @handles(ListOffsetsRequest, versions="0")
 def list_segments(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     """Answer every partition with the offsets where its segments begin."""
+    known: dict[Partition, SegmentStarts] = {}
+    room = MOST_OFFSETS
 
     def answer(wanted: ListOffsetsPartition, partition: Partition) -> Row:
-        return _segment_offsets(request, wanted, partition, context)
+        nonlocal room
+        starts = known.get(partition)
+        if starts is None:
+            starts = known[partition] = SegmentStarts(partition.log, context.broker.clock.now_ms())
+        offsets = starts.newest(wanted.timestamp, min(max(0, wanted.max_num_offsets), max(1, room)))
+        if request.replica_id < 0 and offsets and offsets[0] > partition.high_watermark:
+            high_watermark = partition.high_watermark
+            offsets = [high_watermark, *(offset for offset in offsets if offset <= high_watermark)]
+        room -= len(offsets)
+        return Row(partition_index=wanted.partition_index, old_style_offsets=offsets)
 
     return _respond(request, context, answer)
 
@@ -178,26 +195,38 @@ def _late() -> ListOffsetsResponse:
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the time was not found soon enough")
 
 
-def _segment_offsets(
-    request: ListOffsetsRequest, wanted: ListOffsetsPartition, partition: Partition, context: Context
-) -> Row:
-    """Where segments begin that were last written to by the time, newest first; as of now, also where the log ends.
+class SegmentStarts:
+    """Where the segments of a partition begin: found once for all rows that name it, as there may be many of both.
 
-    A consumer sees the high watermark in the place of everything above. Source: Apache Kafka 3.9, which answers so.
+    As of now, also where the log ends. A consumer sees the high watermark in the place of everything above. Source:
+    Apache Kafka 3.9, which answers so.
     """
-    places = partition.log.places(context.broker.clock.now_ms())
-    if wanted.timestamp == EARLIEST:
-        found = places[:1]
-    elif wanted.timestamp == LATEST:
-        found = places
-    else:  # up to the last one of that time, as the files' times need not be in order
-        written = [number for number, (_, time_ms) in enumerate(places, 1) if time_ms <= wanted.timestamp]
-        found = places[: written[-1]] if written else []
-    offsets = [offset for offset, _ in reversed(found)][: max(0, wanted.max_num_offsets)]
-    if request.replica_id < 0 and offsets and offsets[0] > partition.high_watermark:
-        high_watermark = partition.high_watermark
-        offsets = [high_watermark, *(offset for offset in offsets if offset <= high_watermark)]
-    return Row(partition_index=wanted.partition_index, old_style_offsets=offsets)
+
+    def __init__(self, log: Log, now_ms: int) -> None:
+        self._log = log
+        self._now_ms = now_ms
+        self._offsets = log.starts()
+        self._times: list[int] | None = None
+
+    def newest(self, timestamp: int, most: int) -> list[int]:
+        """Those that were last written to by the time, newest first. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        count = self._count(timestamp)
+        return self._offsets[max(0, count - most) : count][::-1]
+
+    def _count(self, timestamp: int) -> int:
+        """How many there are up to the last one of that time, as the files' times need not be in order."""
+        if timestamp == EARLIEST:
+            return 1
+        if timestamp == LATEST:
+            return len(self._offsets)
+        if timestamp < 0:
+            return 0
+        if self._times is None:
+            times = self._log.modified_ms()
+            if len(times) < len(self._offsets):
+                times.append(self._now_ms)
+            self._times = list(accumulate(reversed(times), min))[::-1]  # of each and all after it, so in order
+        return bisect_right(self._times, timestamp)
 
 
 def _check_time(timestamp: int, version: int) -> None:

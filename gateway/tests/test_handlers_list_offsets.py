@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.handlers import list_offsets
 from gateway.handlers.list_offsets import AT_ONCE
 from gateway.tests.builders import Node
 from gateway.waiting import Waiting
@@ -12,6 +13,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.records.batch import Record, build
 from protocol.records.compression import ZSTD, finish
+from storage.files import Files
 
 NOW_MS = 1_700_000_000_000
 NOTHING = (0, -1, -1)
@@ -107,6 +109,56 @@ def test_version_0_lists_where_segments_begin_newest_first(node: Node) -> None:
     assert find_old(node, node.services.clock.now_ms()) == [5, 4, 3, 2, 1, 0]
     assert find_old(node, -3) == []
     assert find_old(node, -1, name="nowhere") == []
+
+
+def test_version_0_up_to_the_last_file_of_a_time(node: Node) -> None:
+    segments(node)
+    log = node.services.partitions.get("t", 0).log
+    for segment, seconds in zip(log.segments, (9, 2, 7, 4, 8), strict=True):
+        os.utime(segment.path, (seconds, seconds))
+    assert [find_old(node, seconds * 1_000) for seconds in (1, 2, 4, 7, 8)] == [
+        [],
+        [1, 0],
+        [3, 2, 1, 0],
+        [3, 2, 1, 0],
+        [4, 3, 2, 1, 0],
+    ]
+
+
+class Looked:
+    """The files of which someone wanted to know when they were written to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.paths: list[str] = []
+        monkeypatch.setattr(Files, "modified_ms", lambda _, path: self._look(path))
+
+    def _look(self, path: str) -> int:
+        self.paths.append(path)
+        return 1_000
+
+
+def test_version_0_looks_at_files_only_for_a_time_and_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request may name a partition 100,000 times."""
+    segments(node)
+    looked = Looked(monkeypatch)
+    ends = [ListOffsetsPartition(partition_index=0, timestamp=timestamp) for timestamp in (-1, -2, -3)]
+    node.ask(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("t", ends)]), 0)
+    assert not looked.paths
+    times = [ListOffsetsPartition(partition_index=0, timestamp=timestamp) for timestamp in range(1_000)]
+    node.ask(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("t", times)]), 0)
+    paths = [segment.path for segment in node.services.partitions.get("t", 0).log.segments]
+    assert looked.paths == paths
+    assert find_old(node, 1_000) == [4, 3, 2, 1, 0]
+    assert looked.paths == [*paths, paths[-1]]  # nothing changes in those before
+
+
+def test_version_0_has_only_so_many_offsets_in_a_reply(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    segments(node)
+    monkeypatch.setattr(list_offsets, "MOST_OFFSETS", 9)
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=-1, max_num_offsets=6) for _ in range(4)]
+    response = node.ask(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("t", partitions)]), 0)
+    found = [row.old_style_offsets for row in response.topics[0].partitions]
+    assert found == [[5, 4, 3, 2, 1, 0], [5, 4, 3], [5], [5]]
 
 
 def test_version_0_of_an_empty_log_is_where_it_begins(node: Node) -> None:
