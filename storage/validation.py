@@ -88,12 +88,13 @@ def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_m
 
 
 def prepare(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> memoryview:
-    """The batches of a client as a topic of this configuration stores them: the same bytes, or new ones.
+    """A client's batch as a topic of this configuration stores it: the same bytes, or new ones.
 
     Raises KafkaError: what `batch.split` and `check_header` refuse; INVALID_RECORD and INVALID_TIMESTAMP for records,
-    with `record_errors`; CORRUPT_MESSAGE and MESSAGE_TOO_LARGE for what cannot be decompressed.
+    with `record_errors`; CORRUPT_MESSAGE and MESSAGE_TOO_LARGE for what cannot be decompressed. Where the header alone
+    tells of a wrong time, `record_errors` are not looked for, as that may take long: `prepare_steps` does it.
     """
-    return compression.finish(prepare_steps(view, config, now_ms, validate))
+    return compression.finish(prepare_steps(view, config, now_ms, validate, tells_times=False))
 
 
 def stored(view: memoryview, config: LogConfig, now_ms: int) -> list[tuple[BatchHeader, memoryview]]:
@@ -104,8 +105,18 @@ def stored(view: memoryview, config: LogConfig, now_ms: int) -> list[tuple[Batch
     return batch.split(view)
 
 
-def prepare_steps(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
-    """`prepare` in slices: it yields before each call of a codec, and after some hundred microseconds of other work."""
+def prepare_steps(
+    view: memoryview,
+    config: LogConfig,
+    now_ms: int,
+    validate: str,
+    *,
+    tells_times: bool = True,
+) -> Steps[memoryview]:
+    """`prepare` in slices: it yields before each call of a codec, and after some hundred microseconds of other work.
+
+    `tells_times`: whether records are named in a refusal for a time that the header tells.
+    """
     if len(view) > _MAGIC_POSITION and view[_MAGIC_POSITION] < MAGIC:
         message = f"a message of magic {view[_MAGIC_POSITION]} where batches are expected: that is for Produce 0 to 2"
         raise KafkaError(ErrorCode.INVALID_RECORD, message)
@@ -114,7 +125,7 @@ def prepare_steps(view: memoryview, config: LogConfig, now_ms: int, validate: st
         try:
             check_header(header, part, config, now_ms)
         except KafkaError as error:
-            if error.code is ErrorCode.INVALID_TIMESTAMP:
+            if tells_times and error.code is ErrorCode.INVALID_TIMESTAMP:
                 yield from _inspect(header, part, config, now_ms)  # to tell which records they are
             raise
     if validate == FULL or config.is_compacted:

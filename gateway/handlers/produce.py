@@ -34,7 +34,7 @@ from protocol.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, BatchHeader
 from protocol.records.compression import ZSTD
 from storage.config import LogConfig
 from storage.staged import AppendInfo
-from storage.validation import OWN, PREPARED
+from storage.validation import OWN, PREPARED, prepare
 
 logger = logging.getLogger("headgate.handlers")
 
@@ -116,6 +116,8 @@ def _append(
             return _append_later(acks, writer, partition, records, now_ms, behind)
         info = partition.stage(records, acks, now_ms)
     except (KafkaError, OSError) as error:
+        if isinstance(error, KafkaError) and error.code is ErrorCode.INVALID_TIMESTAMP:
+            return _append_adapted(acks, topic, data, context, behind)  # which looks for the records to be named
         return _refuse(topic, data, error, context, behind)
     row = PartitionProduceResponse(
         data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
@@ -296,10 +298,12 @@ def _record_errors(error: KafkaError) -> list[BatchIndexAndErrorMessage]:
 def _append_later(
     acks: int, writer: Writer, partition: Partition, records: memoryview, now_ms: int, behind: list[Behind]
 ) -> PartitionProduceResponse:
+    # Now, and not when it is its turn: what the loop has no time for is found out by `_append`.
+    records = prepare(records, partition.log.config, now_ms, partition.validate)
     row = PartitionProduceResponse(partition.index, base_offset=-1)
     item = Behind(row, partition, acks, None)
     behind.append(item)
-    writer.append(records, acks, now_ms, item.written)
+    writer.append(records, acks, now_ms, item.written, PREPARED)
     return row
 
 

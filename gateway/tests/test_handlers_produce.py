@@ -450,6 +450,31 @@ def test_the_records_of_a_set_for_which_it_is_refused_are_counted_from_its_first
     assert rows(node.ask(request(("t", 0, build_set(RECORDS[:1], 1))), 2)) == [(0, 0)]
 
 
+@pytest.mark.parametrize("acks", [0, 1, -1])
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_the_records_of_a_wrong_time_are_looked_for_by_a_thread(
+    node: Node, monkeypatch: pytest.MonkeyPatch, is_slow: bool, acks: int
+) -> None:
+    """A client that takes microseconds for milliseconds must not stop the loop, each time it tries again."""
+    node.services.metadata.create_topic("t", 1)
+    thread = Thread(node, monkeypatch)
+    disk = node.services.partitions.get("t", 0).disk
+    assert disk is not None
+    disk.is_slow = is_slow
+    records = [Record(timestamp=NOW_MS), Record(timestamp=NOW_MS * 1000)]
+    replies = late(node, node.handle(request(("t", 0, build(records, compression=1)), acks=acks), 9))
+    node.time.advance()
+    assert replies == []
+    thread.run()
+    if acks == 0:
+        assert isinstance(replies[0], CloseConnection)
+    else:
+        (row,) = replies[0].responses[0].partition_responses
+        assert row.error_code == ErrorCode.INVALID_TIMESTAMP
+        assert [error.batch_index for error in row.record_errors] == [1]
+    assert stored(node) == []
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_message_sets_are_for_old_versions_only(node: Node, magic: int) -> None:
     node.services.metadata.create_topic("t", 1)

@@ -10,7 +10,7 @@ import pytest
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import legacy
 from protocol.records.batch import HEADER_SIZE, Record, assemble, build, read_header
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
+from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, finish
 from protocol.records.lz4 import right_checksum
 from protocol.records.message_set import encode
 from protocol.records.tests.kafka39 import Kafka39, Refused
@@ -151,7 +151,7 @@ def kafka() -> Iterator[Kafka39]:
 def ours(data: bytes | bytearray, config: LogConfig) -> bytes | tuple[ErrorCode, list[int]]:
     try:
         made = memoryview(legacy.up_convert(data))
-        view = validation.prepare(made, config, NOW_MS, "full")
+        view = finish(validation.prepare_steps(made, config, NOW_MS, "full"))
         validation.stored(view, config, NOW_MS)
     except KafkaError as error:
         return error.code, [number for number, _ in error.record_errors]

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import HEADER_SIZE, Record, assemble, build, check_crc, iterate, read_header
-from protocol.records.compression import LZ4, compress
+from protocol.records.compression import LZ4, compress, finish
 from storage import validation
 from storage.config import LogConfig
 from storage.tests.builders import NOW_MS, batch
@@ -70,7 +70,7 @@ def test_recompression_leaves_what_is_right_alone() -> None:
 def told(data: memoryview, config: LogConfig, validate: str = "full") -> tuple[ErrorCode, str, list[int]]:
     """How a batch is refused: code, sentence, and which records."""
     with pytest.raises(KafkaError) as caught:
-        validation.prepare(data, config, NOW_MS, validate)
+        finish(validation.prepare_steps(data, config, NOW_MS, validate))
     return caught.value.code, caught.value.message, [number for number, _ in caught.value.record_errors]
 
 
@@ -98,6 +98,15 @@ def test_what_the_header_says_of_times_is_told_of_records() -> None:
     assert told(memoryview(data), config, "header")[::2] == (ErrorCode.INVALID_TIMESTAMP, [1, 4])
     lie = memoryview(assemble(0, 0, 0, NOW_MS, NOW_MS - 6, 1, build([Record(timestamp=NOW_MS)])[HEADER_SIZE:]))
     assert told(lie, config, "header")[::2] == (ErrorCode.INVALID_TIMESTAMP, [])
+
+
+def test_at_once_no_record_is_looked_at_for_a_time_that_the_header_tells() -> None:
+    late = build([Record(timestamp=NOW_MS + HOUR_MS + 1)])
+    broken = memoryview(assemble(0, 1, 0, NOW_MS, NOW_MS + HOUR_MS + 1, 1, b"no gzip"))
+    for data in (memoryview(late), broken):
+        with pytest.raises(KafkaError) as caught:
+            validation.prepare(data, LogConfig(), NOW_MS, "header")
+        assert (caught.value.code, tuple(caught.value.record_errors)) == (ErrorCode.INVALID_TIMESTAMP, ())
 
 
 def test_one_refused_record_is_told_in_the_singular() -> None:
