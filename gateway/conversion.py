@@ -51,7 +51,8 @@ def set_steps(records: memoryview, config: LogConfig, now_ms: int, validate: str
     made = yield from legacy.up_steps(records, config.max_message_bytes)
     if not made:
         return memoryview(b"")
-    return (yield from batch_steps(memoryview(made), config, now_ms, validate))
+    is_set = legacy.is_legacy(records)  # else it came as a batch, which is alone here too
+    return (yield from validation.prepare_steps(memoryview(made), config, now_ms, validate, may_be_many=is_set))
 
 
 def batch_steps(records: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:

@@ -225,6 +225,20 @@ def test_a_newer_batch_in_an_old_version_is_taken(node: Node) -> None:
     assert rows(node.ask(request(("t", 0, batch(b"a"))), 2)) == [(0, 0)]
 
 
+@pytest.mark.parametrize("version", range(12))
+@pytest.mark.parametrize("second", [0, 4])
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_partition_gets_one_batch_of_a_request(node: Node, version: int, second: int, is_slow: bool) -> None:
+    """As in Kafka; any number of them would be appended in one go, and the second be in what codec it likes."""
+    node.services.metadata.create_topic("t", 1)
+    disk = node.services.partitions.get("t", 0).disk
+    assert disk is not None
+    disk.is_slow = is_slow
+    several = batch(b"a") + batch(b"b", compression=second)
+    assert rows(node.ask(request(("t", 0, several)), version)) == [(ErrorCode.INVALID_RECORD, -1)]
+    assert stored(node) == []
+
+
 @pytest.mark.parametrize(
     "name, records, acks, code",
     [

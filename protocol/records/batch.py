@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
@@ -128,13 +129,13 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
-def split(records: Buffer) -> list[tuple[BatchHeader, memoryview]]:
+def split(records: Buffer, most: int | None = None) -> list[tuple[BatchHeader, memoryview]]:
     """The batches of a client's `records`, each with a view on its bytes.
 
     Framing, magic, offset range and count are checked.
 
     Raises KafkaError: CORRUPT_MESSAGE where the bytes are not whole batches, INVALID_RECORD where a header contradicts
-    itself.
+    itself, or for more batches than `most`.
     """
     view = memoryview(records)
     end = len(view)
@@ -143,7 +144,12 @@ def split(records: Buffer) -> list[tuple[BatchHeader, memoryview]]:
         # One sound batch: what a client sends since Produce 3, so it is worth a way of its own.
         if header.batch_length + LOG_OVERHEAD == end and 0 <= header.last_offset_delta == header.records_count - 1:
             return [(header, view)]
-    return list(_split_many(view))
+    if most is None:
+        return list(_split_many(view))
+    batches = list(islice(_split_many(view), most + 1))
+    if len(batches) > most:
+        raise _invalid(f"there may be {most} batches for a partition in one request, not more")
+    return batches
 
 
 def _split_many(view: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:

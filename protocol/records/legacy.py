@@ -45,8 +45,8 @@ def up_convert(data: Buffer, max_batch_bytes: int = MAX_BATCH_BYTES) -> bytearra
     `max_batch_bytes`. What is in batches already is copied as it is.
 
     Raises KafkaError, as Kafka's brokers do: CORRUPT_MESSAGE for a CRC, a size, or a stream of a codec that is wrong,
-    INVALID_RECORD for a set that contradicts itself, UNSUPPORTED_COMPRESSION_TYPE, MESSAGE_TOO_LARGE for a wrapper with
-    more in it than `compression.MAX_OUTPUT_BYTES`.
+    INVALID_RECORD for a set that contradicts itself, or becomes too many batches, UNSUPPORTED_COMPRESSION_TYPE,
+    MESSAGE_TOO_LARGE for a wrapper with more in it than `compression.MAX_OUTPUT_BYTES`.
     """
     return finish(up_steps(data, max_batch_bytes))
 

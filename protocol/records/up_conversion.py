@@ -40,6 +40,8 @@ from protocol.records.message_set import (
 )
 
 MAX_BATCH_BYTES = 1 << 20
+# What a client's set may become. Whoever appends them needs some microseconds for each, and Kafka takes one wrapper.
+MAX_BATCHES = 10_000
 _TABLE_SIZE = 1 << 13  # what fits into a varint of two bytes
 _MAX_DELTA = 0x7FFF_FFFF
 
@@ -221,7 +223,7 @@ class Messages:
 class UpConversion:
     """A set, or a piece of a log, as it becomes batches."""
 
-    __slots__ = ("_batch", "_data", "_is_stored", "_kind", "_max_batch_bytes", "next_offset", "out")
+    __slots__ = ("_batch", "_count", "_data", "_is_stored", "_kind", "_max_batch_bytes", "next_offset", "out")
 
     def __init__(self, data: bytes, max_batch_bytes: int, *, is_stored: bool) -> None:
         self._data = data
@@ -229,6 +231,7 @@ class UpConversion:
         self._is_stored = is_stored
         self._kind = 0
         self._batch = Batch(0)
+        self._count = 0
         self.next_offset = -1
         self.out = bytearray()
 
@@ -255,6 +258,9 @@ class UpConversion:
             self._add(made)
 
     def _add(self, made: Batch) -> None:
+        self._count += 1
+        if self._count > MAX_BATCHES and not self._is_stored:
+            raise invalid(f"the set would become more than {MAX_BATCHES} batches")
         if self.out:
             self.out += made.seal()
         else:

@@ -68,6 +68,7 @@ ALIKE = {
     "messages of any time": legacy.build(TIMES, 1, codec=GZIP),
     "a wrapper with a time of the broker": legacy.build(SOME, 1, codec=GZIP, log_append_time_ms=NOW_MS),
     **{f"batch in codec {codec}": build(SOME, compression=codec) for codec in range(5)},
+    "two batches": build(SOME) * 2,
     "a damaged batch": damaged(build(SOME)),
     "control batch": build(SOME, is_control=True),
     "a producer without sequence": build(SOME, producer_id=3, producer_epoch=0),
@@ -121,10 +122,9 @@ OTHERWISE: dict[str, tuple[bytes | bytearray, tuple[ErrorCode, list[int]] | None
     # It leaves out a tail that is cut, without a word: the producer believes that all is stored
     "a cut set": (legacy.build(SOME, 1)[:-1], (CORRUPT_MESSAGE, [])),
     "a cut set in a wrapper": (within(legacy.build(SOME, 1)[:-1], 1), (CORRUPT_MESSAGE, [])),
-    # It wants a wrapper, or a batch, to be alone; there is no reason but how it is written
+    # It wants a wrapper to be alone; there is no reason but how it is written
     "two wrappers": (legacy.build(SOME, 1, codec=GZIP) * 2, None),
     "a message and a wrapper": (legacy.build(SOME, 1) + legacy.build(SOME, 1, codec=GZIP), None),
-    "two batches": (build(SOME) * 2, None),
     # It fails without knowing why: UNKNOWN_SERVER_ERROR
     "a wrapper of something else": (encode(1, GZIP, 0, NOW_MS, None, b"no gzip"), (CORRUPT_MESSAGE, [])),
     "a batch of something else": (assemble(0, ZSTD, 0, NOW_MS, NOW_MS, 1, b"no zstd"), (CORRUPT_MESSAGE, [])),
@@ -151,7 +151,8 @@ def kafka() -> Iterator[Kafka39]:
 def ours(data: bytes | bytearray, config: LogConfig) -> bytes | tuple[ErrorCode, list[int]]:
     try:
         made = memoryview(legacy.up_convert(data))
-        view = finish(validation.prepare_steps(made, config, NOW_MS, "full"))
+        is_set = legacy.is_legacy(data)
+        view = finish(validation.prepare_steps(made, config, NOW_MS, "full", may_be_many=is_set))
         validation.stored(view, config, NOW_MS)
     except KafkaError as error:
         return error.code, [number for number, _ in error.record_errors]

@@ -87,7 +87,9 @@ def test_bytes_that_cannot_be_written_to_are_copied() -> None:
 
 def test_several_batches_go_into_one_write() -> None:
     log = new_log()
-    info = log.append(memoryview(bytearray(batch(2)) + batch(3)), leader_epoch=0, now_ms=NOW_MS)
+    several = memoryview(bytearray(batch(2)) + batch(3))
+    assert refused(log, several) is ErrorCode.INVALID_RECORD, "a client sends one"
+    info = log.append(several, leader_epoch=0, now_ms=NOW_MS, validate="own")
     assert (info.first_offset, info.last_offset) == (0, 4)
     assert [r.offset for _, view in split(content(log)) for r in iterate(view)] == [0, 1, 2, 3, 4]
 

@@ -66,8 +66,10 @@ def batch(*values: bytes, timestamp: int = NOW_MS, **numbers: Any) -> memoryview
     return memoryview(build([Record(timestamp=timestamp, value=value) for value in values], **numbers))
 
 
-def stage(log: Log, data: memoryview, now_ms: int = NOW_MS, leader_epoch: int = 1) -> Any:
-    return log.stage(data, leader_epoch, now_ms, validation.HEADER, GATHER)
+def stage(
+    log: Log, data: memoryview, now_ms: int = NOW_MS, leader_epoch: int = 1, validate: str = validation.HEADER
+) -> Any:
+    return log.stage(data, leader_epoch, now_ms, validate, GATHER)
 
 
 def content(log: Log) -> list[tuple[int, bytes | None]]:
@@ -103,7 +105,7 @@ def test_what_has_to_be_looked_at_closely_is_written_together_too(log: Log, kind
     if kind == "several batches":
         data = [memoryview(bytearray().join(data[at : at + 4])) for at in range(0, 20, 4)]
     for part in data:
-        stage(log, part)
+        stage(log, part, validate=validation.OWN)
     log.write_staged()
     assert CountedFile.writes == 1
     assert content(log) == [(0, b"first"), *((1 + number, b"%d" % number) for number in range(20))]

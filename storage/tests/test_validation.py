@@ -143,11 +143,22 @@ def test_what_becomes_too_large_in_another_codec_is_refused() -> None:
 def test_only_batches_in_another_codec_are_made_anew() -> None:
     parts = [build([Record(timestamp=NOW_MS, value=b"v")], compression=codec) for codec in range(5)]
     config = LogConfig(compression_type="zstd")
-    view = validation.prepare(memoryview(bytearray().join(parts)), config, NOW_MS, "header")
+    data = memoryview(bytearray().join(parts))
+    view = finish(validation.prepare_steps(data, config, NOW_MS, "header", may_be_many=True))
     batches = validation.stored(view, config, NOW_MS)
     assert [header.compression for header, _ in batches] == [4] * 5
     assert view.tobytes().endswith(parts[4])
     assert [one.value for _, part in batches for one in iterate(part)] == [b"v"] * 5
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_client_sends_one_batch(codec: int) -> None:
+    part = build([Record(timestamp=NOW_MS, key=b"k")], compression=codec)
+    for config in (LogConfig(), LogConfig(compression_type="gzip"), LogConfig(cleanup_policy=("compact",))):
+        assert refusal(memoryview(bytearray(part)), config) is ErrorCode.NONE
+        assert refusal(memoryview(part * 2), config) is ErrorCode.INVALID_RECORD
+        assert refusal(memoryview(part * 2), config, "own") is ErrorCode.NONE
+        assert refusal(memoryview(part * 2)[:-1], config) is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_the_time_of_the_append_is_set_last() -> None:

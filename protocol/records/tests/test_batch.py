@@ -174,6 +174,16 @@ def test_split_cuts_batches_apart() -> None:
     assert split(b"") == []
 
 
+def test_split_goes_no_further_than_it_has_to() -> None:
+    data = build([Record(value=b"a")])
+    assert len(split(data * 3, 3)) == 3
+    assert len(split(data, 1)) == 1
+    for sound, most in ((2, 1), (5, 3)):
+        with pytest.raises(KafkaError, match=f"{most} batch") as caught:
+            split(data * sound + b"no batch", most)
+        assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
 @pytest.mark.parametrize(
     "position,form,value,code",
     [

@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch
+from protocol.records import batch, up_conversion
 from protocol.records.batch import Record, iterate, read_header, split
 from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from protocol.records.legacy import Converted, up_convert, up_convert_stored, up_steps
@@ -100,6 +100,18 @@ def test_wrappers_and_plain_messages_mixed() -> None:
         [bytes(0)],
         [bytes(4)],
     ]
+
+
+def test_a_client_cannot_have_any_number_of_batches_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(up_conversion, "MAX_BATCHES", 3)
+    wrapper, plain = build(SOME[:1], 1, codec=GZIP), build(SOME, 1)
+    assert len(split(up_convert(wrapper * 3))) == 3
+    assert len(split(up_convert(wrapper + plain + wrapper))) == 3
+    for data in (wrapper * 4, plain + wrapper + plain + wrapper):
+        with pytest.raises(KafkaError, match="more than 3 batches") as caught:
+            up_convert(data)
+        assert caught.value.code is ErrorCode.INVALID_RECORD
+    assert len(split_stored(up_convert_stored(wrapper * 4).data)) == 4
 
 
 def test_magic_0_has_no_times() -> None:
