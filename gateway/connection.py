@@ -60,6 +60,7 @@ class Connection:
         "active_ms",
         "client",
         "closing",
+        "ended",
         "incomplete_since_ms",
         "is_late",
         "lingers",
@@ -81,6 +82,7 @@ class Connection:
         self._complain = complain
         self.outgoing: list[Piece] = []
         self.closing = False  # nothing more is read or answered; what is in `outgoing` is still sent
+        self.ended = False  # the client sends nothing more
         self.lingers = False  # let the client read the end before it is hung up on
         self.wake: Callable[[], None] = _nobody
         self.is_late: Callable[[], bool] = _never  # whether a turn is over: what is left is for the next one
@@ -105,6 +107,16 @@ class Connection:
         return self._parked is not None
 
     @property
+    def waits_silently(self) -> bool:
+        """A request is parked that is owed no reply: who sent it, and more behind it, may hang up and mean it all."""
+        return self._parked is not None and self._parked.is_silent
+
+    @property
+    def is_deserted(self) -> bool:
+        """The client sends nothing more, and there is nothing more to do of what it wanted without a reply."""
+        return self.ended and not (self.waits_silently or self.has_more)
+
+    @property
     def has_more(self) -> bool:
         """Whether there are requests that `proceed` would answer."""
         return bool(self._pending) and self._may_answer
@@ -117,7 +129,7 @@ class Connection:
     @property
     def wants_data(self) -> bool:
         """Whether the driver should read from the socket now."""
-        return not (self.closing or self.starved or self._pending_bytes > MAX_PENDING_BYTES)
+        return not (self.closing or self.ended or self.starved or self._pending_bytes > MAX_PENDING_BYTES)
 
     def receive(self, data: memoryview, now_ms: float) -> None:
         """Take bytes from the socket. `data` must be writable; afterwards it is the driver's again."""
@@ -165,11 +177,22 @@ class Connection:
         self._take_frames(self._frames.filled(count), now_ms)
 
     def end_of_stream(self) -> None:
-        """The client sends nothing more. In the middle of a request that is a fault worth a line."""
+        """The client sends nothing more. In the middle of a request that is a fault worth a line.
+
+        It ends the connection at once, unless something before it is still to be done.
+        """
+        self.ended = True
         held = self._frames.held_bytes
         if held and not self.closing:
             whole = f" of {self._frames.incomplete_size + 4}" if self._frames.incomplete_size else ""
-            self.close(f"it hung up in the middle of a request, after {held}{whole} bytes")
+            reason = f"it hung up in the middle of a request, after {held}{whole} bytes"
+            if self.is_deserted:
+                self.close(reason)
+                return
+            self._complain(self.client, reason)
+            self._frames.forget()
+            self.incomplete_since_ms = None
+            self._account()
 
     def proceed(self) -> None:
         """Answer what is pending, as far as order and the bound on output allow."""
@@ -264,6 +287,8 @@ class Connection:
             self.close()
         else:
             self._queue(reply)
+            if not reply:  # nothing will be sent, after which it would be done
+                self._account()
         self.wake()
 
     def _queue(self, reply: Reply) -> None:

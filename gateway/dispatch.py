@@ -69,12 +69,16 @@ Done = Callable[[Reply | Exception], None]
 
 
 class Parked:
-    """A request whose reply comes later, through `done`. `abandon` when its connection is gone."""
+    """A request whose reply comes later, through `done`. `abandon` when its connection is gone.
 
-    __slots__ = ("abandon",)
+    One that `is_silent` is owed no reply: it only holds up what follows it.
+    """
 
-    def __init__(self, abandon: Callable[[], None]) -> None:
+    __slots__ = ("abandon", "is_silent")
+
+    def __init__(self, abandon: Callable[[], None], is_silent: bool = False) -> None:
         self.abandon = abandon
+        self.is_silent = is_silent
 
 
 class Dispatcher:
@@ -131,7 +135,7 @@ class Dispatcher:
             return []
         if isinstance(outcome, Waiting):
             self._services.purgatory.park(outcome, finish)
-            return Parked(lambda: self._services.purgatory.abandon(outcome))
+            return Parked(lambda: self._services.purgatory.abandon(outcome), outcome.is_silent)
         return self._spawn(outcome, finish)
 
     def _spawn(self, work: Awaitable[Any], finish: Callable[[Any], None]) -> Parked:

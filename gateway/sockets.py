@@ -4,7 +4,8 @@ A task and a stream for each connection cost more than most requests do. Here on
 itself is readable, serves what is ready in a bounded turn, then lets other tasks have theirs. Its rules:
 
 - Level-triggered; interest changes at edges only. A socket is not read while its connection wants no data or output is
-  pending, or it would spin; EPOLLRDHUP stays, so that a client that hangs up while parked is noticed.
+  pending, or it would spin; EPOLLRDHUP stays, so that a client that hangs up while parked is noticed. But if what is
+  parked is owed no reply (acks=0), all that the client sent before it hung up is still read and done.
 - One receive buffer for all connections: a connection copies what it keeps beyond the call. The rest of a large request
   is received into the buffer that it will have.
 - A round first takes what all sockets have brought, then writes what that left to be written together (see
@@ -181,8 +182,8 @@ class SocketDriver:
             self._discard()
         elif events & select.EPOLLIN:
             self._receive()
-        elif events & select.EPOLLRDHUP and self.connection.parked:
-            self.abort()  # who sends nothing more does not wait for the far end of a long poll
+        elif events & select.EPOLLRDHUP and self._waits_in_vain():
+            self.abort()
         else:
             self._half_closed = self._half_closed or bool(events & select.EPOLLRDHUP)
             self._engine.served.append(self)
@@ -201,8 +202,8 @@ class SocketDriver:
                 return
             if not count:
                 connection.end_of_stream()
-                self.abort()
-                return
+                self._half_closed = True
+                return  # `advance` hangs up, once nothing is left to be done
             if room is None:
                 connection.receive(buffer[:count], engine.now_ms)
             else:
@@ -210,6 +211,10 @@ class SocketDriver:
             if count < len(buffer) or connection.outgoing or not connection.wants_data:
                 return
             left -= count
+
+    def _waits_in_vain(self) -> bool:
+        """Who sends nothing more does not wait for the far end of a long poll; for what needs no reply he does."""
+        return self.connection.parked and not self.connection.waits_silently
 
     def advance(self) -> None:
         """Send what is queued, and answer what that held back, or was left when the last turn was over."""
@@ -230,6 +235,9 @@ class SocketDriver:
             self._engine.mark(self)
         elif connection.closing or (self._draining and not connection.parked):
             self._hang_up()
+            return
+        elif self._half_closed and not connection.wants_data and (connection.is_deserted or self._waits_in_vain()):
+            self.abort()
             return
         self._watch(READING if connection.wants_data else HANGING_UP)
 

@@ -2,8 +2,9 @@
 
 The task reads while the connection wants data, and sends what it queued. While a request is parked it goes on reading,
 so that a client that hangs up is noticed at once; the read stands in a cancel scope of its own, which `wake` cancels
-when the reply is there. Pieces of files that are not in the page cache are read by a thread, so that the loop never
-waits for the disk.
+when the reply is there. If that is a request that is owed no reply (acks=0), what the client sent before it hung up is
+still done. Pieces of files that are not in the page cache are read by a thread, so that the loop never waits for the
+disk.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class StreamDriver:
     def drain(self) -> None:
         """Answer what was received, then hang up. At once, if there is nothing to answer."""
         self._draining = True
-        if not (self.connection.parked or self.connection.outgoing or self._is_sending):
+        connection = self.connection
+        if not (connection.parked or connection.has_more or connection.outgoing or self._is_sending):
             self.scope.cancel()
 
     def abort(self) -> None:
@@ -90,6 +92,8 @@ class StreamDriver:
     async def _serve(self) -> None:
         connection = self.connection
         while True:
+            if connection.has_more:  # behind a request that was owed no reply
+                connection.proceed()
             connection.settle()
             if connection.outgoing:
                 self._is_sending = True
@@ -97,10 +101,12 @@ class StreamDriver:
                 self._is_sending = False
                 connection.active_ms = self._clock.monotonic_ms()
                 connection.proceed()
-            elif connection.closing or (self._draining and not connection.parked) or not await self._receive():
+            elif connection.closing or (self._draining and not connection.parked) or connection.is_deserted:
                 if connection.lingers:
                     await self._linger()
                 return
+            else:
+                await self._receive()
 
     async def _linger(self) -> None:
         """Let the client read what it was told in farewell: closing at once, with data unread, would take it back."""
@@ -110,8 +116,8 @@ class StreamDriver:
                 while await self._stream.receive_some(RECEIVE_BYTES):
                     pass
 
-    async def _receive(self) -> bool:
-        """Read once; False at the end of the stream. Returns early, with nothing read, when woken."""
+    async def _receive(self) -> None:
+        """Read once. Returns early, with nothing read, when woken."""
         data: bytes | bytearray | None = None
         with trio.CancelScope() as self._waiting:
             if self.connection.wants_data:
@@ -119,13 +125,10 @@ class StreamDriver:
             else:
                 await trio.sleep_forever()
         self._waiting = None
-        if data is None:
-            return True
         if data:
             self.connection.receive(memoryview(bytearray(data)), self._clock.monotonic_ms())
-            return True
-        self.connection.end_of_stream()
-        return False
+        elif data is not None:
+            self.connection.end_of_stream()
 
     async def _send(self) -> None:
         """Send all that is queued; runs of bytes go out together, pieces of files by the kernel where it can."""

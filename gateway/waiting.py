@@ -34,9 +34,10 @@ class Waiting:
 
     attempt(list) -> the reply once it can be made, else None; called with each touched list.
     expire() -> the reply that is sent at the deadline or at shutdown.
+    is_silent: no reply is owed, so that it also goes on for a client that has hung up.
     """
 
-    __slots__ = ("attempt", "deadline_ms", "done", "expire", "lists", "timer")
+    __slots__ = ("attempt", "deadline_ms", "done", "expire", "is_silent", "lists", "timer")
 
     def __init__(
         self,
@@ -44,7 +45,9 @@ class Waiting:
         deadline_ms: float,
         attempt: Callable[[WaitList], Any | None],
         expire: Callable[[], Any],
+        is_silent: bool = False,
     ) -> None:
+        self.is_silent = is_silent
         self.lists = lists
         self.deadline_ms = deadline_ms
         self.attempt = attempt

@@ -342,7 +342,7 @@ def _wait_silently(context: Context, response: ProduceResponse, raw: Sequence[Be
         return SILENCE
 
     lists = [item.partition.waiters for item in raw]
-    return Waiting(lists, context.broker.clock.monotonic_ms() + PATIENCE_MS, attempt, finish)
+    return Waiting(lists, context.broker.clock.monotonic_ms() + PATIENCE_MS, attempt, finish, is_silent=True)
 
 
 def _close_on_error(response: ProduceResponse) -> None:

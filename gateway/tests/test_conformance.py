@@ -163,6 +163,78 @@ def test_a_client_that_hangs_up_while_parked_is_noticed(kind: type[Served], way:
     assert served.dispatcher.seen == [b"park"]
 
 
+@everywhere
+def test_what_follows_a_request_that_is_owed_no_reply_is_answered(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        await client.send(framed(b"silent", b"one"))
+        await served.until(lambda: served.dispatcher.parked)
+        served.dispatcher.parked[0]([])
+        assert await client.read(3) == b"one"
+
+    run(kind, scenario)
+
+
+@everywhere
+@pytest.mark.parametrize("way", ["close", "send_eof"])
+@pytest.mark.parametrize("behind", [3, 20_000])  # all of it is taken in; most of it stays in the socket
+def test_who_wants_no_reply_may_hang_up_and_means_all_that_he_sent(kind: type[Served], way: str, behind: int) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        await client.send(framed(b"silent", *[b"none"] * behind, b"silent", b"none"))
+        await served.until(lambda: served.dispatcher.parked)
+        await getattr(client, way)()
+        served.dispatcher.parked[0]([])
+        await served.until(lambda: len(served.dispatcher.parked) == 2)
+        assert served.gone == 0
+        served.dispatcher.parked[1]([])
+        await served.until(lambda: served.gone == 1)
+
+    served = run(kind, scenario)
+    assert served.dispatcher.seen == [b"silent", *[b"none"] * behind, b"silent", b"none"]
+    assert (served.dispatcher.abandoned, served.dispatcher.complaints) == (0, [])
+
+
+@everywhere
+def test_who_hangs_up_is_not_waited_for_behind_what_is_owed_no_reply(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        await client.send(framed(b"silent", b"none", b"park", b"never"))
+        await served.until(lambda: served.dispatcher.parked)
+        await client.close()
+        served.dispatcher.parked[0]([])
+        await served.until(lambda: served.gone == 1)
+
+    served = run(kind, scenario)
+    assert served.dispatcher.seen == [b"silent", b"none", b"park"]
+    assert served.dispatcher.abandoned == 1
+
+
+@everywhere
+def test_draining_does_what_follows_a_request_that_is_owed_no_reply(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        await client.send(framed(b"silent", b"one"))
+        await served.until(lambda: served.dispatcher.parked)
+        served.dispatcher.parked[0]([])
+        served.drivers[0].drain()
+        assert await client.read(3) == b"one"
+        assert await client.is_closed()
+
+    run(kind, scenario)
+
+
+@simulated
+def test_who_wants_no_reply_and_is_reset_is_forgotten(kind: type[Simulated]) -> None:
+    async def scenario(served: Simulated) -> None:
+        client = await served.connect()
+        await client.send(framed(b"silent", b"none"))
+        await client.reset()
+        await served.until(lambda: served.gone == 1)
+
+    assert run(kind, scenario).dispatcher.abandoned == 1
+
+
 @simulated
 def test_a_client_that_sends_too_much_while_parked_is_left_alone_and_still_noticed(kind: type[Simulated]) -> None:
     async def scenario(served: Simulated) -> None:

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from gateway.connection import LARGE_BEGINNING_BYTES, MAX_OUTGOING_BYTES, MAX_PENDING_BYTES, Connection
+from gateway.connection import (
+    FREE_PARKED_BYTES,
+    LARGE_BEGINNING_BYTES,
+    MAX_OUTGOING_BYTES,
+    MAX_PENDING_BYTES,
+    Connection,
+)
 from gateway.context import Client, CloseConnection
 from gateway.dispatch import Parked
 from gateway.memory import SMALL_BYTES, MemoryBudget
@@ -25,7 +31,8 @@ class ScriptedAppends:
 class ScriptedDispatcher:
     """Echoes frames. `park` parks, `none` answers nothing, `bad` closes, `big` answers with all that is let out.
 
-    `stage` leaves something to be written; other answers are in `answers`.
+    `silent` parks what is owed no reply, `stage` leaves something to be written; zeros may follow each of these words.
+    Other answers are in `answers`.
     """
 
     def __init__(self) -> None:
@@ -41,10 +48,13 @@ class ScriptedDispatcher:
 
     def dispatch(self, frame: memoryview, client: Client, done: Callable[[Any], None]) -> Any:
         self.seen.append(bytes(frame))
-        match bytes(frame):
+        match bytes(frame).rstrip(b"\0"):
             case b"park":
                 self.parked.append(done)
                 return Parked(self._abandon)
+            case b"silent":
+                self.parked.append(done)
+                return Parked(self._abandon, is_silent=True)
             case b"none":
                 return []
             case b"bad":
@@ -333,6 +343,45 @@ def test_a_parked_request_may_be_owed_nothing(dispatcher: ScriptedDispatcher) ->
     dispatcher.parked[0]([])
     connection.proceed()
     assert sent(connection) == [b"two"]
+
+
+def test_what_a_parked_request_had_reserved_is_given_back_without_a_reply(dispatcher: ScriptedDispatcher) -> None:
+    memory, large = MemoryBudget(1_000_000), b"silent" + bytes(FREE_PARKED_BYTES)
+    connection = connect(dispatcher, max_frame_bytes=10_000, memory=memory)
+    feed(connection, framed(large))
+    assert memory.used_bytes == len(large)
+    dispatcher.parked[0]([])
+    assert memory.used_bytes == 0
+
+
+def test_at_the_end_of_the_stream_what_is_owed_no_reply_is_still_done(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher)
+    feed(connection, framed(b"silent", b"none", b"park", b"never"))
+    connection.end_of_stream()
+    assert not connection.wants_data
+    assert not connection.is_deserted
+    dispatcher.parked[0]([])
+    assert not connection.is_deserted, "there is more"
+    connection.proceed()
+    assert dispatcher.seen == [b"silent", b"none", b"park"]
+    assert connection.is_deserted, "nobody is there for the reply"
+
+
+def test_half_a_request_at_the_end_of_the_stream_does_not_undo_what_was_sent_before(
+    dispatcher: ScriptedDispatcher,
+) -> None:
+    memory = MemoryBudget(1_000_000)
+    connection = connect(dispatcher, memory=memory)
+    feed(connection, framed(b"silent", b"none", b"half of it")[:-3])
+    connection.end_of_stream()
+    (complaint,) = dispatcher.complaints
+    assert "11 of 14 bytes" in complaint
+    assert connection.incomplete_since_ms is None
+    dispatcher.parked[0]([])
+    connection.proceed()
+    assert dispatcher.seen == [b"silent", b"none"]
+    assert connection.is_deserted
+    assert memory.used_bytes == 0
 
 
 def test_a_parked_request_may_end_the_connection(dispatcher: ScriptedDispatcher) -> None:

@@ -137,14 +137,17 @@ def test_a_parked_reply_comes_later(node: Node) -> None:
     replies: list[Any] = []
     parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
     assert isinstance(parked, Parked)
+    assert not parked.is_silent
     node.time.advance(100)
     assert answer(replies[0], FindCoordinatorResponse, 1).node_id == 5
 
 
 def test_a_parked_request_may_be_owed_no_reply(node: Node) -> None:
-    waiting = Waiting([], 100.0, lambda _: None, lambda: SILENCE)
+    waiting = Waiting([], 100.0, lambda _: None, lambda: SILENCE, is_silent=True)
     replies: list[Any] = []
-    dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
+    parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
+    assert isinstance(parked, Parked)
+    assert parked.is_silent
     node.time.advance(100)
     assert replies == [[]]
 

@@ -368,7 +368,10 @@ def test_who_was_told_that_it_failed_finds_nothing_appended(
 def test_with_acks_0_the_connection_waits_for_the_conversion(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     thread = Thread(node, monkeypatch)
-    replies = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=0), 2))
+    outcome = node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=0), 2)
+    assert isinstance(outcome, Waiting)
+    assert outcome.is_silent, "who hangs up meanwhile loses nothing that he sent"
+    replies = late(node, outcome)
     node.time.advance(60_000)
     assert replies == []
     thread.run()

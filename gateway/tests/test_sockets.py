@@ -45,6 +45,42 @@ def test_the_interest_of_a_busy_connection_never_changes() -> None:
     run(SimulatedEngine, scenario)
 
 
+def test_who_hung_up_is_not_asked_about_while_what_is_owed_no_reply_goes_on() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        client = await served.connect()
+        await client.send(framed(b"silent"))
+        await client.close()
+        assert interest(served, client) == 0
+        served.dispatcher.parked[0]([])
+        await served.until(lambda: served.gone == 1)
+
+    run(SimulatedEngine, scenario)
+
+
+def test_who_hung_up_unheard_is_not_waited_for_either() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        client = await served.connect()
+        await client.send(framed(b"silent", b"park", *[b"none"] * 20_000))
+        await client.close()
+        assert served.gone == 0
+        served.dispatcher.parked[0]([])
+        await served.until(lambda: served.gone == 1)
+
+    assert run(SimulatedEngine, scenario).dispatcher.seen == [b"silent", b"park"]
+
+
+def test_who_hangs_up_in_the_middle_of_his_turn_has_all_done_in_the_next() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        served.engine.turn_at_most_ms = 0.0
+        client = await served.connect()
+        assert isinstance(client, SimulatedClient)
+        client.socket.client_sends(framed(*[b"none"] * 200))
+        await client.close()
+        await served.until(lambda: served.gone == 1)
+
+    assert run(SimulatedEngine, scenario).dispatcher.seen == [b"none"] * 200
+
+
 def test_the_interest_changes_when_the_socket_is_full_and_when_it_is_not_any_more() -> None:
     async def scenario(served: SimulatedEngine) -> None:
         served.room = 10_000
