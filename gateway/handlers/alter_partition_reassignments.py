@@ -8,7 +8,7 @@ a move to anybody else is refused.
 
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import each
+from gateway.handlers.each import TOO_MANY, each, is_too_many
 from gateway.metadata.image import Image
 from gateway.metadata.topics import check_brokers
 from protocol.errors import ErrorCode, KafkaError
@@ -27,6 +27,9 @@ def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:
     """Answer for every partition that is to be moved, or, without replicas, not to be moved any more."""
+    if is_too_many(map(_size, request.topics)):
+        code, message = TOO_MANY
+        return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
     image = context.broker.metadata.image
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -35,6 +38,10 @@ def alter_partition_reassignments(
             ReassignableTopicResponse(name=topic.name, partitions=_partitions(topic, image)) for topic in request.topics
         ],
     )
+
+
+def _size(topic: ReassignableTopic) -> int:
+    return sum(max(1, len(wanted.replicas or ())) for wanted in topic.partitions)
 
 
 def _partitions(topic: ReassignableTopic, image: Image) -> list[ReassignablePartitionResponse]:

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import each
+from gateway.handlers.each import TOO_MANY, each, first_rows, is_too_many
 from gateway.metadata.topics import check_name
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
+    TopicRequest,
     TopicResponse,
 )
 from storage.producers import Producer
@@ -28,6 +29,10 @@ def describe_producers(request: DescribeProducersRequest, context: Context) -> D
     topics: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    if is_too_many(map(len, topics.values())):
+        first = first_rows((name, list(indexes)) for name, indexes in topics.items())
+        few = DescribeProducersRequest([TopicRequest(name, list(indexes)) for name, indexes in first])
+        return few.error_response(context.version, *TOO_MANY)
     return DescribeProducersResponse(
         topics=[TopicResponse(name=name, partitions=_partitions(name, topics[name], context)) for name in topics]
     )

@@ -33,6 +33,29 @@ def guarded(partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCo
         return refuse(partition, *refusal(error))
 
 
+MOST_ROWS = 10_000
+"""Of a request whose rows are made within a turn: each may be an exception, and hold up everybody else by 2 us."""
+
+
+def is_too_many(counts: Iterable[int]) -> bool:
+    """Whether a request has too much for a turn, with so many rows in each of its topics; none count as one."""
+    left = MOST_ROWS
+    return any((left := left - max(1, count)) < 0 for count in counts)
+
+
+def first_rows(topics: Iterable[tuple[str, Sequence[int]]]) -> Iterator[tuple[str, Sequence[int]]]:
+    """Those of such a request that are refused by name: the refusal must not hold up everybody else either."""
+    left = MOST_ROWS
+    for name, partitions in topics:
+        if left <= 0:
+            break
+        yield name, partitions[:left]
+        left -= max(1, len(partitions))
+
+
+TOO_MANY = ErrorCode.INVALID_REQUEST, f"a request may name {MOST_ROWS} partitions at most"
+"""What such a request is refused with."""
+
 AT_ONCE = 10
 """Topics that one request makes or removes within a turn. Each takes files, and so half a millisecond or more."""
 
