@@ -5,8 +5,9 @@ They are set for one broker, or for all of them; the one's own count before thos
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gateway.config import broker_table, catalogue
 from gateway.config.broker import BrokerConfig
@@ -14,17 +15,23 @@ from gateway.config.definition import LONGEST_VALUE_BYTES
 from protocol.errors import ErrorCode, KafkaError
 
 
-def check(config: BrokerConfig, of_all: Mapping[str, str], own: Mapping[str, str]) -> None:
-    """What is to be set for all brokers and for this one.
+def check(
+    config: BrokerConfig, changes: Mapping[str, str | None], of_all: Mapping[str, str], own: Mapping[str, str]
+) -> None:
+    """What is to be changed, and what would then be set for all brokers and for this one.
 
-    Raises KafkaError: INVALID_CONFIG for no setting, INVALID_REQUEST for what cannot be changed, or not to that value.
+    What was set before and does not fit this version counts as not set, as `BrokerConfig.change` has it: it must not
+    keep others from being changed. Raises KafkaError: INVALID_CONFIG for no setting, INVALID_REQUEST for what cannot be
+    changed, or not to that value.
     """
-    for name, text in (*of_all.items(), *own.items()):
-        _check_one(name, text)
+    for name, text in changes.items():
+        if text is not None:
+            _check_one(name, text)
     for lesser, greater in broker_table.ORDERED:
-        values = [_value(config, name, of_all, own) for name in (lesser, greater)]
-        if values[0] > values[1]:
-            _refuse(f"{lesser}={values[0]} must not exceed {greater}={values[1]}")
+        if lesser in changes or greater in changes:
+            values = [_value(config, name, of_all, own) for name in (lesser, greater)]
+            if values[0] > values[1]:
+                _refuse(f"{lesser}={values[0]} must not exceed {greater}={values[1]}")
 
 
 def _check_one(name: str, text: str) -> None:
@@ -42,19 +49,20 @@ def _check_one(name: str, text: str) -> None:
         _refuse(f"{name}={text[:100]}: allowed is {error}")
 
 
-def _value(config: BrokerConfig, name: str, of_all: Mapping[str, str], own: Mapping[str, str]) -> int:
-    """What a number would be."""
-    text = own.get(name, of_all.get(name))
-    value: int = config.at_start(name) if text is None else catalogue.BROKER[name].parse(text)  # type: ignore[assignment]
-    return value
+def _value(config: BrokerConfig, name: str, *configs: Mapping[str, str]) -> Any:
+    """What a setting would be: the last of `configs` that has it counts, or else what it was at the start."""
+    for texts in reversed(configs):
+        if name in texts:
+            with contextlib.suppress(ValueError):
+                return catalogue.BROKER[name].parse(texts[name])
+    return config.at_start(name)
 
 
 def items(config: BrokerConfig, name: str, configs: Mapping[str, str]) -> tuple[str, ...] | None:
     """What a list has among these settings, or else had when the broker started; None if it is no list."""
-    definition = catalogue.BROKER.get(name)
-    if definition is None or not catalogue.is_dynamic(name):
+    if name not in catalogue.BROKER or not catalogue.is_dynamic(name):
         return None
-    value = definition.parse(configs[name]) if name in configs else config.at_start(name)
+    value = _value(config, name, configs)
     return value if isinstance(value, tuple) else None
 
 

@@ -208,7 +208,7 @@ class LocalMetadata:
         name = "" if node_id is None else str(node_id)
         records = _config_records(name, changes, BROKER_RESOURCE)
         of_all, own = self.image.apply_all(records).broker_configs(self._config.node_id)
-        dynamic_configs.check(self._config, of_all, own)
+        dynamic_configs.check(self._config, changes, of_all, own)
         self._change(records, validate_only)
 
     # Features and producer ids

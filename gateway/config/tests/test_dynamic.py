@@ -8,12 +8,13 @@ from protocol.errors import ErrorCode, KafkaError
 
 def refusal(of_all: dict[str, str], own: dict[str, str], text: str = "") -> KafkaError:
     with pytest.raises(KafkaError) as refused:
-        dynamic.check(BrokerConfig.load(text), of_all, own)
+        dynamic.check(BrokerConfig.load(text), {**of_all, **own}, of_all, own)
     return refused.value
 
 
 def test_what_can_be_changed() -> None:
-    dynamic.check(BrokerConfig.load(), {"message.max.bytes": "1000"}, {"num.io.threads": "8", "log.cleanup.policy": ""})
+    of_all, own = {"message.max.bytes": "1000"}, {"num.io.threads": "8", "log.cleanup.policy": ""}
+    dynamic.check(BrokerConfig.load(), {**of_all, **own}, of_all, own)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,26 @@ def test_two_settings_that_contradict_each_other() -> None:
         ({}, {least: "9"}, f"{most}=8"),
     ):
         assert refusal(of_all, own, text).message == f"{least}=9 must not exceed {most}=8"
-    dynamic.check(BrokerConfig.load(), {least: "9", most: "8"}, {least: "7"})
+    dynamic.check(BrokerConfig.load(), {least: "7"}, {least: "9", most: "8"}, {least: "7"})
+
+
+def test_what_was_set_before_keeps_nothing_else_from_being_changed() -> None:
+    """Another version may have allowed it, and `BrokerConfig.change` passes it over."""
+    least, most = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    config = BrokerConfig.load(f"{most}=8")
+    before = {"no.such": "1", "node.id": "7", "log.cleanup.policy": "shred", least: "early", most: "late"}
+    change = {"message.max.bytes": "5"}
+    dynamic.check(config, change, before, {**before, **change})
+    dynamic.check(config, {"no.such": None}, before, {})
+    dynamic.check(config, {least: "8"}, before, {**before, least: "8"})
+    for of_all, own in (({least: "7"}, {least: "early"}), ({}, before)):
+        dynamic.check(config, {least: None}, of_all, own)
+    with pytest.raises(KafkaError, match=f"{least}=9 must not exceed {most}=8"):
+        dynamic.check(config, {least: "9"}, before, {**before, least: "9"})
+    contradiction = {least: "9"}
+    dynamic.check(config, change, contradiction, change)
+    with pytest.raises(KafkaError, match=f"{least}=9 must not exceed {most}=8"):
+        dynamic.check(config, {most: None}, contradiction, {})
 
 
 def test_the_value_that_counts() -> None:
@@ -71,7 +91,8 @@ def test_what_a_list_has() -> None:
     config = BrokerConfig.load("log.cleanup.policy=delete,compact")
     config.change({"log.cleanup.policy": "delete"}, {})
     assert dynamic.items(config, "log.cleanup.policy", {"log.cleanup.policy": "compact"}) == ("compact",)
-    assert dynamic.items(config, "log.cleanup.policy", {}) == ("delete", "compact")
+    for configs in ({}, {"log.cleanup.policy": "shred"}):
+        assert dynamic.items(config, "log.cleanup.policy", configs) == ("delete", "compact")
     for name in ("message.max.bytes", "log.dirs", "no.such"):
         assert dynamic.items(config, name, {}) is None
 
