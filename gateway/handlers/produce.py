@@ -13,7 +13,7 @@ from typing import NoReturn, TypeAlias
 
 from gateway.advertised import Endpoint, leader_of
 from gateway.context import CloseConnection, Context
-from gateway.conversion import Steps, batch_steps, set_steps
+from gateway.conversion import Done, Steps, batch_steps, set_steps
 from gateway.handlers import handles
 from gateway.handlers.each import refusal
 from gateway.replication.partition import ACKS_ALL, Partition
@@ -61,13 +61,13 @@ class Behind:
     def __init__(self, row: PartitionProduceResponse, partition: Partition, acks: int, end_offset: int | None) -> None:
         self.row = row
         self.partition = partition
-        self.is_raw = False  # still to be converted
+        self.is_raw = False  # waits for its conversion
         self.acks = acks
         self._end_offset = end_offset  # None until it is written
 
     def written(self, result: AppendInfo | KafkaError) -> None:
         """The write has ended."""
-        self.is_raw = False
+        self.end_conversion()
         if isinstance(result, KafkaError):
             self.row.refuse(*refusal(result))
             self.row.record_errors = _record_errors(result)
@@ -76,6 +76,17 @@ class Behind:
         self.row.base_offset = result.first_offset
         self.row.log_append_time_ms, self.row.log_start_offset = result.log_append_time_ms, result.log_start_offset
         self._end_offset = result.last_offset + 1 if self.acks == ACKS_ALL else 0
+
+    def begin_conversion(self) -> None:
+        """Until it has ended, others of the partition queue up behind it."""
+        self.is_raw = True
+        self.partition.converting += 1
+
+    def end_conversion(self) -> None:
+        """It is converted, or was given up."""
+        if self.is_raw:
+            self.is_raw = False
+            self.partition.converting -= 1
 
     @property
     def is_met(self) -> bool:
@@ -215,17 +226,27 @@ def _convert(
         # Its own bytes: what is converted later no longer finds the frame.
         copied = bytearray(records if isinstance(records, memoryview) else _NOTHING)
         item = Behind(PartitionProduceResponse(data.index, base_offset=-1), partition, acks, None)
-        item.is_raw = True
         steps = make(memoryview(copied), partition.log.config, broker.clock.now_ms(), partition.validate)
-        result = broker.conversions.run(
-            steps, len(copied), lambda late: _append_late(item, topic, late, context), lambda: not item.row.error_code
-        )
+        result = _begin(item, steps, len(copied), lambda late: _append_late(item, topic, late, context), context)
     except (KafkaError, OSError) as error:
         return _refuse(topic, data, error, context, behind)
     if result is not None:
         _append_converted(item, topic, result, context)
     behind.append(item)
     return item.row
+
+
+def _begin(item: Behind, steps: Steps[memoryview], size: int, done: Done, context: Context) -> memoryview | None:
+    """Convert: what is small does not overtake what waits, as when a client came again after a timeout."""
+    conversions = context.broker.conversions
+    start = conversions.submit if item.partition.converting else conversions.run
+    item.begin_conversion()
+    try:
+        result: memoryview | None = start(steps, size, done, lambda: not item.row.error_code)
+    except BaseException:
+        item.end_conversion()
+        raise
+    return result
 
 
 def _refuse_own(topic: str) -> NoReturn:
@@ -247,7 +268,7 @@ def _append_late(item: Behind, topic: str, result: memoryview | Exception, conte
 
 def _append_converted(item: Behind, topic: str, records: memoryview, context: Context) -> None:
     broker, partition, acks = context.broker, item.partition, item.acks
-    item.is_raw = False
+    item.end_conversion()
     if not records:  # an empty set, with which Kafka finds no fault
         item.written(AppendInfo(-1, -1, -1, partition.log.start_offset, -1, is_duplicate=False))
         return
@@ -320,6 +341,7 @@ def _wait(request: ProduceRequest, context: Context, response: ProduceResponse, 
             if not item.is_met:
                 message = f"it was not written, or not by every in-sync replica, after {wait_ms:.0f} ms"
                 item.row.refuse(ErrorCode.REQUEST_TIMED_OUT, message)
+                item.end_conversion()
         return response
 
     lists = [item.partition.waiters for item in behind]

@@ -32,6 +32,7 @@ class Partition:
         "_validate",
         "_writer",
         "advanced",
+        "converting",
         "disk",
         "high_watermark",
         "index",
@@ -57,6 +58,8 @@ class Partition:
         self._validate = HEADER
         self.takes_as_is = log.config.keeps_batches
         """Whether a sound batch is appended as a client sent it, with no look at its records."""
+        self.converting = 0
+        """How many appends wait for their conversion: what comes after them has to be behind them."""
         self.waiters = WaitList()
         self.disk: Disk | None = None  # whose pace is not looked at
         self._writer: Writer | None = None

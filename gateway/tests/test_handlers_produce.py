@@ -276,6 +276,43 @@ def test_a_set_that_takes_long_is_converted_by_a_thread(node: Node, monkeypatch:
     assert len(stored(node, 0)) == 2
 
 
+@pytest.mark.parametrize("is_one_request", [False, True])
+@pytest.mark.parametrize("version", [2, 9])
+def test_what_is_small_does_not_overtake_what_waits_for_the_same_partition(
+    node: Node, monkeypatch: pytest.MonkeyPatch, version: int, is_one_request: bool
+) -> None:
+    node.services.metadata.create_topic("t", 2, configs={"compression.type": "uncompressed"})
+    thread = Thread(node, monkeypatch)
+    records = [RECORDS[0]._replace(value=value) for value in (b"1", b"2", b"3")]
+    large, *small = (
+        build([one], compression=codec) if version > 2 else build_set([one], 1, codec=codec)
+        for codec, one in zip((1, 0, 0), records, strict=True)
+    )
+    assert isinstance(node.handle(request(("t", 0, large), acks=1), version), Waiting)
+    if is_one_request:
+        outcomes = [node.handle(request(*(("t", 0, one) for one in small), acks=1), version)]
+    else:
+        outcomes = [node.handle(request(("t", 0, one), acks=1), version) for one in small]
+    assert rows(node.ask(request(("t", 1, small[0]), acks=1), version)) == [(0, 0)], "of another partition"
+    while len(thread):
+        thread.run()
+    assert all(isinstance(outcome, Waiting) for outcome in outcomes)
+    assert [record.value for record in stored(node)] == [b"1", b"2", b"3"]
+    assert rows(node.ask(request(("t", 0, small[0]), acks=1), version)) == [(0, 3)], "nothing waits any more"
+
+
+def test_nothing_queues_up_behind_what_was_given_up(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.services.metadata.create_topic("t", 1)
+    thread = Thread(node, monkeypatch)
+    large, small = build_set(RECORDS, 1, codec=1), build_set(RECORDS, 1, codec=0)
+    replies = [late(node, node.handle(request(("t", 0, one), acks=1), 2)) for one in (large, small, large)]
+    node.time.advance(LEAST_WAIT_MS)
+    assert all(replies)
+    assert rows(node.ask(request(("t", 0, small), acks=1), 2)) == [(0, 0)]
+    thread.run()
+    assert len(stored(node)) == 2
+
+
 def test_what_is_wrong_is_told_of_a_set_that_takes_long(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     thread = Thread(node, monkeypatch)
