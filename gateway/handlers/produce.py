@@ -56,20 +56,28 @@ _NOTHING = memoryview(b"")  # null: no batch at all
 class Behind:
     """A row of the response that has to wait: to be converted, to be written, or for the high watermark."""
 
-    __slots__ = ("_end_offset", "acks", "is_raw", "partition", "row")
+    __slots__ = ("_end_offset", "acks", "is_raw", "partition", "row", "version")
 
-    def __init__(self, row: PartitionProduceResponse, partition: Partition, acks: int, end_offset: int | None) -> None:
+    def __init__(
+        self,
+        row: PartitionProduceResponse,
+        partition: Partition,
+        acks: int,
+        end_offset: int | None,
+        version: int = STORAGE_ERROR_SINCE,
+    ) -> None:
         self.row = row
         self.partition = partition
         self.is_raw = False  # waits for its conversion
         self.acks = acks
+        self.version = version  # of the request: what it knows of errors
         self._end_offset = end_offset  # None until it is written
 
-    def written(self, result: AppendInfo | KafkaError) -> None:
+    def written(self, result: AppendInfo | KafkaError | OSError) -> None:
         """The write has ended."""
         self.end_conversion()
-        if isinstance(result, KafkaError):
-            self.row.refuse(*refusal(result))
+        if isinstance(result, KafkaError | OSError):
+            self.row.refuse(*_known(refusal(result), self.version))
             self.row.record_errors = _record_errors(result)
             self._end_offset = 0
             return
@@ -94,6 +102,19 @@ class Behind:
         end_offset = self._end_offset
         is_there = end_offset is not None and self.partition.high_watermark >= end_offset
         return is_there or self.row.error_code != ErrorCode.NONE
+
+
+class RowOfOld:
+    """A row, to be refused as a version understands it that does not know of storage errors."""
+
+    __slots__ = ("_row",)
+
+    def __init__(self, row: PartitionProduceResponse) -> None:
+        self._row = row
+
+    def refuse(self, error: ErrorCode, message: str | None) -> None:
+        """Say that nothing was appended after all."""
+        self._row.refuse(*_known((error, message or ""), 0))
 
 
 class Elsewhere(Behind):
@@ -124,7 +145,7 @@ def _append(
         records = data.records if isinstance(data.records, memoryview) else _NOTHING
         writer = partition.writer()
         if writer is not None:
-            return _append_later(acks, writer, partition, records, now_ms, behind)
+            return _append_later(acks, writer, partition, records, context, behind)
         info = partition.stage(records, acks, now_ms)
     except (KafkaError, OSError) as error:
         if isinstance(error, KafkaError) and error.code is ErrorCode.INVALID_TIMESTAMP:
@@ -135,7 +156,7 @@ def _append(
     )
     staged = partition.log.staged
     if staged is not None:
-        broker.appends.promise(partition, staged, row)
+        broker.appends.promise(partition, staged, row if context.version >= STORAGE_ERROR_SINCE else RowOfOld(row))
     if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
         behind.append(Behind(row, partition, acks, info.last_offset + 1))
     return row
@@ -225,7 +246,7 @@ def _convert(
             _refuse_own(topic)
         # Its own bytes: what is converted later no longer finds the frame.
         copied = bytearray(records if isinstance(records, memoryview) else _NOTHING)
-        item = Behind(PartitionProduceResponse(data.index, base_offset=-1), partition, acks, None)
+        item = Behind(PartitionProduceResponse(data.index, base_offset=-1), partition, acks, None, context.version)
         steps = make(memoryview(copied), partition.log.config, broker.clock.now_ms(), partition.validate)
         result = _begin(item, steps, len(copied), lambda late: _append_late(item, topic, late, context), context)
     except (KafkaError, OSError) as error:
@@ -281,13 +302,13 @@ def _append_converted(item: Behind, topic: str, records: memoryview, context: Co
         else:
             writer.append(records, acks, now_ms, item.written, PREPARED)
     except (KafkaError, OSError) as error:
-        item.written(KafkaError(*_known(refusal(error), context)))
+        item.written(error)
 
 
-def _known(refused: tuple[ErrorCode, str], context: Context) -> tuple[ErrorCode, str]:
+def _known(refused: tuple[ErrorCode, str], version: int) -> tuple[ErrorCode, str]:
     """An error as the client's version knows it: who does not know that a disk failed is made to come again."""
     code, message = refused
-    is_unknown = code == ErrorCode.KAFKA_STORAGE_ERROR and context.version < STORAGE_ERROR_SINCE
+    is_unknown = code == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE
     return (ErrorCode.NOT_LEADER_OR_FOLLOWER if is_unknown else code), message
 
 
@@ -300,10 +321,9 @@ def _refuse(
     topic: str, data: PartitionProduceData, error: KafkaError | OSError, context: Context, behind: list[Behind]
 ) -> PartitionProduceResponse:
     """A row that says why nothing was appended, and if somebody else leads the partition, who that is (KIP-951)."""
-    code, message = _known(refusal(error), context)
+    code, message = _known(refusal(error), context.version)
     row = PartitionProduceResponse(data.index, code, -1, error_message=message)
-    if isinstance(error, KafkaError):
-        row.record_errors = _record_errors(error)
+    row.record_errors = _record_errors(error)
     if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader_id, leader_epoch, endpoint = leader_of(context, topic, data.index)
         row.current_leader = LeaderIdAndEpoch(leader_id, leader_epoch)
@@ -311,18 +331,20 @@ def _refuse(
     return row
 
 
-def _record_errors(error: KafkaError) -> list[BatchIndexAndErrorMessage]:
+def _record_errors(error: KafkaError | OSError) -> list[BatchIndexAndErrorMessage]:
     """The records for which a batch was refused (KIP-467)."""
-    return [BatchIndexAndErrorMessage(number, message) for number, message in error.record_errors]
+    found = error.record_errors if isinstance(error, KafkaError) else ()
+    return [BatchIndexAndErrorMessage(number, message) for number, message in found]
 
 
 def _append_later(
-    acks: int, writer: Writer, partition: Partition, records: memoryview, now_ms: int, behind: list[Behind]
+    acks: int, writer: Writer, partition: Partition, records: memoryview, context: Context, behind: list[Behind]
 ) -> PartitionProduceResponse:
+    now_ms = context.broker.clock.now_ms()
     # Now, and not when it is its turn: what the loop has no time for is found out by `_append`.
     records = prepare(records, partition.log.config, now_ms, partition.validate)
     row = PartitionProduceResponse(partition.index, base_offset=-1)
-    item = Behind(row, partition, acks, None)
+    item = Behind(row, partition, acks, None, context.version)
     behind.append(item)
     writer.append(records, acks, now_ms, item.written, PREPARED)
     return row

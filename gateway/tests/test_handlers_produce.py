@@ -17,6 +17,7 @@ from protocol.records.batch import Record, build, iterate, split
 from protocol.records.compression import finish
 from protocol.records.legacy import build as build_set
 from protocol.records.message_set import encode
+from storage.files import File
 from storage.segment import Segment
 
 NOW_MS = 1_700_000_000_000
@@ -546,18 +547,24 @@ def test_every_record_is_looked_at_where_that_is_asked_for(tmp_path: Path) -> No
     node.close()
 
 
-@pytest.mark.parametrize("version, code", [(0, 6), (2, 6), (4, 56), (11, 56)])
+@pytest.mark.parametrize("is_slow", [False, True])
+@pytest.mark.parametrize("version, code", [(0, 6), (2, 6), (3, 6), (4, 56), (11, 56)])
 def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
-    node: Node, version: int, code: int, monkeypatch: pytest.MonkeyPatch
+    node: Node, version: int, code: int, is_slow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("t", 1)
+    disk = node.services.partitions.get("t", 0).disk
+    assert disk is not None
+    disk.is_slow = is_slow  # appends go through a `Writer`
 
     def fail(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(Segment, "append", fail)
+    monkeypatch.setattr(File, "write_at", fail)
     data = batch(b"a") if version > 2 else build_set(RECORDS, 1)
-    assert rows(node.ask(request(("t", 0, data)), version)) == [(code, -1)]
+    response = node.ask(request(("t", 0, data)), version)
+    node.services.appends.commit()
+    assert rows(response) == [(code, -1)]
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
