@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from gateway.scheduler import Scheduler
+from gateway.scheduler import Scheduler, StoppedError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch, compression
 from storage import validation
@@ -201,6 +201,8 @@ class Conversions:
 
     def _next(self) -> None:
         self._is_busy = False
+        if self._scheduler.is_over:
+            self._give_up()
         while self._queue:
             job = self._queue.popleft()
             if job.is_wanted():
@@ -212,7 +214,19 @@ class Conversions:
         self._is_busy = True
         self._scheduler.in_slices(job.steps, partial(self._finish, job))
 
+    def _give_up(self) -> None:
+        """The broker has stopped. Who wants an answer has been refused; who wants none has only the log."""
+        left = [job.size for job in self._queue if job.is_wanted()]
+        if left:
+            logger.warning("the broker stopped before %d conversions, of %d bytes, were made", len(left), sum(left))
+        self._queue.clear()
+        self.waiting_bytes = 0
+
     def _finish(self, job: _Job, result: Any) -> None:
+        if isinstance(result, StoppedError):
+            self._queue.appendleft(job)
+            self._next()
+            return
         self.waiting_bytes -= job.size
         try:
             job.done(result)

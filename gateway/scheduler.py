@@ -29,6 +29,10 @@ SLICE_S = 0.0005
 MOMENT_S = 0.00005
 
 
+class StoppedError(RuntimeError):
+    """What work in slices ends with, when the loop ended before it."""
+
+
 class TrioClock:
     """A clock that follows trio's, so that a `MockClock` moves the whole broker."""
 
@@ -79,7 +83,8 @@ class Scheduler:
         self._wakeup = trio.Event()
         self._sleeping_until_ms = float("-inf")
         self._nursery: trio.Nursery | None = None
-        self._is_over = False
+        self.is_over = False
+        """`run` has ended: nothing can be spawned any more."""
 
     def call_at(self, when_ms: float, callback: Callable[..., None], *arguments: Any) -> Timer:
         """Run `callback(*arguments)` once the clock's `monotonic_ms` reaches `when_ms`."""
@@ -110,6 +115,8 @@ class Scheduler:
     def in_slices(self, work: Generator[None, None, T], done: Callable[[T | BaseException], None]) -> None:
         """Run a generator in a worker thread, then `done` with what it returned, or with the exception it raised.
 
+        That is a `StoppedError` where the loop ended first.
+
         A thread that computes takes Python's lock whenever the loop waits for anything, and keeps it for 5 ms. One that
         pauses makes the loop wait for a slice at most, so `work` has to yield often.
         """
@@ -125,8 +132,8 @@ class Scheduler:
                 result: T = end.value
                 return result
             time.sleep(MOMENT_S)
-            if self._is_over:  # the loop is about to end, and waits for this thread
-                raise RuntimeError("the scheduler has stopped: nobody waits for this work")
+            if self.is_over:  # the loop is about to end, and waits for this thread
+                raise StoppedError("the scheduler has stopped: nobody waits for this work")
             if self.is_attended is not False:
                 time.sleep(SLICE_S)
 
@@ -187,7 +194,7 @@ class Scheduler:
                     self.run_due()
             finally:
                 self._nursery = None
-                self._is_over = True
+                self.is_over = True
 
     async def _sleep(self) -> None:
         """Wait for the next timer, or for something sooner."""

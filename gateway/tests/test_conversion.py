@@ -4,9 +4,11 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
+import trio
 
 from gateway import conversion
 from gateway.conversion import TURN_BYTES, Conversions
+from gateway.scheduler import Scheduler, TrioClock
 from gateway.tests.manual import ManualTime
 from protocol.errors import ErrorCode, KafkaError
 
@@ -111,6 +113,33 @@ def test_a_fault_in_what_follows_does_not_stop_the_others() -> None:
         threads.run()
     threads.run()
     assert late == ["b"]
+
+
+def test_at_the_end_what_was_not_converted_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Who produces with acks=0 hears of it nowhere else. The two that nobody waits for are no loss."""
+    late: list[Any] = []
+
+    def long() -> Generator[None, None, None]:
+        while True:
+            yield
+
+    async def main() -> None:
+        scheduler = Scheduler(TrioClock())
+        conversions = Conversions(scheduler)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            conversions.submit(long(), 10, late.append)
+            for is_wanted in (True, False, True, False):
+                conversions.submit(steps("never", 1), 10, late.append, lambda is_wanted=is_wanted: is_wanted)  # type: ignore[misc]
+            await trio.sleep(0.005)
+            nursery.cancel_scope.cancel()
+        assert conversions.waiting_bytes == 0
+
+    trio.run(main)
+    assert late == []
+    (line,) = caplog.records
+    assert line.getMessage() == "the broker stopped before 3 conversions, of 30 bytes, were made"
+    assert line.exc_info is None
 
 
 def test_only_so_much_is_done_at_once_in_a_turn() -> None:
