@@ -9,6 +9,7 @@ however many clients ask for it, or partitions are in one request.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import struct
 from collections import deque
@@ -42,6 +43,12 @@ TURN_BYTES, _LEAST_BYTES = 64 << 10, 1 << 10
 # What may wait for its turn. Clients who want an answer hold less, by what `Connection` reserves for them; those who
 # hang up and come again would fill the memory.
 MAX_WAITING_BYTES = 256 << 20
+ROW_BYTES = 1 << 10
+"""What is held of a row that is to be read, and not converted from what a client sent."""
+
+# How often one that runs is asked whether anybody waits for it, and from how many on those that wait are.
+_SLICES_BETWEEN_LOOKS = 64
+_FEW = 64
 
 
 def set_steps(records: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
@@ -162,6 +169,7 @@ class Conversions:
         self._scheduler = scheduler
         self._queue: deque[_Job] = deque()
         self._is_busy = False
+        self._look_at = _FEW  # the length of the queue at which it is looked through
         self._turn_bytes = 0  # converted at once since the present turn began
         self.waiting_bytes = 0
 
@@ -188,9 +196,12 @@ class Conversions:
     def submit(self, steps: Steps[Any], size: int, done: Done, is_wanted: Callable[[], bool] | None = None) -> None:
         """Run `steps` when it is their turn, then `done` with their result, or with the exception that they raised.
 
-        `size`: the bytes that are held until then. What is no longer wanted when its turn comes is forgotten.
+        `size`: the bytes that are held until then. What is no longer wanted is forgotten, at the latest when its turn
+        comes, and broken off. `is_wanted` is called from a thread too.
         Raises KafkaError(REQUEST_TIMED_OUT) if too much waits already.
         """
+        if len(self._queue) >= self._look_at:
+            self._forget_unwanted()
         if self.waiting_bytes > MAX_WAITING_BYTES:
             message = f"{self.waiting_bytes} bytes of records wait to be converted"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
@@ -198,6 +209,13 @@ class Conversions:
         self._queue.append(_Job(steps, size, done, is_wanted or _always))
         if not self._is_busy:
             self._start(self._queue.popleft())
+
+    def _forget_unwanted(self) -> None:
+        """Let go of what those who hung up left: else who comes again and again would fill the memory."""
+        wanted = deque(job for job in self._queue if job.is_wanted())
+        self.waiting_bytes -= sum(job.size for job in self._queue) - sum(job.size for job in wanted)
+        self._queue = wanted
+        self._look_at = max(_FEW, 2 * len(wanted))
 
     def _next(self) -> None:
         self._is_busy = False
@@ -212,7 +230,7 @@ class Conversions:
 
     def _start(self, job: _Job) -> None:
         self._is_busy = True
-        self._scheduler.in_slices(job.steps, partial(self._finish, job))
+        self._scheduler.in_slices(_while_wanted(job), partial(self._finish, job))
 
     def _give_up(self) -> None:
         """The broker has stopped. Who wants an answer has been refused; who wants none has only the log."""
@@ -229,9 +247,28 @@ class Conversions:
             return
         self.waiting_bytes -= job.size
         try:
-            job.done(result)
+            if result is not _UNWANTED:
+                job.done(result)
         finally:
             self._next()
+
+
+def _while_wanted(job: _Job) -> Steps[Any]:
+    """The steps, or as many of them as somebody waits for."""
+    steps, is_wanted = job.steps, job.is_wanted
+    for number in itertools.count(1):
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        if not number % _SLICES_BETWEEN_LOOKS and not is_wanted():
+            break
+        yield
+    steps.close()
+    return _UNWANTED
+
+
+_UNWANTED = object()
 
 
 def _always() -> bool:

@@ -397,7 +397,8 @@ class _Converting(Plan):
             late.append(result)
             self._broker.purgatory.touch(converted)
 
-        made = start(self._convert(rows), 0, done, lambda: bool(converted.waiters))
+        size = sum(map(self._is_open, rows)) * conversion.ROW_BYTES
+        made = start(self._convert(rows), size, done, lambda: bool(converted.waiters))
         if made is None and not late:
             deadline_ms = self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS
             waiting = Waiting([converted], deadline_ms, lambda _: self._take(rows, late[0]) if late else None, _late)

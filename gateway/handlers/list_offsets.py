@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from gateway.context import Context, Services
-from gateway.conversion import Steps, caught
+from gateway.conversion import ROW_BYTES, Steps, caught
 from gateway.handlers import handles
 from gateway.handlers.each import each, refusal
 from gateway.replication.partition import Partition
@@ -159,7 +159,8 @@ class Searching:
             else:
                 self._under_way.append(search)
         conversions = self._broker.conversions
-        made = conversions.run(_all(planned), 0, self._done, lambda: bool(self._moved.waiters))
+        size = len(planned) * ROW_BYTES
+        made = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters))
         self._found = self._found if made is None else made
 
     def _plan(self, search: Search) -> Steps[TimestampOffset | None]:

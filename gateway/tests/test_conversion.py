@@ -1,5 +1,7 @@
 """Conversions: what is small is done at once, everything else by one thread, in order."""
 
+import inspect
+import weakref
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -85,6 +87,39 @@ def test_what_is_no_longer_wanted_is_not_begun() -> None:
     threads.run()
     assert late == [1]
     assert not threads.begun
+    assert threads.conversions.waiting_bytes == 0
+
+
+def test_what_is_no_longer_wanted_is_broken_off() -> None:
+    threads, late, wanted = Threads(), list[Any](), [True]
+    endless = steps("never", 1_000_000)
+    threads.conversions.submit(endless, 10, late.append, lambda: wanted[0])
+    threads.conversions.submit(steps("next", 1), 10, late.append)
+    work, _ = threads.begun[0]
+    for _ in range(200):
+        next(work)
+    wanted[0] = False
+    threads.run()
+    assert late == []
+    assert inspect.getgeneratorstate(endless) == inspect.GEN_CLOSED, "it holds nothing any more"
+    threads.run()
+    assert late == ["next"]
+    assert threads.conversions.waiting_bytes == 0
+
+
+def test_what_those_who_hung_up_left_does_not_pile_up() -> None:
+    threads, late = Threads(), list[Any]()
+    alive: weakref.WeakSet[Generator[None, None, Any]] = weakref.WeakSet()
+    for number in range(1_000):
+        one = steps(number, 1)
+        alive.add(one)
+        threads.conversions.submit(one, 10, late.append, lambda number=number: not number % 100)  # type: ignore[misc]
+    del one
+    assert len(alive) < 150
+    assert threads.conversions.waiting_bytes == len(alive) * 10
+    while threads.begun:
+        threads.run()
+    assert late == list(range(0, 1_000, 100))
     assert threads.conversions.waiting_bytes == 0
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
+from gateway.conversion import ROW_BYTES
 from gateway.handlers.fetch import DISK_DEADLINE_MS
 from gateway.tests.builders import Node
 from gateway.tests.test_handlers_fetch import NOW_MS, RECORDS, from_offset, old, put, request, rows, wanted
@@ -225,6 +226,7 @@ def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, mo
     for waiting in waitings[:2]:
         node.services.purgatory.abandon(waiting)
     assert len(thread) == 1
+    assert node.services.conversions.waiting_bytes == 3 * ROW_BYTES
     thread.run()
     thread.run()
     assert len(thread) == 0

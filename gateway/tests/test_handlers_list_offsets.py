@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.conversion import ROW_BYTES
 from gateway.handlers import list_offsets
 from gateway.handlers.list_offsets import AT_ONCE
 from gateway.tests.builders import Node
@@ -252,6 +253,7 @@ def test_a_time_that_is_sought_often_is_looked_for_once(node: Node, thread: Thre
 def test_so_many_searches_are_under_way_at_once(node: Node, thread: Thread) -> None:
     """Each holds files open."""
     answers = parked(node, seek(node, *[(index, NOW_MS) for index in range(AT_ONCE + 1)]))
+    assert node.services.conversions.waiting_bytes == AT_ONCE * ROW_BYTES
     thread.run()
     assert not answers
     thread.run()
