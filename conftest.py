@@ -15,7 +15,8 @@ from collections.abc import Generator
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, find, is_hypothesis_test, settings
+from hypothesis import strategies as st
 
 SLOW_CPU_S: Final = 0.25
 FAIL_CPU_S: Final = 4 * SLOW_CPU_S
@@ -71,6 +72,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables_of_characters(request: pytest.FixtureRequest) -> None:
+    """The first text of a checkout makes them, in more than a second: no test's own time."""
+    if any(is_hypothesis_test(getattr(item, "obj", None)) for item in request.session.items):
+        find(st.text(), lambda _: True, settings=settings(database=None))
 
 
 @pytest.hookimpl(wrapper=True)
