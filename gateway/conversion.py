@@ -173,12 +173,22 @@ class Conversions:
         self._turn_bytes = 0  # converted at once since the present turn began
         self.waiting_bytes = 0
 
-    def run(self, steps: Steps[Any], size: int, done: Done, is_wanted: Callable[[], bool] | None = None) -> Any:
-        """The result, if the first slice brings it; else None, and it comes by `done`, as of `submit`."""
+    def run(
+        self,
+        steps: Steps[Any],
+        size: int,
+        done: Done,
+        is_wanted: Callable[[], bool] | None = None,
+        first_bytes: int = 0,
+    ) -> Any:
+        """The result, if the first slice brings it; else None, and it comes by `done`, as of `submit`.
+
+        `first_bytes`: what the first slice may convert, if that is more than `size`.
+        """
         if self._turn_bytes < TURN_BYTES:
             if not self._turn_bytes:
                 self._scheduler.call_soon(self._end_turn)
-            self._turn_bytes += max(size, _LEAST_BYTES)
+            self._turn_bytes += max(size, first_bytes, _LEAST_BYTES)
             try:
                 next(steps)
             except StopIteration as end:

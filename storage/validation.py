@@ -155,9 +155,9 @@ def _inspect(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: i
 
     content = view[HEADER_SIZE:]
     if header.compression != compression.NONE:
-        if header.compression == compression.LZ4 and (fault := lz4.java_fault(content)):
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"Kafka's Java clients could not read this lz4 frame: {fault}")
         yield
+        if header.compression == compression.LZ4 and (fault := (yield from lz4.java_fault_steps(content))):
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"Kafka's Java clients could not read this lz4 frame: {fault}")
     data = bytes(compression.decompress(header.compression, content))
     earliest, latest = MIN_TIMESTAMP, MAX_TIMESTAMP
     if config.message_timestamp_type != LOG_APPEND_TIME and not header.is_log_append_time:

@@ -190,6 +190,12 @@ def test_only_so_much_is_done_at_once_in_a_turn() -> None:
             threads.time.advance()
 
 
+def test_what_the_first_slice_may_convert_counts() -> None:
+    threads, late = Threads(), list[Any]()
+    for wanted in ["now"] * 4 + [None]:
+        assert threads.conversions.run(steps("now", 0), 0, late.append, first_bytes=TURN_BYTES // 4) == wanted
+
+
 def test_the_more_wait_the_less_is_to_be_converted_at_once() -> None:
     threads, shares = Threads(), []
     for _ in range(4):

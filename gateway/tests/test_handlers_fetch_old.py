@@ -200,6 +200,20 @@ def test_what_takes_long_is_converted_by_a_thread(node: Node, version: int, monk
     assert len(thread) == 0
 
 
+@pytest.mark.parametrize("version, most", [(0, 7), (3, 7), (4, 27), (9, 27)])
+def test_only_so_much_is_converted_at_once_in_a_turn(
+    node: Node, version: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.services.metadata.create_topic("t", 30)
+    for index in range(30):
+        partition = node.services.partitions.get("t", index)
+        partition.append(memoryview(build([Record(timestamp=NOW_MS, value=bytes(9_900))])), 1, NOW_MS)
+    thread = Thread(node, monkeypatch)
+    asked = [old(node, version, from_offset(0, index)) for index in range(30)]
+    assert [isinstance(one, Waiting) for one in asked] == [False] * most + [True] * (30 - most)
+    assert len(thread) == 1
+
+
 def test_who_waits_for_records_waits_for_their_conversion_too(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     thread, replies = Thread(node, monkeypatch), list[Any]()

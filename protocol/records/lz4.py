@@ -11,7 +11,9 @@ dictionary (`Lz4BlockInputStream`). Source: "LZ4 Frame Format Description" 1.6.
 
 from __future__ import annotations
 
+import itertools
 import struct
+from collections.abc import Generator
 
 from protocol.errors import ErrorCode, KafkaError
 
@@ -23,6 +25,7 @@ _RESERVED_FLAGS = 0x03  # bit 0 is a dictionary's by now
 _RESERVED_DESCRIPTOR = 0x8F
 _SMALLEST_BLOCKS = 4  # 4 to 7 mean 64 KiB to 4 MiB
 _PLAIN_BLOCK = 0x8000_0000
+_BLOCKS_AT_ONCE = 500
 _BLOCK_SIZE = struct.Struct("<I")
 _PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 _U32 = 0xFFFF_FFFF
@@ -60,6 +63,17 @@ def without_block_checksums(frame: bytes | bytearray | memoryview) -> bytes:
 
 def java_fault(frame: bytes | bytearray | memoryview) -> str | None:
     """Why Kafka's Java clients would not read all of the frame, though it is sound; None if they do."""
+    steps = java_fault_steps(frame)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            fault: str | None = end.value
+            return fault
+
+
+def java_fault_steps(frame: bytes | bytearray | memoryview) -> Generator[None, None, str | None]:
+    """`java_fault` in slices: a block may have a single byte."""
     if len(frame) < _SHORTEST_HEAD_BYTES or frame[:4] != _MAGIC:
         return "it does not begin with a frame"
     flags, descriptor = frame[4], frame[5]
@@ -69,13 +83,15 @@ def java_fault(frame: bytes | bytearray | memoryview) -> str | None:
         return "its blocks have a size that does not exist"
     if not flags & _INDEPENDENT_BLOCKS:
         return "its blocks depend on each other"
-    return _walk(frame, flags, 1 << (8 + 2 * (descriptor >> 4)))
+    return (yield from _walk(frame, flags, 1 << (8 + 2 * (descriptor >> 4))))
 
 
-def _walk(frame: bytes | bytearray | memoryview, flags: int, max_block_bytes: int) -> str | None:
+def _walk(frame: bytes | bytearray | memoryview, flags: int, max_block_bytes: int) -> Generator[None, None, str | None]:
     """A fault of the blocks behind the head."""
     position = _checksum_position(frame) + 1
-    while True:
+    for number in itertools.count(1):
+        if not number % _BLOCKS_AT_ONCE:
+            yield
         if position + 4 > len(frame):
             return "its frame has no end"
         size = _BLOCK_SIZE.unpack_from(frame, position)[0] & ~_PLAIN_BLOCK

@@ -171,6 +171,15 @@ def test_the_time_of_the_append_is_set_last() -> None:
     assert check_crc(batches[0][1])
 
 
+def test_an_lz4_frame_is_not_looked_at_in_the_first_slice() -> None:
+    """It may have a block for each byte; and the first slice is done on the loop."""
+    data = memoryview(assemble(0, LZ4, 0, NOW_MS, NOW_MS, 1, b"no frame"))
+    steps = validation.prepare_steps(data, LogConfig(), NOW_MS, "full")
+    next(steps)
+    with pytest.raises(KafkaError, match="does not begin with a frame"):
+        next(steps)
+
+
 def test_long_work_comes_in_slices() -> None:
     """The first slice of what is short and plain is all; a codec is never called in the first."""
     few, many = [Record(timestamp=NOW_MS)] * 3, [Record(timestamp=NOW_MS, value=bytes(100))] * 2000
@@ -183,5 +192,6 @@ def test_long_work_comes_in_slices() -> None:
     assert slices(few, 0) == 0
     assert slices(many, 0) > 10
     assert slices(few, 4) == 1
+    assert slices(few, LZ4) == 1
     assert slices(few, 4, compression_type="gzip") == 3
     assert slices(few, 4, compression_type="zstd") == 1

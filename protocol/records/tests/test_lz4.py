@@ -10,7 +10,7 @@ import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.compression import LZ4, compress, decompress
-from protocol.records.lz4 import java_fault, right_checksum, without_block_checksums, wrong_checksum
+from protocol.records.lz4 import java_fault, java_fault_steps, right_checksum, without_block_checksums, wrong_checksum
 from protocol.records.tests.test_compression import FOREIGN, PLAIN
 
 FRAME = compress(LZ4, PLAIN)
@@ -49,6 +49,15 @@ def test_checksums_of_blocks_are_taken_out(data: bytes, has_content_checksum: bo
     frame = lz4.frame.compress(data, block_checksum=True, **options)
     assert without_block_checksums(frame) == lz4.frame.compress(data, **options)
     assert without_block_checksums(without_block_checksums(frame)) == without_block_checksums(frame)
+
+
+def test_many_blocks_are_looked_at_in_slices() -> None:
+    head = FRAME[:7]
+    for blocks, slices in ((400, 0), (10_000, 20)):
+        frame = head + b"\x01\x00\x00\x80x" * blocks + bytes(4)
+        assert len(list(java_fault_steps(frame))) == slices
+        assert java_fault(frame) is None
+        assert java_fault(frame + b"x") == "1 bytes follow its first frame"
 
 
 def test_java_reads_what_we_write() -> None:
