@@ -34,8 +34,6 @@ logger = logging.getLogger("headgate.conversion")
 _HEAD = struct.Struct(">8xi9xh")  # length and attributes of a batch
 _WINDOW_BYTES = 4096
 _HOPS_AT_ONCE = 500
-# A piece of up to this size is read on the loop, if it is in memory.
-_SMALL_BYTES = 1 << 14
 
 # What is converted at once in a turn of the loop: two or three milliseconds of work. Each counts as a kilobyte or more.
 TURN_BYTES, _LEAST_BYTES = 64 << 10, 1 << 10
@@ -88,7 +86,7 @@ def set_of(piece: FileSlice, magic: int, first_offset: int, max_bytes: int, is_f
 
     if max_bytes <= 0 and not is_first:
         return Made(first_offset, b"")
-    data = yield from _read(piece, len(piece))
+    data = yield from piece.read_steps(0, len(piece))
     made = yield from legacy.down_steps(data, magic, first_offset, max_bytes)
     if len(made.data) > max_bytes and not is_first:
         return Made(first_offset, b"")
@@ -106,8 +104,8 @@ def without_zstd(piece: FileSlice, room: int) -> Steps[Made | None]:
         return Made(position, None)
     if room <= 0:
         return Made(-1, b"")
-    head = batch.read_header((yield from _read(piece, batch.HEADER_SIZE)))
-    data = yield from _read(piece, max(head.size, room))
+    head = batch.read_header((yield from piece.read_steps(0, batch.HEADER_SIZE)))
+    data = yield from piece.read_steps(0, max(head.size, room))
     return Made(-1, (yield from recompression.gzip_for_zstd_steps(data)))
 
 
@@ -120,7 +118,7 @@ def _find_zstd(piece: FileSlice) -> Steps[int | None]:
     while position < size:
         at = position - start
         if at + _HEAD.size > len(window):
-            window, start, at = (yield from _read(piece, _WINDOW_BYTES, position)), position, 0
+            window, start, at = (yield from piece.read_steps(position, _WINDOW_BYTES)), position, 0
             if len(window) < _HEAD.size:
                 break
         length, attributes = _HEAD.unpack_from(window, at)
@@ -135,16 +133,6 @@ def _find_zstd(piece: FileSlice) -> Steps[int | None]:
             yield
     piece.note_passed(min(position, size))
     return None
-
-
-def _read(piece: FileSlice, length: int, position: int = 0) -> Steps[bytes | bytearray]:
-    """A part of a piece: at once if it is small and in memory, else in the next slice, by a thread."""
-    length = min(length, len(piece) - position)
-    data = piece.read_cached(position, length) if length <= _SMALL_BYTES else None
-    if data is None:
-        yield
-        data = piece.read(position, length)
-    return data
 
 
 def caught(steps: Steps[T]) -> Steps[T | KafkaError | OSError]:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch
 from protocol.records.batch import BatchHeader
+from protocol.records.compression import Steps
 from storage.files import ColdRead, File
 from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.pool import Pool
@@ -32,6 +33,8 @@ _unpack_hop = _HOP.unpack_from
 _LOG_OVERHEAD = batch.LOG_OVERHEAD
 _HOP_WINDOW_BYTES = 4096
 _WALK_WINDOW_BYTES = 1024 * 1024
+# A piece of up to this size is read on the loop, if it is in memory.
+_SMALL_READ_BYTES = 1 << 14
 _SMALLEST_LENGTH = batch.HEADER_SIZE - _LOG_OVERHEAD
 
 
@@ -69,6 +72,15 @@ class FileSlice:
     def read_cached(self, start: int, length: int) -> bytes | bytearray | None:
         """A part of its bytes, if that does not wait for the disk. Raises ValueError after `release`."""
         return self._held.read_cached(length, self.position + start)
+
+    def read_steps(self, start: int, length: int) -> Steps[bytes | bytearray]:
+        """A part of its bytes, as far as it goes: at once if it is small and in memory, else in the next slice."""
+        length = min(length, self.length - start)
+        data = self.read_cached(start, length) if length <= _SMALL_READ_BYTES else None
+        if data is None:
+            yield
+            data = self.read(start, length)
+        return data
 
     def is_cached(self, start: int, length: int) -> bool:
         """Whether sending a part of it would not wait for the disk, as far as can be told cheaply."""

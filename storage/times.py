@@ -26,7 +26,6 @@ than their records hold."""
 RECORDS_AT_ONCE = 500
 _HOPS_AT_ONCE = 500
 _WINDOW_BYTES = 4096
-_SMALL_BYTES = 16 * 1024  # read without a pause, if it is in memory
 
 
 class TimestampOffset(NamedTuple):
@@ -62,7 +61,7 @@ class Search(NamedTuple):
         start, position, hops = 0, 0, 0
         while len(piece) - position >= HEADER_SIZE:
             if position - start + HEADER_SIZE > len(window):
-                window, start = (yield from _read(piece, position, _WINDOW_BYTES)), position
+                window, start = (yield from piece.read_steps(position, _WINDOW_BYTES)), position
             try:
                 header = read_header(window, position - start)
             except KafkaError:
@@ -70,7 +69,7 @@ class Search(NamedTuple):
             if header.size > len(piece) - position:
                 break
             if header.max_timestamp >= self.timestamp_ms and header.last_offset >= self.start_offset:
-                data = yield from _read(piece, position, header.size)
+                data = yield from piece.read_steps(position, header.size)
                 found = yield from self._among(header, data)
                 if found is not None:
                     return found
@@ -137,13 +136,3 @@ def _piece(segment: Segment, timestamp_ms: int) -> FileSlice:
     """All from where a record of this time or later may be."""
     position = segment.offsets.floor(segment.times.floor(timestamp_ms))
     return FileSlice(segment.file, position, max(0, segment.size - position))
-
-
-def _read(piece: FileSlice, position: int, length: int) -> Steps[bytes | bytearray]:
-    """A part of a piece: at once if it is small and in memory, else in the next slice."""
-    length = min(length, len(piece) - position)
-    data = piece.read_cached(position, length) if length <= _SMALL_BYTES else None
-    if data is None:
-        yield
-        data = piece.read(position, length)
-    return data

@@ -113,6 +113,12 @@ def refusal(error: KafkaError | OSError) -> tuple[ErrorCode, str]:
     return ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}"
 
 
+def known_code(code: ErrorCode, version: int, storage_error_since: int) -> ErrorCode:
+    """The code as the client's version knows it: who does not know that a disk failed is made to come again."""
+    is_unknown = code == ErrorCode.KAFKA_STORAGE_ERROR and version < storage_error_since
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_unknown else code
+
+
 def check_group_id(group_id: str) -> None:
     """Members and deletions need a name for their group. Raises KafkaError(INVALID_GROUP_ID) for an empty one."""
     if not group_id:

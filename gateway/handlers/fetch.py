@@ -22,7 +22,7 @@ from gateway.advertised import leader_of
 from gateway.context import Context
 from gateway.conversion import Steps
 from gateway.handlers import handles
-from gateway.handlers.each import refusal
+from gateway.handlers.each import known_code, refusal
 from gateway.replication.partition import Partition
 from gateway.sessions import FetchTurn
 from gateway.waiting import Waiting, WaitList
@@ -290,9 +290,7 @@ class Plan:
         return row
 
     def _known(self, code: ErrorCode) -> ErrorCode:
-        """The code, or what makes an older client come again."""
-        is_new = code == ErrorCode.KAFKA_STORAGE_ERROR and self._context.version < STORAGE_ERROR_SINCE
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_new else code
+        return known_code(code, self._context.version, STORAGE_ERROR_SINCE)
 
     def _watch(self, number: int, row: PartitionData, is_first: bool) -> None:
         """Note what a partition adds towards `min_bytes`, and that its moves matter."""

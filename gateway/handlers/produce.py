@@ -15,7 +15,7 @@ from gateway.advertised import Endpoint, leader_of
 from gateway.context import CloseConnection, Context
 from gateway.conversion import Done, Steps, batch_steps, set_steps
 from gateway.handlers import handles
-from gateway.handlers.each import refusal
+from gateway.handlers.each import known_code, refusal
 from gateway.replication.partition import ACKS_ALL, Partition
 from gateway.replication.writer import Writer
 from gateway.waiting import SILENCE, Waiting, WaitList
@@ -306,10 +306,9 @@ def _append_converted(item: Behind, topic: str, records: memoryview, context: Co
 
 
 def _known(refused: tuple[ErrorCode, str], version: int) -> tuple[ErrorCode, str]:
-    """An error as the client's version knows it: who does not know that a disk failed is made to come again."""
+    """An error as the client's version knows it."""
     code, message = refused
-    is_unknown = code == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE
-    return (ErrorCode.NOT_LEADER_OR_FOLLOWER if is_unknown else code), message
+    return known_code(code, version, STORAGE_ERROR_SINCE), message
 
 
 def _refuse_another(topic: str) -> NoReturn:

@@ -61,19 +61,11 @@ def without_block_checksums(frame: bytes | bytearray | memoryview) -> bytes:
     return b"".join((*parts, view[position:]))
 
 
-def java_fault(frame: bytes | bytearray | memoryview) -> str | None:
-    """Why Kafka's Java clients would not read all of the frame, though it is sound; None if they do."""
-    steps = java_fault_steps(frame)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            fault: str | None = end.value
-            return fault
-
-
 def java_fault_steps(frame: bytes | bytearray | memoryview) -> Generator[None, None, str | None]:
-    """`java_fault` in slices: a block may have a single byte."""
+    """Why Kafka's Java clients would not read all of the frame, though it is sound; None if they do.
+
+    In slices: a block may have a single byte.
+    """
     if len(frame) < _SHORTEST_HEAD_BYTES or frame[:4] != _MAGIC:
         return "it does not begin with a frame"
     flags, descriptor = frame[4], frame[5]

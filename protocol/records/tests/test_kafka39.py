@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from protocol.errors import KafkaError
 from protocol.records import batch
 from protocol.records.batch import HEADER_SIZE, Record
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
+from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress, finish
 from protocol.records.legacy import build, down_convert, iterate, up_convert, up_convert_stored
-from protocol.records.lz4 import java_fault, right_checksum, wrong_checksum
+from protocol.records.lz4 import java_fault_steps, right_checksum, wrong_checksum
 from protocol.records.tests.kafka39 import Batch, Kafka39, Refused
 from protocol.records.tests.sets import expected, record, records
 
@@ -111,7 +111,7 @@ def test_batches_become_what_kafka_makes_of_them(kafka: Kafka39, magic: int, cod
 @given(some=record)
 def test_java_reads_frames_that_we_call_sound(kafka: Kafka39, some: Record) -> None:
     data = batch.build([some._replace(offset=0)], compression=LZ4)
-    assert java_fault(data[HEADER_SIZE:]) is None
+    assert finish(java_fault_steps(data[HEADER_SIZE:])) is None
     assert all_records(kafka.read(data)) == [some._replace(offset=0)]
 
 
@@ -146,4 +146,4 @@ def test_java_reads_the_frames_in_which_there_is_no_fault(kafka: Kafka39, frame:
         with pytest.raises(KafkaError):
             decompress(LZ4, frame)
     else:
-        assert is_read is (java_fault(frame) is None)
+        assert is_read is (finish(java_fault_steps(frame)) is None)

@@ -9,12 +9,16 @@ import lz4.frame
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.compression import LZ4, compress, decompress
-from protocol.records.lz4 import java_fault, java_fault_steps, right_checksum, without_block_checksums, wrong_checksum
+from protocol.records.compression import LZ4, compress, decompress, finish
+from protocol.records.lz4 import java_fault_steps, right_checksum, without_block_checksums, wrong_checksum
 from protocol.records.tests.test_compression import FOREIGN, PLAIN
 
 FRAME = compress(LZ4, PLAIN)
 WITH_SIZE = bytes.fromhex("04224d186840050000000000000000") + bytes.fromhex("05000080") + b"abcde" + bytes(4)
+
+
+def java_fault(frame: bytes | bytearray | memoryview) -> str | None:
+    return finish(java_fault_steps(frame))
 
 
 def test_the_right_checksum_is_what_the_library_writes() -> None:
