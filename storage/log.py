@@ -8,7 +8,6 @@ and moves `recovery_point`, below which nothing may be missing after a crash.
 from __future__ import annotations
 
 import errno
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from random import Random
@@ -26,12 +25,12 @@ from storage.pool import Pool
 from storage.producers import Producers, WrittenBatch
 from storage.retention import SegmentFacts
 from storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
+from storage.segments import Segments
 from storage.staged import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Staged
 from storage.times import TimestampOffset
 
 __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
 
-_MEMO_ENTRIES = 64
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 _RECALL_BYTES = 64 * 1024 * 1024
 
@@ -40,9 +39,7 @@ class Log:
     """The log of one partition. Offsets: start <= stable <= end; `end_offset` is the one that comes next."""
 
     __slots__ = (
-        "_active",
         "_last_flush_ms",
-        "_memo",
         "_random",
         "_segments",
         "_snapshot_offset",
@@ -81,12 +78,10 @@ class Log:
         self.partition = partition
         self.topic_id = topic_id
         self.config = config
-        self._segments = segments
-        self._active = segments[-1]
-        self.start_offset = self.end_offset = self.recovery_point = self._active.base_offset
+        self._segments = Segments(segments)
+        self.start_offset = self.end_offset = self.recovery_point = segments[-1].base_offset
         self.producers = Producers()
         self.epochs = Epochs(pool.files, directory, self._end)
-        self._memo: dict[int, tuple[Segment, int]] | None = None
         self._snapshot_offset = self.end_offset
         self.names_unsynced = False
         self.staged: Staged | None = None
@@ -112,7 +107,7 @@ class Log:
     @property
     def size(self) -> int:
         """Bytes in all segments."""
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size
 
     # Writing
 
@@ -207,7 +202,7 @@ class Log:
         except OSError as error:
             raise self._disk_error(error) from error
         staged = self.staged = Staged(self.end_offset, self.epochs.latest)
-        active, config = self._active, self.config
+        active, config = self._segments.active, self.config
         # With less to go by, each append looks for itself.
         if active.size and active.first_timestamp >= 0 and not active.is_full(config.segment_index_bytes, MAX_BATCHES):
             staged.max_bytes = min(config.segment_bytes - active.size, MAX_STAGED_BYTES)
@@ -225,7 +220,7 @@ class Log:
         if staged is None:
             return
         try:
-            self._active.append(staged.content(), staged.written, self.config.index_interval_bytes)
+            self._segments.active.append(staged.content(), staged.written, self.config.index_interval_bytes)
         except OSError as error:
             raise self._take_back(staged, error) from error
         self._flush_if_due(staged)
@@ -239,7 +234,7 @@ class Log:
         staged, self.staged = self.staged, None
         if staged is not None:
             try:
-                staged.place(self._active.begin_append(), self._active.size)
+                staged.place(self._segments.active.begin_append(), self._segments.active.size)
             except OSError as error:
                 raise self._take_back(staged, error) from error
         self.being_written = staged
@@ -250,7 +245,7 @@ class Log:
         self.being_written = None
         staged.release()
         try:
-            self._active.finish_append(staged.written, self.config.index_interval_bytes, error)
+            self._segments.active.finish_append(staged.written, self.config.index_interval_bytes, error)
         except OSError as failure:
             raise self._take_back(staged, failure) from failure
         self._flush_if_due(staged)
@@ -292,22 +287,12 @@ class Log:
 
     def _recall(self, producer_id: int, end: int) -> Iterator[BatchHeader]:
         """A producer's batches up to the offset `end`, from the last part of the log that may hold them."""
-        last = first = self._position_of(end)
-        position = self._segments[last].locate(end) - _RECALL_BYTES
-        while position < 0 and first:
-            first -= 1
-            position += self._segments[first].size
-        for number in range(first, last + 1):
-            segment = self._segments[number]
-            start = segment.offsets.floor_position(max(0, position)) if number == first else 0
-            for _, header in segment.walk(start):
-                if header.last_offset > end:
-                    return
-                if header.producer_id == producer_id:
-                    yield header
+        for header in self._segments.headers_before(end, _RECALL_BYTES):
+            if header.producer_id == producer_id:
+                yield header
 
     def _must_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        active, config = self._active, self.config
+        active, config = self._segments.active, self.config
         if active.size + size > config.segment_bytes:
             return (size <= config.segment_bytes or self._refuse_size(size)) and active.size > 0
         return active.size > 0 and (
@@ -323,14 +308,14 @@ class Log:
 
     def _is_aged(self, max_timestamp: int, now_ms: int) -> bool:
         """Whether segment.ms has passed: by the records' own time if they have one, else by the clock, as in Kafka."""
-        active = self._active
+        active = self._segments.active
         first_timestamp = active.first_timestamp
         age = max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - active.created_ms
         return age > self.config.segment_ms - active.roll_jitter_ms
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Begin a new segment if the present one is older than segment.ms by the clock; whether it was done."""
-        active = self._active
+        active = self._segments.active
         if not active.size or self.being_written is not None or not self._is_aged(now_ms, now_ms):
             return False
         self.roll(now_ms)
@@ -338,9 +323,9 @@ class Log:
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment. The old one becomes durable with the next `flush`, which is then due. Raises OSError."""
-        self._active.seal()
+        self._segments.active.seal()
         if self.recovery_point >= self.end_offset:  # the bytes are safe already: no flush will come for the indexes
-            self._active.sync()
+            self._segments.active.sync()
         self._take_snapshot()
         segment = Segment.create(self.pool, self.directory, self.end_offset, now_ms)
         if self.config.segment_jitter_ms:
@@ -348,9 +333,7 @@ class Log:
                 min(self.config.segment_jitter_ms, self.config.segment_ms) + 1
             )
         self.names_unsynced = True
-        self._segments.append(segment)
-        self._active = segment
-        self._forget(self.end_offset)
+        self._segments.add(segment)
 
     def truncate_to(self, offset: int) -> None:
         """Forget everything at and behind `offset`, with the whole batch that holds it. Raises OSError."""
@@ -361,7 +344,7 @@ class Log:
         if offset < self.recovery_point:
             self.recovery_point = offset
             self.pool.write_recovery_points()
-        segment = self._segment_of(offset)
+        segment = self._segments.owner(offset)
         self.drop_behind(segment, segment.locate(offset))
         self.end_offset = offset
         self.epochs.truncate_to(offset)
@@ -372,14 +355,7 @@ class Log:
 
         What else knows of them is the caller's to set right.
         """
-        while self._segments[-1] is not segment:
-            self._segments.pop().delete()
-        segment.truncate(position)
-        segment.file.sync()
-        if not position and len(self._segments) > 1:
-            self._segments.pop().delete()
-        self._active = self._segments[-1]
-        self._memo = None
+        self._segments.drop_behind(segment, position)
         # Else what was cut off could come back, in a crash, behind what is appended from now on.
         self.pool.files.sync_directory(self.directory)
 
@@ -387,11 +363,9 @@ class Log:
         """Forget everything, and go on at `offset`. Raises OSError."""
         self.recovery_point = min(self.recovery_point, self._segments[0].base_offset)
         self.pool.write_recovery_points()
-        for segment in reversed(self._segments):
+        for segment in reversed(self.segments):
             segment.delete()
-        self._segments = [Segment.create(self.pool, self.directory, offset, now_ms)]
-        self._active = self._segments[0]
-        self._memo = None
+        self._segments.replace_all([Segment.create(self.pool, self.directory, offset, now_ms)])
         self.start_offset = self.end_offset = self.recovery_point = offset
         self.names_unsynced = True
         self.epochs.truncate_to(0)
@@ -417,14 +391,7 @@ class Log:
 
         Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
         """
-        first = self._position_of(offset)
-        for number in range(first, len(self._segments)):
-            segment = self._segments[number]
-            walk = segment.walk(segment.locate(offset) if number == first else 0)
-            for _, header in walk:
-                yield header
-            if walk.problem:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {walk.position}: {walk.problem}")
+        return self._segments.headers(offset)
 
     # Reading
 
@@ -447,74 +414,11 @@ class Log:
             return None
         self.pool.is_patient = patient
         try:
-            return self._plan(offset, max_bytes, up_to, at_least_one)
+            return self._segments.plan(offset, max_bytes, up_to, self.end_offset, at_least_one)
         except OSError as error:
             raise self._disk_error(error) from error
         finally:
             self.pool.is_patient = True
-
-    def _plan(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> FileSlice | None:
-        segment, position = self._locate(offset)
-        limit = segment.size if up_to >= self.end_offset else self._limit(segment, up_to)
-        if limit - position > max_bytes:
-            limit = self._cut(segment, position, max_bytes, at_least_one)
-        elif segment is self._active:
-            self._remember(min(up_to, self.end_offset), segment, limit)
-        return FileSlice(segment.file, position, limit - position) if limit > position else None
-
-    def _cut(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool) -> int:
-        """Where a read ends that may not take all: before the batch that does not fit, unless it is the first."""
-        start, end, base_offset, last_offset = segment.cut(position, position + max_bytes)
-        if start > position:
-            self._remember(base_offset, segment, start)
-            return start
-        if not at_least_one:
-            return position
-        if end < segment.size:
-            self._remember(last_offset + 1, segment, end)
-        return end
-
-    def _limit(self, segment: Segment, up_to: int) -> int:
-        """The position in this segment that a read up to an offset may not pass."""
-        owner, position = self._locate(up_to)
-        return position if owner is segment else segment.size
-
-    def _locate(self, offset: int) -> tuple[Segment, int]:
-        """Where the batch that holds `offset`, or the next one behind it, begins."""
-        if self._memo is not None:
-            found = self._memo.get(offset)
-            if found is not None:
-                return found
-        number = self._position_of(offset)
-        segment = self._segments[number]
-        position = segment.locate(offset)
-        while position == segment.size and segment is not self._active:
-            number += 1
-            segment, position = self._segments[number], 0
-        self._remember(offset, segment, position)
-        return segment, position
-
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        """A sequential consumer asks next for the offset at which its last read ended."""
-        memo = self._memo
-        if memo is None:
-            memo = self._memo = {}
-        elif len(memo) >= _MEMO_ENTRIES:
-            del memo[next(iter(memo))]
-        memo[offset] = (segment, position)
-
-    def _forget(self, offset: int) -> None:
-        if self._memo is not None:
-            self._memo.pop(offset, None)
-
-    def _position_of(self, offset: int) -> int:
-        segments = self._segments
-        if len(segments) == 1:
-            return 0
-        return max(0, bisect_right(segments, offset, key=_base_offset) - 1)
-
-    def _segment_of(self, offset: int) -> Segment:
-        return self._segments[self._position_of(offset)]
 
     def offset_for_time(self, timestamp_ms: int, up_to: int) -> Steps[TimestampOffset | None]:
         """In slices, the first record of this time or later, below `up_to`. They need nothing of the log any more.
@@ -529,14 +433,14 @@ class Log:
 
     def _search(self, plan: Callable[..., times.Search], *wanted: int) -> times.Search:
         try:
-            return plan(self._segments[self._position_of(self.start_offset) :], *wanted)
+            return plan(self._segments.since(self.start_offset), *wanted)
         except OSError as error:
             raise self._disk_error(error) from error
 
     def starts(self) -> list[int]:
         """Where each segment begins, the oldest first, and where the last one ends, if there is anything in it."""
         found = [max(segment.base_offset, self.start_offset) for segment in self._segments]
-        return [*found, self.end_offset] if self._active.size else found
+        return [*found, self.end_offset] if self._segments.active.size else found
 
     def modified_ms(self) -> list[int]:
         """When each segment was last written to, the oldest first. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
@@ -571,16 +475,14 @@ class Log:
         return count
 
     def _facts(self) -> Iterable[SegmentFacts]:
-        for segment, following in zip(self._segments, [*self._segments[1:], None], strict=True):
+        segments = self.segments
+        for segment, following in zip(segments, [*segments[1:], None], strict=True):
             end_offset = self.end_offset if following is None else following.base_offset
             yield SegmentFacts(end_offset, segment.size, segment.max_timestamp)
 
     def _delete_first(self, count: int) -> None:
-        self._memo = None
         self.advance_start(self._segments[count].base_offset)
-        for _ in range(count):
-            self._segments[0].delete()  # one that fails is the first still, and tried again
-            del self._segments[0]
+        self._segments.delete_first(count)
         self.pool.files.sync_directory(self.directory)
 
     def advance_start(self, offset: int) -> None:
@@ -593,7 +495,10 @@ class Log:
         """Whether a flush is due: by flush.ms, or because a segment was rolled whose bytes are not yet on the disk."""
         if self.recovery_point >= self.end_offset or self.being_written is not None:
             return False
-        return self.recovery_point < self._active.base_offset or now_ms - self._last_flush_ms >= self.config.flush_ms
+        return (
+            self.recovery_point < self._segments.active.base_offset
+            or now_ms - self._last_flush_ms >= self.config.flush_ms
+        )
 
     def flush(self, now_ms: int | None = None) -> None:
         """Make everything appended so far durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
@@ -613,7 +518,7 @@ class Log:
 
         Raises OSError, and then nothing is changed.
         """
-        unsynced = self._segments[self._position_of(self.recovery_point) :]
+        unsynced = self._segments.since(self.recovery_point)
         paths = [path for segment in unsynced for path in segment.sealed_indexes]
         if not self.epochs.is_synced and self.epochs.latest >= 0:
             paths.append(self.epochs.path)
@@ -656,7 +561,7 @@ class Log:
             with suppress(KafkaError):
                 self.end_write(self.being_written, OSError(errno.ECANCELED, "the log was closed"))
         try:
-            is_changed = self._active.seal()
+            is_changed = self._segments.active.seal()
             self._take_snapshot()
         except OSError as error:
             raise self._disk_error(error) from error
@@ -680,10 +585,6 @@ class Log:
 
     def _disk_error(self, error: OSError) -> KafkaError:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.topic}-{self.partition} refuses: {error}")
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset
 
 
 def _hold(segments: Iterable[Segment]) -> list[File]:

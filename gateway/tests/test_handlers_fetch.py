@@ -437,7 +437,7 @@ def test_an_old_version_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(
     log = node.services.partitions.get("t", 0).log
     log.segments[0].offsets.flush()
     log.segments[0].offsets.give_back()
-    log._memo = None
+    log._segments.forget()
     replies = parked(node, request(wanted(node, "t", version, from_offset(7)), max_wait_ms=500), version)
     rounds = 0
     while not replies:
@@ -459,7 +459,7 @@ def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: 
     file = node.services.partitions.get("t", 0).log.segments[0].file
     before = file.references
     for moment in range(4):
-        node.services.partitions.get("t", 0).log._memo = None
+        node.services.partitions.get("t", 0).log._segments.forget()
         waiting = old(node, version, from_offset(3), max_wait_ms=500)
         if not isinstance(waiting, Waiting):
             break

@@ -1,0 +1,180 @@
+"""The segments of one log, one behind the other; the last is written to. Finds offsets in them, and plans reads.
+
+Synchronous, and of one thread, as the log is. A reader that goes on where it ended costs no search: the place is
+remembered.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import BatchHeader
+from storage.segment import FileSlice, Segment
+
+_MEMO_ENTRIES = 64
+
+
+class Segments:
+    """From the oldest to `active`, the one being written. There is always one."""
+
+    __slots__ = ("_items", "_memo", "active")
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._items = list(segments)
+        self.active = self._items[-1]
+        self._memo: dict[int, tuple[Segment, int]] | None = None
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._items[number]
+
+    @property
+    def size(self) -> int:
+        """Bytes in all of them."""
+        return sum(segment.size for segment in self._items)
+
+    # Finding
+
+    def position_of(self, offset: int) -> int:
+        """The number of the segment in which an offset is, or would be."""
+        if len(self._items) == 1:
+            return 0
+        return max(0, bisect_right(self._items, offset, key=_base_offset) - 1)
+
+    def owner(self, offset: int) -> Segment:
+        """The segment in which an offset is, or would be."""
+        return self._items[self.position_of(offset)]
+
+    def since(self, offset: int) -> list[Segment]:
+        """The segments from the one with an offset on."""
+        return self._items[self.position_of(offset) :]
+
+    def locate(self, offset: int) -> tuple[Segment, int]:
+        """Where the batch that holds `offset`, or the next one behind it, begins."""
+        if self._memo is not None:
+            found = self._memo.get(offset)
+            if found is not None:
+                return found
+        number = self.position_of(offset)
+        segment = self._items[number]
+        position = segment.locate(offset)
+        while position == segment.size and segment is not self.active:
+            number += 1
+            segment, position = self._items[number], 0
+        self._remember(offset, segment, position)
+        return segment, position
+
+    def headers(self, offset: int) -> Iterator[BatchHeader]:
+        """The headers of all batches from the one that holds `offset` to the end.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
+        """
+        first = self.position_of(offset)
+        for number in range(first, len(self._items)):
+            segment = self._items[number]
+            walk = segment.walk(segment.locate(offset) if number == first else 0)
+            for _, header in walk:
+                yield header
+            if walk.problem:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {walk.position}: {walk.problem}")
+
+    def headers_before(self, end: int, bytes_back: int) -> Iterator[BatchHeader]:
+        """The headers of batches up to the offset `end`, from about so many bytes before it on."""
+        last = first = self.position_of(end)
+        position = self._items[last].locate(end) - bytes_back
+        while position < 0 and first:
+            first -= 1
+            position += self._items[first].size
+        for number in range(first, last + 1):
+            segment = self._items[number]
+            start = segment.offsets.floor_position(max(0, position)) if number == first else 0
+            for _, header in segment.walk(start):
+                if header.last_offset > end:
+                    return
+                yield header
+
+    # Reading
+
+    def plan(self, offset: int, max_bytes: int, up_to: int, end_offset: int, at_least_one: bool) -> FileSlice | None:
+        """A read of whole batches of one segment, as `Log.read` describes it. Raises OSError, ColdRead."""
+        segment, position = self.locate(offset)
+        limit = segment.size if up_to >= end_offset else self._limit(segment, up_to)
+        if limit - position > max_bytes:
+            limit = self._cut(segment, position, max_bytes, at_least_one)
+        elif segment is self.active:
+            self._remember(min(up_to, end_offset), segment, limit)
+        return FileSlice(segment.file, position, limit - position) if limit > position else None
+
+    def _cut(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool) -> int:
+        """Where a read ends that may not take all: before the batch that does not fit, unless it is the first."""
+        start, end, base_offset, last_offset = segment.cut(position, position + max_bytes)
+        if start > position:
+            self._remember(base_offset, segment, start)
+            return start
+        if not at_least_one:
+            return position
+        if end < segment.size:
+            self._remember(last_offset + 1, segment, end)
+        return end
+
+    def _limit(self, segment: Segment, up_to: int) -> int:
+        """The position in this segment that a read up to an offset may not pass."""
+        owner, position = self.locate(up_to)
+        return position if owner is segment else segment.size
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        """A sequential consumer asks next for the offset at which its last read ended."""
+        memo = self._memo
+        if memo is None:
+            memo = self._memo = {}
+        elif len(memo) >= _MEMO_ENTRIES:
+            del memo[next(iter(memo))]
+        memo[offset] = (segment, position)
+
+    def forget(self) -> None:
+        """Forget where readers were."""
+        self._memo = None
+
+    # Changing
+
+    def add(self, segment: Segment) -> None:
+        """Go on in a new one."""
+        if self._memo is not None:  # it was the end of the one before
+            self._memo.pop(segment.base_offset, None)
+        self._items.append(segment)
+        self.active = segment
+
+    def delete_first(self, count: int) -> None:
+        """Delete the oldest; one of them at least stays. Raises OSError, and then some are deleted."""
+        self._memo = None
+        for _ in range(count):
+            self._items[0].delete()  # one that fails is the first still, and tried again
+            del self._items[0]
+
+    def drop_behind(self, segment: Segment, position: int) -> None:
+        """Remove the bytes of a segment from a position on, and the segments behind it. Raises OSError."""
+        self._memo = None
+        while self._items[-1] is not segment:
+            self._items.pop().delete()
+        segment.truncate(position)
+        segment.file.sync()
+        if not position and len(self._items) > 1:
+            self._items.pop().delete()
+        self.active = self._items[-1]
+
+    def replace_all(self, segments: Sequence[Segment]) -> None:
+        """Have these instead. What becomes of the files of those before is the caller's."""
+        self._items[:] = segments
+        self.active = self._items[-1]
+        self._memo = None
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
