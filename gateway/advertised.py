@@ -38,7 +38,7 @@ def own_endpoint(context: Context) -> Endpoint:
 def leader_of(context: Context, topic: str, index: int) -> tuple[int, int, Endpoint | None]:
     """The leader of a partition, its epoch, and where the client reaches it (KIP-951); -1, -1, None where unknown."""
     known = context.broker.metadata.image.topics.get(topic)
-    if known is None or not 0 <= index < len(known.partitions):
+    if known is None or not 0 <= index < len(known.partitions) or (topic, index) in context.broker.partitions.opening:
         return -1, -1, None
     state = known.partitions[index]
     found = [endpoint for endpoint in endpoints(context) if endpoint.node_id == state.leader]

@@ -20,9 +20,10 @@ from gateway.descriptors import for_connections
 from gateway.dispatch import Dispatcher
 from gateway.handlers import load
 from gateway.logs import ready_line
-from gateway.metadata.image import Image
-from gateway.metadata.local import LocalMetadata, Recorded
+from gateway.metadata.local import LocalMetadata, Recorded, check_fresh
 from gateway.metadata.topics import METADATA_TOPIC
+from gateway.metrics import Metrics
+from gateway.opening import Openings
 from gateway.replication.appends import Appends
 from gateway.replication.partitions import Partitions
 from gateway.replication.writer import Disk
@@ -32,7 +33,8 @@ from gateway.sessions import FetchSessions
 from gateway.upkeep import Upkeep
 from gateway.waiting import Purgatory
 from storage.files import Files
-from storage.store import Configs, Store
+from storage.opening import ConfigOf
+from storage.stores import Stores
 
 logger = logging.getLogger("headgate.broker")
 
@@ -55,14 +57,21 @@ async def _serve(config: BrokerConfig) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             print(ready_line(config, broker.endpoints), flush=True)  # noqa: T201  all that stdout is for
-            gc.collect()
-            gc.freeze()  # what was made until now stays: the collector need not walk it again
+            _settle()
+            if broker.openings.progress.left:
+                broker.openings.when_done(_settle)
             gc.set_threshold(YOUNG_OBJECTS)
             gc.enable()
             async for number in signals:
                 logger.info("stopping: %s", signal.Signals(number).name)
                 await broker.stop()
                 break
+
+
+def _settle() -> None:
+    """What was made until now stays: the collector need not walk it again."""
+    gc.collect()
+    gc.freeze()
 
 
 class Broker:
@@ -81,9 +90,14 @@ class Broker:
         self.random = random or Random()
         self.endpoints: list[str] = []
         recorded = Recorded(config)
-        self._store = self._open_store(files, recorded)
+        self._store = self._take_stores(files)
         try:
-            self.services = self._build(recorded)
+            metrics = Metrics()
+            config_of = self._read_metadata(recorded)
+            threads = config.num_recovery_threads_per_data_dir
+            self.openings = Openings(self._store, config_of, self.clock, metrics, threads)
+            self.openings.open_few()
+            self.services = self._build(recorded, metrics)
         except BaseException:
             self._store.close()
             raise
@@ -92,23 +106,33 @@ class Broker:
         self.server = Server(dispatcher, _limits(config, open_files), self.clock, self.services.scheduler)
         self.services.metadata.on_change(lambda *_: self.server.limit(_limits(config, open_files)))
 
-    def _open_store(self, files: Files | None, recorded: Recorded) -> Store:
-        return Store.open(
-            self.config.log_directories[0],
+    def _take_stores(self, files: Files | None) -> Stores:
+        return Stores.take(
+            self.config.log_directories,
             files=files or Files(),
             node_id=self.config.node_id,
             config=self.config.log_config({}),
-            now_ms=self.clock.now_ms(),
             random=self.random,
-            configs=Configs((METADATA_TOPIC, 0), recorded.settings),
         )
 
-    def _build(self, recorded: Recorded) -> Services:
+    def _read_metadata(self, recorded: Recorded) -> ConfigOf:
+        """Open the metadata log, which everything else waits for; the settings of a topic by its name."""
+        plain = self.config.log_config({})
+        log = self._store.open_now((METADATA_TOPIC, 0), plain, self.clock.now_ms())
+        if log is None:
+            check_fresh(self._store)  # before anything is done to logs that are not ours
+            return lambda _: plain
+        settings = recorded.settings(log)
+        self._store.settle(recorded.topic_id)
+        return settings
+
+    def _build(self, recorded: Recorded, metrics: Metrics) -> Services:
         scheduler = Scheduler(self.clock)
         purgatory = Purgatory(self.clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, self.clock, self.random, recorded.image)
         partitions = Partitions(self._store, self.config, purgatory, Disk(self.clock, scheduler))
-        partitions.follow(Image.empty(), metadata.image, metadata.image.topics)
+        partitions.start(metadata.image)
+        self.openings.serve(metadata.log_config, partitions.opened)
         metadata.on_change(partitions.follow)
         appends = Appends()
         groups = Coordinators(self.config, self.clock, self.random, scheduler, purgatory, metadata, partitions, appends)
@@ -125,6 +149,7 @@ class Broker:
             groups=groups,
             conversions=Conversions(scheduler),
             appends=appends,
+            metrics=metrics,
         )
 
     def _upkeep(self) -> Upkeep:
@@ -145,6 +170,7 @@ class Broker:
                 await nursery.start(self.services.scheduler.run)
                 self._upkeep().start()
                 self.services.groups.start()
+                self.openings.start(self.services.scheduler)
                 await nursery.start(self.server.serve, listeners)
                 task_status.started()
                 await self.server.stopped.wait()

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from gateway.coordinator.decision import Caller
+from gateway.metrics import Metrics
 from gateway.replication.appends import Appends
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Services:
     groups: Coordinators
     conversions: Conversions
     appends: Appends = field(default_factory=Appends)
+    metrics: Metrics = field(default_factory=Metrics)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from gateway.scheduler import Scheduler
 from protocol.errors import KafkaError
 from storage.flush import Flush
 from storage.log import Log
-from storage.store import Store
+from storage.stores import Stores
 
 logger = logging.getLogger("headgate.upkeep")
 
@@ -35,7 +35,7 @@ class Upkeep:
 
     def __init__(
         self,
-        store: Store,
+        store: Stores,
         partitions: Partitions,
         image: Callable[[], Image],
         config: BrokerConfig,

@@ -144,6 +144,10 @@ class Index:
         self.give_back()
         self._last = None
 
+    def move_to(self, pool: Pool) -> None:
+        """Share this pool from now on; nothing is loaded."""
+        self._pool = pool
+
     def give_back(self) -> None:
         """Forget what was loaded."""
         if self._columns is not None:

@@ -14,7 +14,7 @@ from random import Random
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head
-from protocol.records.compression import Steps
+from protocol.records.compression import Steps, finish
 from storage import retention, snapshots, times, validation
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.directories import PARTITION_METADATA
@@ -376,6 +376,10 @@ class Log:
 
         `known` are the snapshots there are, if the caller has looked. Those of states behind the log's end are deleted.
         """
+        finish(self.reload_producers_steps(known))
+
+    def reload_producers_steps(self, known: Iterable[int] | None = None) -> Steps[None]:
+        """The same in slices."""
         files = self.pool.files
         if known is None:
             known = snapshots.offsets(files.list(self.directory))
@@ -385,6 +389,7 @@ class Log:
         if self._snapshot_offset < self.end_offset:
             for header in self.headers(self._snapshot_offset):
                 self.producers.record(header, header.base_offset)
+                yield
 
     def headers(self, offset: int) -> Iterator[BatchHeader]:
         """The headers of all batches from the one that holds `offset` to the end.
@@ -572,6 +577,12 @@ class Log:
         if self.finish():
             self.flush()
         self.release()
+
+    def move_to(self, pool: Pool) -> None:
+        """Share this pool from now on; the files are closed, and nothing is loaded."""
+        self.pool = pool
+        for segment in self._segments:
+            segment.move_to(pool)
 
     def release(self) -> None:
         """Close the files and no more; they are opened again where they are needed."""

@@ -6,19 +6,23 @@ A scan ends in exactly one of three ways. Clean: batches to the end. Torn: at or
 else follows; the log is cut there, and what followed is kept aside, in files named `<segment>.log.<byte>.torn`.
 Corrupt: the same below the recovery point, where everything was on the disk once; the partition then stays closed and
 untouched. What can be derived (indexes, producers' states, epochs) is made again where it is missing.
+
+It is written as a generator that yields after every batch, so that a thread can do it in slices. Nothing but the files
+of the partition is touched.
 """
 
 from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
 from protocol.errors import KafkaError
 from protocol.records.batch import BatchHeader
+from protocol.records.compression import Steps, finish
 from storage import epochs as leader_epochs
 from storage import snapshots
 from storage.checkpoint import TEMPORARY_SUFFIX
@@ -73,7 +77,7 @@ def judge(walk: Walk, recovery_point: int) -> Verdict:
 class Partition:
     """What is known of a partition before its log is open.
 
-    `start_offset` and `recovery_point` are those of the checkpoints.
+    `start_offset` and `recovery_point` are those of the checkpoints. `bytes_scanned` grows while it is opened.
     """
 
     topic: str
@@ -83,12 +87,31 @@ class Partition:
     start_offset: int = 0
     recovery_point: int = 0
     is_clean: bool = False
+    bytes_scanned: int = 0
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
 
 
+def bytes_to_scan(partition: Partition, names: Mapping[str, int]) -> int:
+    """How much of its segments opening reads, at most; `names` are the files of its directory with their sizes. Pure.
+
+    After a clean stop nothing; after a crash what begins with the segment of the recovery point, unless it turns out to
+    be as it was left.
+    """
+    if partition.is_clean:
+        return 0
+    bases = _bases(names)
+    first = _first_to_scan(bases, partition.recovery_point)
+    return sum(names[f"{base:020d}{LOG_SUFFIX}"] for base in bases[first:])
+
+
 def open_log(pool: Pool, partition: Partition, config: LogConfig, random: Random, now_ms: int) -> Log:
+    """The log in a directory, at once. Raises what `open_log_steps` raises."""
+    return finish(open_log_steps(pool, partition, config, random, now_ms))
+
+
+def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: Random, now_ms: int) -> Steps[Log]:
     """The log in a directory.
 
     Raises CorruptLog, UnsupportedLog (the partition stays closed and untouched), OSError.
@@ -101,9 +124,9 @@ def open_log(pool: Pool, partition: Partition, config: LogConfig, random: Random
     log.epochs.load(entries or ())
     epochs = log.epochs.entries
     if partition.is_clean:
-        _mend(log, partition)
+        yield from _mend(log, partition)
     else:
-        epochs = _scan(log, partition)
+        epochs = yield from _scan(log, partition)
         log.epochs.is_synced = False
     if partition.start_offset > log.end_offset:
         log.restart_at(partition.start_offset, now_ms)
@@ -111,10 +134,10 @@ def open_log(pool: Pool, partition: Partition, config: LogConfig, random: Random
     log.start_offset = max(partition.start_offset, log.segments[0].base_offset)
     log.recovery_point = min(log.end_offset, partition.recovery_point)
     if log.end_offset > log.start_offset and (entries is None or (entries and not _cover(epochs, log.start_offset))):
-        epochs = _derive_epochs(log, partition)
+        epochs = yield from _derive_epochs(log, partition)
     log.epochs.replace(epochs, always=entries is None and log.size > 0)
     log.names_unsynced = not partition.is_clean or not log.size  # an empty log has never had a reason to be flushed
-    log.reload_producers(snapshots.offsets(names))
+    yield from log.reload_producers_steps(snapshots.offsets(names))
     log.release()  # most partitions are idle: files are opened again where they are needed
     return log
 
@@ -133,7 +156,7 @@ def _tidy(files: Files, partition: Partition, names: dict[str, int]) -> None:
 
 def _segments(pool: Pool, partition: Partition, names: dict[str, int], now_ms: int) -> list[Segment]:
     directory = partition.directory
-    bases = sorted(int(name[:20]) for name in names if name.endswith(LOG_SUFFIX) and name[:20].isdigit())
+    bases = _bases(names)
     if not bases:
         if partition.recovery_point > partition.start_offset:
             raise CorruptLog(
@@ -149,13 +172,22 @@ def _segments(pool: Pool, partition: Partition, names: dict[str, int], now_ms: i
     ]
 
 
+def _bases(names: Mapping[str, int]) -> list[int]:
+    return sorted(int(name[:20]) for name in names if name.endswith(LOG_SUFFIX) and name[:20].isdigit())
+
+
+def _first_to_scan(bases: Sequence[int], recovery_point: int) -> int:
+    """The number of the segment that holds the recovery point: before it all is safe on the disk."""
+    return max(0, sum(base <= recovery_point for base in bases) - 1)
+
+
 _SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX)
 
 
-def _mend(log: Log, partition: Partition) -> None:
+def _mend(log: Log, partition: Partition) -> Steps[None]:
     """After a clean stop: all is as it should be, unless someone deleted what can be derived."""
     for segment in log.segments:
-        _check_indexes(log, partition, segment)
+        yield from _check_indexes(log, partition, segment)
     last = log.segments[-1]
     try:
         log.end_offset = last.end_offset()
@@ -169,15 +201,15 @@ def _mend(log: Log, partition: Partition) -> None:
         )
 
 
-def _scan(log: Log, partition: Partition) -> list[tuple[int, int]]:
+def _scan(log: Log, partition: Partition) -> Steps[list[tuple[int, int]]]:
     """After a crash: check what lies behind the recovery point, and make the indexes of these segments again.
 
     The leader epochs of what is there then.
     """
     segments = log.segments
-    first = max(0, sum(segment.base_offset <= partition.recovery_point for segment in segments) - 1)
+    first = _first_to_scan([segment.base_offset for segment in segments], partition.recovery_point)
     for segment in segments[:first]:
-        _check_indexes(log, partition, segment)
+        yield from _check_indexes(log, partition, segment)
     log.end_offset = segments[first].base_offset
     safe = max(partition.recovery_point, log.end_offset)
     epochs = [entry for entry in log.epochs.entries if entry[1] < safe]
@@ -185,11 +217,11 @@ def _scan(log: Log, partition: Partition) -> list[tuple[int, int]]:
         log.end_offset = partition.recovery_point
         return epochs
     for number, segment in enumerate(segments[first:], first):
-        verdict = _scan_segment(log, partition, segment, epochs)
+        verdict = yield from _scan_segment(log, partition, segment, epochs)
         if isinstance(verdict, Corrupt):
             raise _corrupt(partition, segment, f"byte {verdict.at}, offset {log.end_offset}: {verdict.reason}")
         if isinstance(verdict, Torn):
-            _cut(log, partition, segment, verdict, segments[number + 1 :])
+            yield from _cut(log, partition, segment, verdict, segments[number + 1 :])
             break
         if segment is not segments[-1]:
             segment.seal()
@@ -216,7 +248,7 @@ def _is_untouched(log: Log, partition: Partition, segment: Segment) -> bool:
     return is_at_its_end and is_sealed and offsets.is_increasing and times.is_increasing
 
 
-def _scan_segment(log: Log, partition: Partition, segment: Segment, epochs: list[tuple[int, int]]) -> Verdict:
+def _scan_segment(log: Log, partition: Partition, segment: Segment, epochs: list[tuple[int, int]]) -> Steps[Verdict]:
     if segment.base_offset != log.end_offset:
         # One between them is lost: compaction leaves gaps too, but only in what was made safe before.
         return Torn(0, f"the segment should begin at offset {log.end_offset}")
@@ -224,6 +256,8 @@ def _scan_segment(log: Log, partition: Partition, segment: Segment, epochs: list
     walk.check_crc_from = partition.recovery_point
     for _, header in walk:
         _note_epoch(epochs, header)
+        partition.bytes_scanned += header.size
+        yield
     log.end_offset = walk.next_offset
     if walk.problem is not None and _is_old_format(segment, walk.position):
         raise UnsupportedLog(
@@ -232,14 +266,14 @@ def _scan_segment(log: Log, partition: Partition, segment: Segment, epochs: list
     return judge(walk, partition.recovery_point)
 
 
-def _check_indexes(log: Log, partition: Partition, segment: Segment) -> None:
+def _check_indexes(log: Log, partition: Partition, segment: Segment) -> Steps[None]:
     """Make the indexes of a segment that is safe on the disk again, if they are not what they should be."""
     if segment.has_indexes(log.config.index_interval_bytes, look_into_them=not partition.is_clean):
         return
     logger.warning("%s: the indexes of %s are missing or cut; made again", partition, segment.path)
     walk = segment.rebuild(log.config.index_interval_bytes)
     for _ in walk:
-        pass
+        yield
     if walk.problem is not None:
         raise _corrupt(partition, segment, f"byte {walk.position}, offset {walk.next_offset}: {walk.problem}")
     segment.seal()
@@ -266,21 +300,21 @@ def _is_old_format(segment: Segment, position: int) -> bool:
     return zlib.crc32(segment.file.read_at(size - 4, position + 16)) == int.from_bytes(head[12:16], "big")
 
 
-def _cut(log: Log, partition: Partition, segment: Segment, torn: Torn, later: Sequence[Segment]) -> None:
+def _cut(log: Log, partition: Partition, segment: Segment, torn: Torn, later: Sequence[Segment]) -> Steps[None]:
     """Make the log end where it is torn; keep the bytes behind that aside."""
     logger.warning(
         "%s: cut at byte %d of %s, offset %d: %s; %d bytes there and %d later segments are kept in files named *%s",
         partition, torn.at, segment.path, log.end_offset, torn.reason, segment.size - torn.at, len(later), TORN_SUFFIX,
     )  # fmt: skip
     files = log.pool.files
-    _keep_aside(files, segment, torn.at)
+    yield from _keep_aside(files, segment, torn.at)
     for unreachable in later:
-        _keep_aside(files, unreachable, 0)
+        yield from _keep_aside(files, unreachable, 0)
     log.drop_behind(segment, torn.at)
     log.end_offset = log.segments[-1].end_offset()
 
 
-def _keep_aside(files: Files, segment: Segment, position: int) -> None:
+def _keep_aside(files: Files, segment: Segment, position: int) -> Steps[None]:
     """Copy what follows a position to a file of its own.
 
     Zeros alone, which some file systems leave, are not worth one.
@@ -292,8 +326,9 @@ def _keep_aside(files: Files, segment: Segment, position: int) -> None:
         path = f"{segment.path}.{position}.{number}{TORN_SUFFIX}"
     for start in range(position, segment.size, _COPY_BYTES):
         data = segment.file.read_at(min(_COPY_BYTES, segment.size - start), start)
-        if any(data) or files.exists(path):
+        if data.count(0) < len(data) or files.exists(path):
             files.append(path, data)
+        yield
 
 
 def _read_epochs(files: Files, partition: Partition) -> list[tuple[int, int]] | None:
@@ -309,12 +344,13 @@ def _cover(epochs: list[tuple[int, int]], start_offset: int) -> bool:
     return bool(epochs) and epochs[0][1] <= start_offset
 
 
-def _derive_epochs(log: Log, partition: Partition) -> list[tuple[int, int]]:
+def _derive_epochs(log: Log, partition: Partition) -> Steps[list[tuple[int, int]]]:
     """From the batches: only epochs in which nothing was written are not found again."""
     logger.warning("%s: %s is missing or too short; made again from the batches", partition, log.epochs.path)
     epochs: list[tuple[int, int]] = []
     for header in log.headers(log.start_offset):
         _note_epoch(epochs, header)
+        yield
     return epochs
 
 

@@ -220,6 +220,13 @@ class Segment:
             self._file.release()
             self._file = None
 
+    def move_to(self, pool: Pool) -> None:
+        """Share this pool from now on; the file is closed, and no index is loaded."""
+        self.close()
+        self._pool = pool
+        self.offsets.move_to(pool)
+        self.times.move_to(pool)
+
     def close(self) -> None:
         """Close the file and forget the loaded indexes."""
         self._pool.closed(self)

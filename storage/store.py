@@ -15,6 +15,7 @@ from storage.directories import Meta
 from storage.errors import BadFile, StorageError
 from storage.files import Files, Lock, parent
 from storage.log import Log, LogConfig
+from storage.opening import ConfigOf, Opening
 from storage.pool import Pool
 from storage.segment import Segment
 
@@ -29,11 +30,14 @@ class Configs(NamedTuple):
     """Where the settings of topics are known: `known_by(log)` finds them in the log of the partition `first`."""
 
     first: TopicPartition
-    known_by: Callable[[Log], Callable[[str], LogConfig]]
+    known_by: Callable[[Log], ConfigOf]
 
 
 class Store:
-    """The logs of one data directory. `failed` are the partitions that stay closed, and why."""
+    """The logs of one data directory.
+
+    `failed` are the partitions that stay closed, and why; `unopened` those that are not open yet, some being opened.
+    """
 
     def __init__(self, directory: str, pool: Pool, lock: Lock, meta: Meta, config: LogConfig, random: Random) -> None:
         """Use `Store.open`."""
@@ -43,6 +47,7 @@ class Store:
         self.config = config
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, StorageError] = {}
+        self.unopened: dict[TopicPartition, Opening | None] = {}
         self._lock = lock
         self._random = random
         self._high_watermarks: dict[TopicPartition, int] = {}
@@ -53,6 +58,7 @@ class Store:
             name: OffsetCheckpoint(pool.files, f"{directory}/{name}")
             for name in (HIGH_WATERMARKS, START_OFFSETS, RECOVERY_POINTS)
         }
+        self._was_clean = False
         self._is_open = True
 
     @classmethod
@@ -68,12 +74,37 @@ class Store:
         cluster_id: str | None = None,
         configs: Configs | None = None,
     ) -> Store:
-        """Take a data directory, made if it is not there, and open every log in it.
+        """Take a data directory, made if it is not there, and open every log in it at once.
 
         `config` is for logs until they get their own; `configs` finds these for recovery, which makes indexes as the
         settings of a topic want them. A damaged partition is reported and stays in `failed`; others
         open. Raises DirectoryLocked, naming the other process; StorageError for the directory of another node or
         cluster; OSError.
+        """
+        store = cls.take(directory, files=files, node_id=node_id, config=config, random=random, cluster_id=cluster_id)
+        try:
+            store.open_all(now_ms, configs)
+        except BaseException:
+            store.abandon()
+            raise
+        return store
+
+    @classmethod
+    def take(
+        cls,
+        directory: str,
+        *,
+        files: Files,
+        node_id: int,
+        config: LogConfig,
+        random: Random,
+        cluster_id: str | None = None,
+        pool: Pool | None = None,
+    ) -> Store:
+        """Take a data directory, made if it is not there, and open no log yet: all of them are in `unopened`.
+
+        Raises DirectoryLocked, naming the other process; StorageError for the directory of another node or cluster;
+        OSError.
         """
         directory = directory.rstrip("/")
         if not files.exists(directory):
@@ -82,8 +113,8 @@ class Store:
         lock = files.lock(f"{directory}/{LOCK}")
         try:
             meta = directories.own(files, directory, node_id, cluster_id, random)
-            store = cls(directory, Pool(files), lock, meta, config, random)
-            store._open_logs(now_ms, configs)
+            store = cls(directory, pool or Pool(files), lock, meta, config, random)
+            store._look_around()
         except BaseException:
             lock.release()
             raise
@@ -97,30 +128,86 @@ class Store:
         """The cluster to which the directory belongs, 22 characters."""
         return self.meta.cluster_id
 
+    def __contains__(self, key: TopicPartition) -> bool:
+        """Whether the directory has this partition, open or not."""
+        return key in self.logs or key in self.failed or key in self.unopened
+
+    def __len__(self) -> int:
+        """How many partitions there are, open or not."""
+        return len(self.logs) + len(self.failed) + len(self.unopened)
+
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
 
-    def _open_logs(self, now_ms: int, configs: Configs | None) -> None:
+    def _look_around(self) -> None:
         files = self.pool.files
         names = files.list(self.directory)
-        is_clean = CLEAN_SHUTDOWN in names
+        self._was_clean = CLEAN_SHUTDOWN in names
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         self._start_offsets = self._read_checkpoint(START_OFFSETS)
         self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
         files.remove(self._path(CLEAN_SHUTDOWN))
         files.sync_directory(self.directory)
-        keys = self._partitions(names)
-        config_of: Callable[[str], LogConfig] = self._default_config
-        if configs is not None and configs.first in keys:
-            keys.remove(configs.first)
-            self._open_log(configs.first, self.config, is_clean, now_ms)
-            log = self.logs.get(configs.first)
+        self.unopened = dict.fromkeys(self._partitions(names))
+        self.pool.write_recovery_points = self._write_recovery_points
+
+    # Opening
+
+    def open_all(self, now_ms: int, configs: Configs | None = None) -> None:
+        """Open every log that is not yet open, at once; that of `configs` first."""
+        config_of: ConfigOf = self._default_config
+        if configs is not None and configs.first in self.unopened:
+            log = self.open_now(configs.first, self.config, now_ms)
             if log is not None:
                 config_of = configs.known_by(log)
-        for key in keys:
-            self._open_log(key, config_of(key[0]), is_clean, now_ms)
+        for key in list(self.unopened):
+            self.open_now(key, config_of(key[0]), now_ms)
         self.remove_deleted()
-        self.pool.write_recovery_points = self._write_recovery_points
+
+    def open_now(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Log | None:
+        """Open one log at once; None if it stays closed."""
+        opening = self.begin_opening(key, config, now_ms)
+        opening.run()
+        self.end_opening(opening)
+        return self.logs.get(key)
+
+    def bytes_to_scan(self, key: TopicPartition) -> int:
+        """How much of an unopened log has to be read at most, as its directory looks; in any thread. Raises OSError."""
+        partition = self._partition(key)
+        return 0 if self._was_clean else recovery.bytes_to_scan(partition, self.pool.files.list(partition.directory))
+
+    def begin_opening(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Opening:
+        """What opens a log of `unopened`; to be run in any thread, and handed to `end_opening`."""
+        opening = self.unopened[key] = Opening(self.pool.files, self._partition(key), config, self._random, now_ms)
+        return opening
+
+    def end_opening(self, opening: Opening) -> None:
+        """An opening was run: its log is one of `logs` now, or of `failed`.
+
+        One that was broken off stays in `unopened`, and can be begun again.
+        """
+        key = opening.partition.topic, opening.partition.index
+        if self.unopened.get(key) is not opening:
+            return
+        if opening.log is not None:
+            opening.log.move_to(self.pool)
+            self.logs[key] = opening.log
+        elif opening.error is not None:
+            self.failed[key] = opening.error
+        else:
+            self._was_clean = self._was_clean and not opening.has_begun  # it may have begun to mend something
+            self.unopened[key] = None
+            return
+        del self.unopened[key]
+
+    def _partition(self, key: TopicPartition) -> recovery.Partition:
+        return recovery.Partition(
+            *key,
+            directory=self._path(directories.partition_name(*key)),
+            start_offset=self._start_offsets.get(key, 0),
+            recovery_point=self._recovery_points.get(key, 0),
+            is_clean=self._was_clean,
+        )
 
     def _default_config(self, topic: str) -> LogConfig:
         return self.config
@@ -145,36 +232,17 @@ class Store:
             logger.error("%s; all that it says is taken as 0, so that logs are scanned from their start", error)
             return {}
 
-    def _open_log(self, key: TopicPartition, config: LogConfig, is_clean: bool, now_ms: int) -> None:
-        partition = recovery.Partition(
-            *key,
-            directory=self._path(directories.partition_name(*key)),
-            start_offset=self._start_offsets.get(key, 0),
-            recovery_point=self._recovery_points.get(key, 0),
-            is_clean=is_clean,
-        )
-        try:
-            partition.topic_id = self._topic_id(partition)
-            self.logs[key] = recovery.open_log(self.pool, partition, config, self._random, now_ms)
-        except (StorageError, OSError, KafkaError) as error:
-            self.failed[key] = error if isinstance(error, StorageError) else StorageError(f"{partition}: {error}")
-            logger.error("partition %s stays closed: %s", partition, error)
-
-    def _topic_id(self, partition: recovery.Partition) -> bytes | None:
-        try:
-            return directories.read_topic_id(self.pool.files, partition.directory)
-        except BadFile as error:
-            logger.warning("%s; the topic of this partition is known by its name alone", error)
-            return None
-
     def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Log:
         """A new partition's empty log. Nothing is synced: its names are on the disk after its first flush.
 
-        Raises KafkaError: TOPIC_ALREADY_EXISTS, KAFKA_STORAGE_ERROR for one that is damaged, or when the disk fails.
+        Raises KafkaError: TOPIC_ALREADY_EXISTS, KAFKA_STORAGE_ERROR for one that is damaged or not yet open, or when
+        the disk fails.
         """
         key = topic, partition
         if key in self.failed:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.failed[key]))
+        if key in self.unopened:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"an older log of {topic}-{partition} is being opened")
         if key in self.logs:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a log of {topic}-{partition} already")
         directory = self._path(directories.partition_name(topic, partition))
@@ -199,10 +267,12 @@ class Store:
         """Delete a partition, a damaged one too: its directory is renamed, then removed.
 
         With `remove` false that is left to `remove_deleted`. Slices that were planned before stay readable. Raises
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, also while its log is being opened.
         """
         key = topic, partition
-        if key not in self.logs and key not in self.failed:
+        if self.unopened.get(key) is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{partition} is being opened")
+        if key not in self:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {topic}-{partition}")
         path = self._path(directories.deleted_name(topic, partition, self._random))
         try:
@@ -213,6 +283,7 @@ class Store:
             ) from error
         self._deleted.append(path)
         self.failed.pop(key, None)
+        self.unopened.pop(key, None)
         log = self.logs.pop(key, None)
         if log is not None:
             log.retire()
@@ -240,7 +311,7 @@ class Store:
         return dict(self._high_watermarks)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write down recovery points, log starts and high watermarks; those of closed partitions stay.
+        """Write down recovery points, log starts and high watermarks; those of closed and unopened partitions stay.
 
         Raises OSError.
         """
@@ -248,11 +319,11 @@ class Store:
 
     def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
         """What writes the checkpoints of this moment, to be run in any thread. It raises OSError."""
-        self._high_watermarks = {**_of(self.failed, self._high_watermarks), **high_watermarks}
+        self._high_watermarks = {**self._of_closed(self._high_watermarks), **high_watermarks}
         started = {
             key: log.start_offset for key, log in self.logs.items() if log.start_offset > log.segments[0].base_offset
         }
-        self._start_offsets = {**_of(self.failed, self._start_offsets), **started}
+        self._start_offsets = {**self._of_closed(self._start_offsets), **started}
         begun = [
             self._checkpoints[HIGH_WATERMARKS].begin(self._high_watermarks),
             self._checkpoints[START_OFFSETS].begin(self._start_offsets),
@@ -267,25 +338,40 @@ class Store:
 
     def _begin_recovery_points(self) -> Callable[[], None]:
         points = {key: log.recovery_point for key, log in self.logs.items()}
-        self._recovery_points = {**_of(self.failed, self._recovery_points), **points}
+        self._recovery_points = {**self._of_closed(self._recovery_points), **points}
         return self._checkpoints[RECOVERY_POINTS].begin(self._recovery_points)
+
+    def _of_closed(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {**_of(self.failed, offsets), **_of(self.unopened, offsets)}
 
     def _write_recovery_points(self) -> None:
         self._begin_recovery_points()()
 
     def close(self) -> None:
-        """Make everything durable, and mark the directory as cleanly left if every log could be opened and closed."""
+        """Make everything durable, and mark the directory as cleanly left if every log could be opened and closed.
+
+        A log that was not opened yet is as the stop before this one left it.
+        """
         if not self._is_open:
             return
         self._is_open = False
         try:
-            is_clean = self._close_logs() and not self.failed
+            for opening in [opening for opening in self.unopened.values() if opening is not None]:
+                self.end_opening(opening)
+            is_clean = self._close_logs() and not self.failed and (self._was_clean or not self.unopened)
             self.checkpoint(_of(self.logs, self._high_watermarks))
             if is_clean:
                 self.pool.files.write(self._path(CLEAN_SHUTDOWN), b"", sync=True)
                 self.pool.files.sync_directory(self.directory)
         finally:
             self._lock.release()
+
+    def abandon(self) -> None:
+        """Let go of the directory and leave everything as it is."""
+        self._is_open = False
+        for log in self.logs.values():
+            log.release()
+        self._lock.release()
 
     def _close_logs(self) -> bool:
         """Finish, flush and close all logs; whether none had an error."""

@@ -157,9 +157,9 @@ def _check_identity(loaded: Loaded) -> None:
 def _check_directories(loaded: Loaded) -> None:
     directories = loaded.values["log.dirs"] or (loaded.values["log.dir"],)
     loaded.values["log.dirs"] = directories
-    if len(directories) > 1:
-        loaded.problem("log.dirs", f"{len(directories)} directories are given; one is supported for now, so name one")
-    if not directories[0]:
+    if len({directory.rstrip("/") for directory in directories}) < len(directories):
+        loaded.problem("log.dirs", "a directory is named twice; name each once")
+    if not all(directories):
         loaded.problem(
             "log.dirs" if "log.dirs" in loaded.given else "log.dir",
             "an empty name is no directory; name one, or remove the line",

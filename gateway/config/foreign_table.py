@@ -66,7 +66,7 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
      metrics.recording.level metrics.sample.window.ms telemetry.max.bytes"""),
     ("every format is stored as batches of version 2 and answered in the version that a client asks for", "",
      "log.message.downconversion.enable log.message.format.version"),
-    ("a broker with one data directory stops when that fails", "", "log.dir.failure.timeout.ms cordoned.log.dirs"),
+    ("a data directory that fails takes its own partitions offline, and no others", "", "log.dir.failure.timeout.ms cordoned.log.dirs"),
     ("maintenance begins at once", "", "log.initial.task.delay.ms"),
     ("replication is not throttled", "",
      "leader.replication.throttled.rate follower.replication.throttled.rate replica.alter.log.dirs.io.max.bytes.per.second"),

@@ -162,6 +162,7 @@ class Coordinators:
             config.offsets_topic_compression_codec,
         )
         metadata.on_change(self._changed)
+        partitions.on_open(self._came_online)
 
     # Requests
 
@@ -198,6 +199,9 @@ class Coordinators:
 
     def shards(self) -> Iterator[Shard]:
         """Those of this broker. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) if one is not loaded."""
+        for topic, index in self._partitions.opening:
+            if topic == CONSUMER_OFFSETS:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the log of {topic}-{index} is being opened")
         for coordinator in self._coordinators.values():
             if coordinator.shard is None:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{coordinator.partition!r} is being loaded")
@@ -221,7 +225,9 @@ class Coordinators:
         try:
             return self._open(index)
         except KafkaError as error:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+            is_opening = (CONSUMER_OFFSETS, index) in self._partitions.opening
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_opening else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            raise KafkaError(code, error.message) from error
 
     # The topic
 
@@ -263,6 +269,11 @@ class Coordinators:
             if state.leader == self._config.node_id and index not in self._coordinators:
                 with suppress(KafkaError):  # it is offline, which was logged
                     self._open(index)
+
+    def _came_online(self, topic: str, index: int) -> None:
+        """The log of a partition is open at last."""
+        if topic == CONSUMER_OFFSETS and index not in self._coordinators:
+            self._open(index)
 
     def _is_same(self, index: int) -> bool:
         try:
@@ -306,6 +317,9 @@ class Coordinators:
     def _tell(self, names: Sequence[str], new: Image) -> None:
         """Topics have changed: tell the groups that care, and forget the offsets of those that are gone."""
         deleted = [name for name in names if name not in new.topics]
+        for topic, index in self._partitions.opening if deleted else ():
+            if topic == CONSUMER_OFFSETS:
+                self._missed.setdefault(index, set()).update(deleted)
         for index, coordinator in self._coordinators.items():
             shard = coordinator.shard
             if shard is None:

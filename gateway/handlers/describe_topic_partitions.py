@@ -63,12 +63,13 @@ def _start(name: str, cursor: Cursor | None) -> int:
 
 
 def _describe(topic: Topic, start: int, end: int, context: Context) -> DescribeTopicPartitionsResponseTopic:
-    offline, node_id = context.broker.partitions.offline, context.broker.config.node_id
+    offline, opening = context.broker.partitions.offline, context.broker.partitions.opening
     rows = [_partition(index, topic.partitions[index]) for index in range(start, end)]
-    for row in rows if offline else ():
-        if (topic.name, row.partition_index) in offline:
+    for row in rows if offline or opening else ():
+        key = topic.name, row.partition_index
+        if key in offline or key in opening:
             row.error_code, row.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
-            row.offline_replicas = [node_id]
+            row.offline_replicas = [context.broker.config.node_id] if key in offline else []
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -144,13 +144,14 @@ def _describe(topic: Topic, request: MetadataRequest, context: Context) -> Metad
 
 
 def _partitions(topic: Topic, context: Context) -> list[MetadataResponsePartition]:
-    """All of them; what cannot be opened here has no leader, which tools count as unavailable."""
+    """All of them; what cannot be opened here, or not yet, has no leader, which tools count as unavailable."""
     rows = [_partition(index, state) for index, state in enumerate(topic.partitions)]
-    offline = context.broker.partitions.offline
-    for row in rows if offline else ():
-        if (topic.name, row.partition_index) in offline:
+    offline, opening = context.broker.partitions.offline, context.broker.partitions.opening
+    for row in rows if offline or opening else ():
+        key = topic.name, row.partition_index
+        if key in offline or key in opening:
             row.error_code, row.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
-            row.offline_replicas = [context.broker.config.node_id]
+            row.offline_replicas = [context.broker.config.node_id] if key in offline else []
     return rows
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from storage.config import LogConfig
     from storage.log import Log
     from storage.store import Store
+    from storage.stores import Stores
 
 logger = logging.getLogger("headgate.metadata")
 
@@ -60,7 +61,7 @@ class LocalMetadata:
     """The image of the moment, and the operations that change it."""
 
     def __init__(
-        self, store: Store, config: BrokerConfig, clock: Clock, random: Random, recorded: Image | None = None
+        self, store: Store | Stores, config: BrokerConfig, clock: Clock, random: Random, recorded: Image | None = None
     ) -> None:
         """`recorded` is what the log says, if it was read already. Raises StorageError if it cannot be understood."""
         self._config = config
@@ -68,7 +69,7 @@ class LocalMetadata:
         self._random = random
         log = store.logs.get((METADATA_TOPIC, 0))
         if log is None:
-            _check_fresh(store)
+            check_fresh(store)
             log = store.create(METADATA_TOPIC, 0, _METADATA_TOPIC_ID, LOG_CONFIG)
         log.config = LOG_CONFIG
         self._journal = Journal(log)
@@ -87,6 +88,11 @@ class LocalMetadata:
     def on_change(self, callback: Changed) -> None:
         """Have `callback(old, new, names)` called after every change; in other topics than these nothing changed."""
         self._listeners.append(callback)
+
+    def log_config(self, name: str) -> LogConfig:
+        """The settings of a topic's logs; those of the broker for a topic that is not known."""
+        topic = self.image.topics.get(name)
+        return self._config.log_config({} if topic is None else topic.configs)
 
     # Topics
 
@@ -275,13 +281,24 @@ class Recorded:
 
         return of
 
+    def topic_id(self, name: str) -> bytes | None:
+        """The id of the topic that has a name, if there is one."""
+        topic = None if self.image is None else self.image.topics.get(name)
+        return None if topic is None else topic.topic_id
 
-def _check_fresh(store: Store) -> None:
+
+def check_fresh(store: Store | Stores) -> None:
     """A new metadata log is for a new directory: beside partitions it would disown them all."""
     damaged = store.failed.get((METADATA_TOPIC, 0))
     if damaged is not None:
         raise damaged
-    known = len(store.logs) + len(store.failed)
+    refused = getattr(store, "refused", None)
+    if refused:
+        raise StorageError(
+            f"no log {METADATA_TOPIC}-0 is in {store.directory}; it may be in {', '.join(refused)}, which cannot be"
+            " used: mend that directory, and start again"
+        )
+    known = len(store)
     if known:
         raise StorageError(
             f"{store.directory} holds {known} partitions but no log {METADATA_TOPIC}-0, which knows their topics: it is"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from gateway.config import BrokerConfig
 from gateway.metadata.image import Image, Topic
@@ -13,15 +13,18 @@ from gateway.waiting import Purgatory
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
 from storage.log import Log
-from storage.store import Store
+from storage.stores import Stores
 
 logger = logging.getLogger("headgate.replication")
 
 
 class Partitions:
-    """(topic, index) -> Partition. Follows the image: makes logs for what appears in it, removes those of what goes."""
+    """(topic, index) -> Partition. Follows the image: makes logs for what appears in it, removes those of what goes.
 
-    def __init__(self, store: Store, config: BrokerConfig, purgatory: Purgatory, disk: Disk | None = None) -> None:
+    A partition whose log is not open yet is in `opening`; it has no leader until `opened` is called for it.
+    """
+
+    def __init__(self, store: Stores, config: BrokerConfig, purgatory: Purgatory, disk: Disk | None = None) -> None:
         self._store = store
         self._config = config
         self._purgatory = purgatory
@@ -30,6 +33,11 @@ class Partitions:
         self._offline: dict[tuple[str, int], KafkaError] = {}
         self._elsewhere: dict[tuple[str, int], int] = {}  # led by this node
         self._names: dict[bytes, str] = {}
+        self._image = Image.empty()
+        self._opening: set[tuple[str, int]] = set()
+        self._doomed: set[tuple[str, int]] = set()  # deleted while they were being opened
+        self._unmade: set[tuple[str, int]] = set()  # new ones that could not be made yet
+        self._on_open: list[Callable[[str, int], None]] = []
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -40,22 +48,35 @@ class Partitions:
     def get(self, topic: str, index: int) -> Partition:
         """The partition, of which this broker is the leader.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR for a damaged one.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, also while its log is being opened,
+        KAFKA_STORAGE_ERROR for a damaged one.
         """
         partition = self._partitions.get((topic, index))
         if partition is None:
             raise self._absent(topic, index)
         return partition
 
-    def space(self) -> tuple[int, int]:
-        """Bytes of the volume with the data directory, and those of them that are left. Raises OSError."""
-        return self._store.pool.files.space(self._store.directory)
+    @property
+    def directories(self) -> list[str]:
+        """The log directories that are in use."""
+        return [store.directory for store in self._store]
+
+    @property
+    def refused_directories(self) -> Collection[str]:
+        """The log directories that could not be taken at the start."""
+        return self._store.refused
+
+    def space(self, directory: str) -> tuple[int, int]:
+        """Bytes of the volume with a log directory, and those of them that are left. Raises OSError."""
+        return self._store.files.space(directory)
 
     def _absent(self, topic: str, index: int) -> KafkaError:
         leader = self._elsewhere.get((topic, index))
         if leader is not None:
             led = f"node {leader} leads it" if leader >= 0 else "it has no leader at present"
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index}: {led}")
+        if (topic, index) in self._opening:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {topic}-{index} is being opened")
         offline = self._offline.get((topic, index))
         return offline or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
 
@@ -65,6 +86,30 @@ class Partitions:
             topic = image.topics.get(name)
             if topic is not None:
                 self._put(topic)
+
+    def on_open(self, callback: Callable[[str, int], None]) -> None:
+        """Have `callback(topic, index)` called when a partition has come online after the broker."""
+        self._on_open.append(callback)
+
+    @property
+    def opening(self) -> Collection[tuple[str, int]]:
+        """The partitions, by topic and index, that are this broker's and whose logs are not open yet."""
+        return self._opening
+
+    def opened(self, keys: Collection[tuple[str, int]]) -> None:
+        """The logs of these are open now, or stay closed."""
+        for key in keys:
+            self._opening.discard(key)
+            name, index = key
+            if key in self._doomed:
+                self._doomed.discard(key)
+                self._delete_log(name, index)
+            topic = self._image.topics.get(name)
+            if topic is not None and index < len(topic.partitions):
+                self._put_one(topic, index, self._config.log_config(topic.configs))
+                if key in self._partitions:
+                    for callback in self._on_open:
+                        callback(name, index)
 
     @property
     def offline(self) -> Collection[tuple[str, int]]:
@@ -78,13 +123,22 @@ class Partitions:
         except KeyError:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has that id") from None
 
+    def start(self, image: Image) -> None:
+        """Have the partitions of the image that a broker starts with: none of them is new."""
+        self._image = image
+        for topic in image.topics.values():
+            self._put(topic)
+
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Bring the partitions of these topics in step with a changed image."""
+        self._image = new
         for name in names:
             before, after = old.topics.get(name), new.topics.get(name)
             if before is not None and (after is None or after.topic_id != before.topic_id):
                 self._remove(before)
             if after is not None and after is not before:
+                known = len(before.partitions) if before is not None and before.topic_id == after.topic_id else 0
+                self._unmade.update((name, index) for index in range(known, len(after.partitions)))
                 self._put(after)
         node_id = self._config.node_id
         if old.broker_configs(node_id) != new.broker_configs(node_id):  # they stand in for what a topic does not set
@@ -94,25 +148,33 @@ class Partitions:
     def _put(self, topic: Topic) -> None:
         log_config = self._config.log_config(topic.configs)
         self._names[topic.topic_id] = topic.name
-        for index, state in enumerate(topic.partitions):
-            if state.leader != self._config.node_id:
-                self._leave(topic.name, index, state.leader)
-                continue
-            self._elsewhere.pop((topic.name, index), None)
-            partition = self._partitions.get((topic.name, index))
-            if partition is not None and partition.log.topic_id not in (None, topic.topic_id):
-                self._drop(topic.name, index)
-                partition = None
-            partition = partition or self._open(topic, index, log_config)
-            if partition is not None:
-                partition.configure(log_config)
-                partition.leader_epoch = state.leader_epoch
-                partition.replicas, partition.isr = state.replicas, state.isr
+        for index in range(len(topic.partitions)):
+            self._put_one(topic, index, log_config)
+
+    def _put_one(self, topic: Topic, index: int, log_config: LogConfig) -> None:
+        key, state = (topic.name, index), topic.partitions[index]
+        if state.leader != self._config.node_id:
+            self._leave(topic.name, index, state.leader)
+            return
+        self._elsewhere.pop(key, None)
+        if key in self._store.unopened:
+            self._opening.add(key)
+            return
+        partition = self._partitions.get(key)
+        if partition is not None and partition.log.topic_id not in (None, topic.topic_id):
+            self._drop(topic.name, index)
+            partition = None
+        partition = partition or self._open(topic, index, log_config)
+        if partition is not None:
+            partition.configure(log_config)
+            partition.leader_epoch = state.leader_epoch
+            partition.replicas, partition.isr = state.replicas, state.isr
 
     def _leave(self, topic: str, index: int, leader: int) -> None:
         """Serve no more what another broker leads; its log stays. Who waits for it is told."""
         self._elsewhere[topic, index] = leader
         self._offline.pop((topic, index), None)
+        self._opening.discard((topic, index))
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
             self._purgatory.touch(partition.waiters)
@@ -143,8 +205,21 @@ class Partitions:
             )
             self._store.delete(topic.name, index)
             log = None
+        if log is None:
+            log = self._make(topic, index, log_config)
+        self._unmade.discard((topic.name, index))
+        return log
+
+    def _make(self, topic: Topic, index: int, log_config: LogConfig) -> Log:
+        """A new log. One that should have been there may be somewhere else; else it is lost, which has to be told."""
+        key = topic.name, index
+        if key not in self._unmade and key not in self._store:
+            self._store.check_not_refused(*key)
+            lost = self._store.high_watermarks().get(key, 0) if key not in self._offline else 0
+            if lost:
+                logger.error("%s-%d begins anew: its directory is gone, with offsets up to %d", *key, lost)
         now_ms = 0 if self._disk is None else self._disk.clock.now_ms()
-        return log or self._store.create(topic.name, index, topic.topic_id, log_config, now_ms)
+        return self._store.create(*key, topic.topic_id, log_config, now_ms)
 
     def _remove(self, topic: Topic) -> None:
         self._names.pop(topic.topic_id, None)
@@ -155,12 +230,22 @@ class Partitions:
         """Serve a partition no more, and delete its log. If that fails, its topic id keeps it from coming back."""
         partition = self._partitions.pop((topic, index), None)
         was_offline = self._offline.pop((topic, index), None) is not None
+        self._unmade.discard((topic, index))
+        if (topic, index) in self._opening:
+            self._opening.discard((topic, index))
+            if self._store.unopened.get((topic, index)) is not None:  # a thread has it
+                self._doomed.add((topic, index))
+                return
+            was_offline = True
         was_elsewhere = self._elsewhere.pop((topic, index), None) is not None and (topic, index) in self._store.logs
         if partition is not None:
             self._purgatory.touch(partition.waiters)
+        if partition is not None or was_offline or was_elsewhere:
+            self._delete_log(topic, index)
+
+    def _delete_log(self, topic: str, index: int) -> None:
         try:
-            if partition is not None or was_offline or was_elsewhere:
-                self._store.delete(topic, index, remove=False)  # large files take long: `Upkeep` does it in a thread
+            self._store.delete(topic, index, remove=False)  # large files take long: `Upkeep` does it in a thread
         except KafkaError as error:
             logger.error("the log of %s-%d is left behind: %s", topic, index, error.message)
 

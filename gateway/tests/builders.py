@@ -27,7 +27,7 @@ from protocol.compiler import read, write
 from protocol.errors import ErrorCode, KafkaError
 from protocol.schema import Message
 from storage.files import File, Files
-from storage.store import Store
+from storage.stores import Stores
 
 
 class _UnsyncedFile(File):
@@ -66,15 +66,17 @@ class Node:
         self._store = self._open_store()
         self.services = self._build()
 
-    def _open_store(self) -> Store:
-        return Store.open(
-            self.config.log_directories[0],
+    def _open_store(self) -> Stores:
+        stores = Stores.take(
+            self.config.log_directories,
             files=UnsyncedFiles(),
             node_id=self.config.node_id,
             config=self.config.log_config({}),
-            now_ms=self.time.clock.now_ms(),
             random=self.random,
         )
+        for store in stores:
+            store.open_all(self.time.clock.now_ms())
+        return stores
 
     def _build(self) -> Services:
         clock, scheduler = self.time.clock, self.time.scheduler

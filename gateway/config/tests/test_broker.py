@@ -91,7 +91,8 @@ def test_two_ids_are_one_too_many() -> None:
 def test_directories() -> None:
     assert BrokerConfig.load("log.dir=/a").log_directories == ("/a",)
     assert BrokerConfig.load("log.dir=/a\nlog.dirs=/b").log_directories == ("/b",)
-    assert "2 directories are given; one is supported for now" in problems("log.dirs=/a,/b")[0]
+    assert BrokerConfig.load("log.dirs=/a,/b").log_directories == ("/a", "/b")
+    assert "a directory is named twice" in problems("log.dirs=/a,/b,/a/")[0]
     assert "an empty name is no directory" in problems("log.dir=")[0]
 
 

@@ -1,0 +1,276 @@
+"""All log directories of a broker, as one.
+
+Each is a `Store` with its own lock, identity and checkpoints; a partition is in exactly one of them, and a new one goes
+where the fewest are. A directory that the system refuses takes its own partitions offline, as long as another one is
+left: which partitions these are is not known here, so none is made anew that may lie there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from random import Random
+from typing import TypeVar
+
+from protocol.errors import ErrorCode, KafkaError
+from storage import directories
+from storage.checkpoint import TopicPartition
+from storage.config import LogConfig
+from storage.errors import BadFile, StorageError
+from storage.files import Files
+from storage.log import Log
+from storage.opening import Opening
+from storage.pool import MAX_INDEX_BYTES, MAX_OPEN_SEGMENTS, Pool
+from storage.store import Store
+
+logger = logging.getLogger("headgate.storage")
+
+T = TypeVar("T")
+
+
+class Stores:
+    """The stores of those directories that could be taken; `refused` are the others, and why."""
+
+    def __init__(self, stores: Sequence[Store], refused: Mapping[str, OSError] | None = None) -> None:
+        """Use `Stores.take`. There is at least one."""
+        self._stores = tuple(stores)
+        self.refused = dict(refused or {})
+
+    @classmethod
+    def take(
+        cls,
+        paths: Sequence[str],
+        *,
+        files: Files,
+        node_id: int,
+        config: LogConfig,
+        random: Random,
+        cluster_id: str | None = None,
+    ) -> Stores:
+        """Take these directories, made where they are not there, and open no log yet.
+
+        Raises DirectoryLocked; StorageError for the directory of another node or cluster; OSError if not one of them
+        can be used.
+        """
+        cluster_id = cluster_id or _common_cluster(files, paths)
+        open_segments = min(MAX_OPEN_SEGMENTS, files.open_limit() // 2) // len(paths)
+        stores: list[Store] = []
+        refused: dict[str, OSError] = {}
+        try:
+            for path in paths:
+                pool = Pool(files, open_segments, MAX_INDEX_BYTES // len(paths))
+                try:
+                    store = Store.take(
+                        path, files=files, node_id=node_id, config=config, random=random, cluster_id=cluster_id,
+                        pool=pool,
+                    )  # fmt: skip
+                except OSError as error:
+                    refused[path] = error
+                    continue
+                cluster_id = store.cluster_id
+                stores.append(store)
+        except BaseException:
+            for store in stores:
+                store.abandon()
+            raise
+        if not stores:
+            raise next(iter(refused.values()))
+        for path, reason in refused.items():
+            logger.error("the log directory %s cannot be used, and its partitions stay offline: %s", path, reason)
+        return cls(stores, refused)
+
+    def __repr__(self) -> str:
+        return f"Stores({', '.join(map(repr, self._stores))})"
+
+    def __iter__(self) -> Iterator[Store]:
+        return iter(self._stores)
+
+    def __contains__(self, key: TopicPartition) -> bool:
+        """Whether one of the directories has this partition, open or not."""
+        return any(key in store for store in self._stores)
+
+    def __len__(self) -> int:
+        """How many partitions there are, open or not."""
+        return sum(map(len, self._stores))
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster to which the directories belong, 22 characters."""
+        return self._stores[0].cluster_id
+
+    @property
+    def directory(self) -> str:
+        """Their names, for sentences."""
+        return ",".join(store.directory for store in self._stores)
+
+    @property
+    def files(self) -> Files:
+        """The file system that they are on."""
+        return self._stores[0].pool.files
+
+    @property
+    def pool(self) -> Pool:
+        """What the logs of the first directory share."""
+        return self._stores[0].pool
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """The open logs."""
+        return self._all([store.logs for store in self._stores])
+
+    @property
+    def failed(self) -> Mapping[TopicPartition, StorageError]:
+        """The partitions that stay closed, and why."""
+        return self._all([store.failed for store in self._stores])
+
+    @property
+    def unopened(self) -> Mapping[TopicPartition, Opening | None]:
+        """The partitions that are not open yet, with their openings if they were begun."""
+        return self._all([store.unopened for store in self._stores])
+
+    def _all(self, maps: list[dict[TopicPartition, T]]) -> Mapping[TopicPartition, T]:
+        if len(maps) == 1:
+            return maps[0]
+        # A set of them: mypy's ChainMap wants mutable mappings, which dicts are
+        chained: list[MutableMapping[TopicPartition, T]] = list(maps)
+        return ChainMap(*chained)
+
+    def store_of(self, key: TopicPartition) -> Store | None:
+        """The directory that has a partition, open or not."""
+        for store in self._stores:
+            if key in store:
+                return store
+        return None
+
+    # Opening
+
+    def settle(self, topic_id_of: Callable[[str], bytes | None]) -> None:
+        """Have each partition in one directory: of several, those of a deleted topic of that name go.
+
+        They come from a directory that was not there when the topic was deleted. `topic_id_of` names the present one.
+        Raises StorageError where it cannot be told which is meant, KafkaError where one cannot be deleted.
+        """
+        holders: dict[TopicPartition, list[Store]] = {}
+        for store in self._stores:
+            for key in [*store.logs, *store.unopened]:
+                holders.setdefault(key, []).append(store)
+        for (topic, partition), several in holders.items():
+            if len(several) > 1:
+                _keep_one(topic, partition, several, topic_id_of(topic))
+
+    def open_now(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Log | None:
+        """Open one log at once; None if it stays closed, or is not there."""
+        store = self.store_of(key)
+        return None if store is None else store.open_now(key, config, now_ms)
+
+    # Changing
+
+    def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Log:
+        """A new partition's empty log, in the directory with the fewest. Raises KafkaError as `Store.create` does."""
+        store = self.store_of((topic, partition)) or min(self._stores, key=len)
+        return store.create(topic, partition, topic_id, config, now_ms)
+
+    def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
+        """Delete a partition, wherever it is. Raises KafkaError as `Store.delete` does."""
+        store = self.store_of((topic, partition)) or self._stores[0]
+        store.delete(topic, partition, remove=remove)
+
+    def check_not_refused(self, topic: str, partition: int) -> None:
+        """Raise KafkaError(KAFKA_STORAGE_ERROR) if a partition that is nowhere may be in a refused directory."""
+        if self.refused:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{topic}-{partition} is in none of {self.directory}; it may be in {', '.join(self.refused)}, which"
+                " cannot be used: mend it and restart the broker",
+            )
+
+    def remove_deleted(self) -> None:
+        """As `Store.remove_deleted`, in any thread."""
+        for store in self._stores:
+            store.remove_deleted()
+
+    @property
+    def has_deleted(self) -> bool:
+        """Whether there is something for `remove_deleted` to do."""
+        return any(store.has_deleted for store in self._stores)
+
+    # Checkpoints
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermarks of the last checkpoint."""
+        return {key: offset for store in self._stores for key, offset in store.high_watermarks().items()}
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write the checkpoints of each directory. Raises OSError."""
+        self.begin_checkpoint(high_watermarks)()
+
+    def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        """What writes the checkpoints of this moment, to be run in any thread. It raises OSError.
+
+        One directory that refuses does not keep the others from having theirs.
+        """
+        begun = [store.begin_checkpoint(_of(store, high_watermarks)) for store in self._stores]
+
+        def write() -> None:
+            failure = None
+            for one in begun:
+                try:
+                    one()
+                except OSError as error:
+                    failure = error
+            if failure is not None:
+                raise failure
+
+        return write
+
+    def close(self) -> None:
+        """Close each directory, the others too if one refuses. Raises OSError, KafkaError."""
+        failure: Exception | None = None
+        for store in self._stores:
+            try:
+                store.close()
+            except (OSError, KafkaError, StorageError) as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def abandon(self) -> None:
+        """Let go of the directories and leave everything as it is."""
+        for store in self._stores:
+            store.abandon()
+
+
+def _of(store: Store, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    logs = store.logs
+    return {key: offset for key, offset in offsets.items() if key in logs}
+
+
+def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:
+    """The cluster that the first directory with an identity names: new ones join it, others are compared with it."""
+    for path in paths:
+        with suppress(OSError, BadFile):  # whoever takes it says what is wrong with it
+            meta = directories.read_meta(files, path.rstrip("/"))
+            if meta is not None:
+                return meta.cluster_id
+    return None
+
+
+def _keep_one(topic: str, partition: int, several: Sequence[Store], topic_id: bytes | None) -> None:
+    kept = []
+    for store in several:
+        path = f"{store.directory}/{directories.partition_name(topic, partition)}"
+        known = None
+        with suppress(OSError, BadFile):
+            known = directories.read_topic_id(store.pool.files, path)
+        if topic_id is not None and known not in (None, topic_id):
+            logger.warning("%s belongs to a topic of that name that was deleted; it goes now", path)
+            store.delete(topic, partition, remove=False)
+        else:
+            kept.append(path)
+    if len(kept) > 1:
+        raise StorageError(
+            f"one partition is in two log directories, {' and '.join(kept)}; move the one that is not wanted elsewhere,"
+            " and start again"
+        )

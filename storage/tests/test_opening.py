@@ -1,0 +1,172 @@
+"""Opening a log apart from its store: in slices, broken off, while others are open already."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from protocol.errors import ErrorCode, KafkaError
+from storage import recovery
+from storage.recovery import Partition
+from storage.store import Store
+from storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, content, open_store
+from storage.tests.crashing_files import CrashingFiles
+
+KEYS = [("t", 0), ("t", 1), ("u", 0)]
+
+
+def filled() -> CrashingFiles:
+    """A directory with the logs of KEYS: 60, 40 and 20 records, all but the first ten of each after the flush."""
+    files = CrashingFiles()
+    store = open_store(files)
+    for number, key in enumerate(KEYS):
+        log = store.create(*key, TOPIC_ID, SMALL, NOW_MS)
+        append(log, *(batch() for _ in range(10)))
+        log.flush()
+        append(log, *(batch() for _ in range(50 - 20 * number)))
+    store.checkpoint(dict.fromkeys(KEYS, 10))
+    return files
+
+
+def taken(files: CrashingFiles) -> Store:
+    return Store.take(DIRECTORY, files=files, node_id=0, config=SMALL, random=Random(1))
+
+
+def crashed(files: CrashingFiles) -> Store:
+    return taken(files.crash(Random(1), power=False))
+
+
+def cleanly_left(files: CrashingFiles) -> CrashingFiles:
+    files = files.crash(Random(1), power=False)
+    open_store(files).close()
+    return files
+
+
+def test_logs_are_opened_one_by_one() -> None:
+    store = crashed(filled())
+    assert (list(store.unopened), store.logs) == (KEYS, {})
+    opening = store.begin_opening(KEYS[1], SMALL, NOW_MS)
+    opening.run()
+    assert store.logs == {}, "the store takes it back first"
+    store.end_opening(opening)
+    assert list(store.unopened) == [KEYS[0], KEYS[2]]
+    assert store.logs[KEYS[1]].end_offset == 40
+    assert all(key in store for key in KEYS)
+    assert len(store) == 3
+
+
+def test_what_is_opened_apart_belongs_to_the_store_afterwards() -> None:
+    """Its files count among those that the store may have open, and recovery points are written before it is cut."""
+    store = crashed(filled())
+    for key in KEYS:
+        assert store.open_now(key, SMALL, NOW_MS) is not None
+    assert store.pool.open_segments == 0
+    log = store.logs[KEYS[0]]
+    assert len(content(log)) > 0
+    assert store.pool.open_segments == len(log.segments)
+    log.flush()
+    log.truncate_to(20)
+    points = store.pool.files.read(f"{DIRECTORY}/recovery-point-offset-checkpoint").decode()
+    assert "t 0 20\n" in points
+
+
+def test_slices_are_short_and_tell_how_far_it_is() -> None:
+    store = crashed(filled())
+    expected = store.bytes_to_scan(KEYS[0])
+    opening = store.begin_opening(KEYS[0], SMALL, NOW_MS)
+    seen = [opening.partition.bytes_scanned for _ in opening.steps()]
+    size = len(batch())
+    assert all(0 <= later - earlier <= size for earlier, later in pairwise(seen)), seen
+    assert opening.partition.bytes_scanned == expected > 50 * size
+
+
+def test_the_work_of_a_log_is_what_lies_behind_its_recovery_point() -> None:
+    names = {f"{base:020d}{suffix}": size for base in (0, 50, 90) for suffix, size in ((".log", 1000), (".index", 8))}
+    assert recovery.bytes_to_scan(Partition("t", 0, "d", recovery_point=0), names) == 3000
+    assert recovery.bytes_to_scan(Partition("t", 0, "d", recovery_point=60), names) == 2000
+    assert recovery.bytes_to_scan(Partition("t", 0, "d", recovery_point=90), names) == 1000
+    assert recovery.bytes_to_scan(Partition("t", 0, "d", recovery_point=60, is_clean=True), names) == 0
+    assert recovery.bytes_to_scan(Partition("t", 0, "d"), {}) == 0
+
+
+def test_a_clean_stop_leaves_no_work() -> None:
+    store = taken(cleanly_left(filled()))
+    assert [store.bytes_to_scan(key) for key in KEYS] == [0, 0, 0]
+
+
+def test_what_is_not_open_is_neither_made_nor_lost() -> None:
+    files = filled()
+    store = crashed(files)
+    with pytest.raises(KafkaError) as caught:
+        store.create(*KEYS[0], TOPIC_ID, SMALL, NOW_MS)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    store.open_now(KEYS[1], SMALL, NOW_MS)
+    store.checkpoint({KEYS[1]: 40})
+    assert store.high_watermarks() == {KEYS[0]: 10, KEYS[1]: 40, KEYS[2]: 10}
+    assert b"t 0 10\n" in store.pool.files.read(f"{DIRECTORY}/recovery-point-offset-checkpoint")
+
+
+def test_an_unopened_log_is_deleted_and_one_in_the_hands_of_a_thread_is_not() -> None:
+    store = crashed(filled())
+    store.delete(*KEYS[2])
+    assert KEYS[2] not in store
+    opening = store.begin_opening(KEYS[0], SMALL, NOW_MS)
+    with pytest.raises(KafkaError):
+        store.delete(*KEYS[0])
+    opening.run()
+    store.end_opening(opening)
+    store.delete(*KEYS[0])
+    assert list(store.pool.files.list(DIRECTORY)).count("t-0") == 0
+
+
+def test_a_stop_before_all_is_open_is_clean_if_the_one_before_was() -> None:
+    files = cleanly_left(filled())
+    store = taken(files)
+    store.open_now(KEYS[1], SMALL, NOW_MS)
+    store.close()
+    assert files.exists(f"{DIRECTORY}/.kafka_cleanshutdown")
+    assert [log.end_offset for log in open_store(files).logs.values()] == [60, 40, 20]
+
+
+def test_a_stop_before_all_is_scanned_is_not_clean() -> None:
+    files = filled().crash(Random(1), power=False)
+    store = taken(files)
+    store.open_now(KEYS[1], SMALL, NOW_MS)
+    store.close()
+    assert not files.exists(f"{DIRECTORY}/.kafka_cleanshutdown")
+    store = taken(files)
+    assert store.bytes_to_scan(KEYS[0]) > 0
+    store.open_all(NOW_MS)
+    assert sorted(log.end_offset for log in store.logs.values()) == [20, 40, 60]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5, 40])
+def test_an_opening_that_was_broken_off_is_begun_again(steps: int) -> None:
+    """A thread stops where it is when the broker does: the next start scans, whatever the stop before was."""
+    files = filled().crash(Random(1), power=False)
+    store = taken(files)
+    opening = store.begin_opening(KEYS[0], SMALL, NOW_MS)
+    half_done = opening.steps()
+    for _ in range(steps):
+        next(half_done)
+    half_done.close()
+    store.close()
+    assert not files.exists(f"{DIRECTORY}/.kafka_cleanshutdown")
+    store = open_store(files)
+    assert [log.end_offset for log in store.logs.values()] == [60, 40, 20]
+    store.close()
+    assert files.exists(f"{DIRECTORY}/.kafka_cleanshutdown")
+
+
+def test_a_damaged_log_fails_alone() -> None:
+    files = filled()
+    file = files.file(f"{DIRECTORY}/t-0/{0:020d}.log")
+    file.content[100:108] = b"\xff" * 8
+    store = crashed(files)
+    store.open_all(NOW_MS)
+    assert list(store.failed) == [KEYS[0]]
+    assert sorted(store.logs) == [KEYS[1], KEYS[2]]
+    store.close()
+    assert not store.pool.files.exists(f"{DIRECTORY}/.kafka_cleanshutdown")

@@ -1,0 +1,154 @@
+"""Several log directories as one store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from protocol.errors import ErrorCode, KafkaError
+from storage.errors import DirectoryLocked, StorageError
+from storage.files import Files
+from storage.stores import Stores
+from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch
+
+Take = Callable[..., Stores]
+
+
+class Broken(Files):
+    """The disk, on which one directory cannot be used."""
+
+    def __init__(self, broken: str) -> None:
+        self.broken = broken
+
+    def lock(self, path: str) -> object:  # type: ignore[override]
+        if path.startswith(self.broken):
+            raise OSError(5, "Input/output error", path)
+        return super().lock(path)
+
+
+@pytest.fixture
+def take(tmp_path: Path) -> Take:
+    def take(*names: str, files: Files | None = None, node_id: int = 0, cluster_id: str | None = None) -> Stores:
+        stores = Stores.take(
+            [f"{tmp_path}/{name}" for name in names],
+            files=files or Files(), node_id=node_id, config=SMALL, random=Random(1), cluster_id=cluster_id,
+        )  # fmt: skip
+        for store in stores:
+            store.open_all(NOW_MS)
+        return stores
+
+    return take
+
+
+def create(stores: Stores, topic: str, partition: int, topic_id: bytes = TOPIC_ID) -> None:
+    append(stores.create(topic, partition, topic_id, SMALL, NOW_MS), batch())
+
+
+def test_new_partitions_go_where_the_fewest_are(take: Take, tmp_path: Path) -> None:
+    stores = take("a", "b", "c")
+    for partition in range(7):
+        create(stores, "t", partition)
+    assert [len(store) for store in stores] == [3, 2, 2]
+    stores.delete("t", 1)
+    create(stores, "u", 0)
+    assert [len(store) for store in stores] == [3, 2, 2]
+    stores.close()
+    again = take("c", "a", "b")
+    assert len(again) == 7
+    assert again.logs["u", 0].end_offset == 1
+    assert again.logs["u", 0].directory == f"{tmp_path}/b/u-0"
+    again.close()
+
+
+def test_one_cluster_and_several_directory_ids(take: Take) -> None:
+    first = take("a")
+    cluster_id = first.cluster_id
+    first.close()
+    stores = take("new", "a")
+    metas = [store.meta for store in stores]
+    assert {meta.cluster_id for meta in metas} == {cluster_id}
+    assert len({meta.directory_id for meta in metas}) == 2
+    stores.close()
+
+
+def test_each_directory_has_its_own_lock_and_is_let_go_of_when_another_is_taken(take: Take, tmp_path: Path) -> None:
+    stores = take("a", "b")
+    with pytest.raises(DirectoryLocked, match=f"{tmp_path}/b"):
+        take("c", "b")
+    stores.close()
+    stores = take("c", "b")
+    stores.close()
+
+
+def test_a_directory_of_another_cluster_is_refused(take: Take) -> None:
+    take("a").close()
+    take("b", cluster_id="another").close()
+    with pytest.raises(StorageError, match="belongs to cluster"):
+        take("a", "b")
+
+
+def test_checkpoints_name_only_what_is_in_their_directory(take: Take, tmp_path: Path) -> None:
+    stores = take("a", "b")
+    for partition in range(4):
+        create(stores, "t", partition)
+    stores.checkpoint({("t", partition): 1 for partition in range(4)})
+    written = [(tmp_path / name / "replication-offset-checkpoint").read_text("ascii") for name in "ab"]
+    assert written == ["0\n2\nt 0 1\nt 2 1\n", "0\n2\nt 1 1\nt 3 1\n"]
+    assert stores.high_watermarks() == {("t", partition): 1 for partition in range(4)}
+    stores.close()
+
+
+def test_a_directory_that_cannot_be_used_takes_its_partitions_alone(
+    take: Take, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores = take("a", "b")
+    for partition in range(4):
+        create(stores, "t", partition)
+    stores.close()
+    with caplog.at_level(logging.ERROR):
+        stores = take("a", "b", files=Broken(f"{tmp_path}/b"))
+    assert f"the log directory {tmp_path}/b cannot be used" in caplog.text
+    assert list(stores.refused) == [f"{tmp_path}/b"]
+    assert sorted(stores.logs) == [("t", 0), ("t", 2)]
+    with pytest.raises(KafkaError, match="may be in") as caught:
+        stores.check_not_refused("t", 1)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    create(stores, "u", 0)
+    stores.close()
+    whole = take("a", "b")
+    assert len(whole.logs) == 5
+    whole.check_not_refused("v", 0)
+    whole.close()
+
+
+def test_without_any_directory_there_is_no_store(take: Take, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Input/output error"):
+        take("a", "b", files=Broken(str(tmp_path)))
+
+
+def test_one_partition_in_two_directories(take: Take, tmp_path: Path) -> None:
+    """It was deleted, and made anew, while one of them was not there."""
+    for name, topic_id in (("a", bytes(16)), ("b", TOPIC_ID)):
+        stores = take(name, cluster_id="c")
+        create(stores, "t", 0, topic_id)
+        stores.close()
+
+    def opened() -> Stores:
+        paths = [f"{tmp_path}/{name}" for name in "ab"]
+        return Stores.take(paths, files=Files(), node_id=0, config=SMALL, random=Random(1))
+
+    stores = opened()
+    with pytest.raises(StorageError, match="one partition is in two log directories"):
+        stores.settle(lambda _: None)
+    stores.close()
+    stores = opened()
+    stores.settle({"t": TOPIC_ID}.get)
+    for store in stores:
+        store.open_all(NOW_MS)
+    assert stores.logs["t", 0].directory == f"{tmp_path}/b/t-0"
+    assert not (tmp_path / "a" / "t-0").exists()
+    stores.close()
