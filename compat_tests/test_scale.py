@@ -24,6 +24,7 @@ import pytest
 
 from compat_tests.broker import TARGET, Broker, HeadgateBroker, new_broker, running
 from compat_tests.hostile import connect_from, is_closed_after
+from compat_tests.leaders import until_all_led
 from compat_tests.steady import (
     FairClock,
     Steady,
@@ -45,6 +46,8 @@ FEW_DESCRIPTORS = 256
 CONNECTION_BYTES = 2048
 PARTITION_BYTES = 4096
 START_LIMIT_S = 20.0
+# More than a broker without any partition takes, on a machine that others use too
+LISTEN_LIMIT_S = 2.0
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1 << 30  # noqa: S108  the directory in it has a name of its own
 WAITING, ROUNDS = 500, 20
 WAKE_LIMIT_S = 0.25
@@ -79,7 +82,9 @@ class Many(NamedTuple):
     created_s: float
     empty_start_s: float
     clean_start_s: float
+    all_clean_s: float
     killed_start_s: float
+    all_killed_s: float
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +109,12 @@ def many(roomy: Path) -> Iterator[Many]:
         created_s = broker.cpu_seconds() - began_s
         with descriptors(USUAL_LIMIT):
             clean_s = broker.restart()
+            all_clean_s = clean_s + until_all_led(broker.bootstrap)
             bytes_each = (broker.resident_bytes() - empty_bytes) / PARTITIONS
             broker.kill()
             killed_s = broker.start()
-        yield Many(broker, bytes_each, created_s, empty_s, clean_s, killed_s)
+            all_killed_s = killed_s + until_all_led(broker.bootstrap)
+        yield Many(broker, bytes_each, created_s, empty_s, clean_s, all_clean_s, killed_s, all_killed_s)
     finally:
         broker.stop()
 
@@ -209,8 +216,9 @@ def is_served(broker: Broker) -> bool:
 def test_idle_partitions(many: Many, figure: Callable[[str], None]) -> None:
     figure(
         f"{PARTITIONS} partitions of a record each: {many.bytes_each:.0f} bytes each; made with"
-        f" {many.created_s:.1f} s of CPU; ready after {many.clean_start_s:.1f} s, and {many.killed_start_s:.1f} s when"
-        f" killed, {many.empty_start_s:.1f} s without any"
+        f" {many.created_s:.1f} s of CPU; ready after {many.clean_start_s:.1f} s, all of them after"
+        f" {many.all_clean_s:.1f} s; when killed, {many.killed_start_s:.1f} s and {many.all_killed_s:.1f} s;"
+        f" {many.empty_start_s:.1f} s without any"
     )
     with connect(many.broker.bootstrap) as stream:  # they are really there, after the kill too
         for topic in TOPICS[:: len(TOPICS) // 10]:
@@ -219,7 +227,8 @@ def test_idle_partitions(many: Many, figure: Callable[[str], None]) -> None:
             assert fetched.high_watermark == 1
             assert b"written once" in fetched.records
     assert many.bytes_each <= PARTITION_BYTES or TARGET != "headgate"
-    assert max(many.clean_start_s, many.killed_start_s) <= START_LIMIT_S
+    assert max(many.all_clean_s, many.all_killed_s) <= START_LIMIT_S
+    assert max(many.clean_start_s, many.killed_start_s) <= many.empty_start_s + LISTEN_LIMIT_S or TARGET != "headgate"
 
 
 def test_a_working_client_beside_them(many: Many, alone: Broker, figure: Callable[[str], None]) -> None:
