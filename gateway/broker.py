@@ -129,7 +129,8 @@ class Broker:
     def _build(self, recorded: Recorded, metrics: Metrics) -> Services:
         scheduler = Scheduler(self.clock)
         purgatory = Purgatory(self.clock, scheduler)
-        metadata = LocalMetadata(self._store, self.config, self.clock, self.random, recorded.image)
+        metadata = LocalMetadata(self._store, self.config, self.clock, self.random, recorded.image, scheduler)
+        metadata.settled = lambda: purgatory.touch(metadata.waiters)
         partitions = Partitions(self._store, self.config, purgatory, Disk(self.clock, scheduler))
         partitions.start(metadata.image)
         self.openings.serve(metadata.log_config, partitions.opened)

@@ -37,7 +37,7 @@ def altered_topic(resource: Resource, context: Context) -> Topic:
     if not resource.resource_name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic whose settings are to be changed is not named")
     check_name(resource.resource_name)
-    return context.broker.metadata.image.topic(resource.resource_name)
+    return context.broker.metadata.planned.topic(resource.resource_name)
 
 
 def altered_broker(resource: Resource, context: Context) -> int | None:

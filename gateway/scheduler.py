@@ -74,6 +74,7 @@ class Scheduler:
         self._timers: list[tuple[float, int, Timer]] = []
         self._sequence = itertools.count()
         self._cancelled = 0
+        self._threads = 0  # that run, or are about to
         self._soon: deque[Callable[[], None]] = deque()
         self.is_attended: bool | None = None
         """Somebody is in a turn, and calls `run_soon` before it ends: the scheduler's task need not be woken.
@@ -110,7 +111,12 @@ class Scheduler:
         async def run() -> T:
             return await trio.to_thread.run_sync(work)
 
-        self.spawn(run, done)
+        def end(result: T | BaseException) -> None:
+            self._threads -= 1
+            done(result)
+
+        self.spawn(run, end)
+        self._threads += 1
 
     def in_slices(self, work: Generator[None, None, T], done: Callable[[T | BaseException], None]) -> None:
         """Run a generator in a worker thread, then `done` with what it returned, or with the exception it raised.
@@ -178,8 +184,8 @@ class Scheduler:
             _call(self._soon.popleft())
 
     def idle_ms(self) -> float:
-        """How long there is nothing to be done, if nothing new comes."""
-        if self._soon:
+        """How long there is nothing to be done, if nothing new comes. A thread may end at any time, or has to begin."""
+        if self._soon or self._threads:
             return 0.0
         return self._timers[0][0] - self._clock.monotonic_ms() if self._timers else float("inf")
 

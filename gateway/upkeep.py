@@ -1,13 +1,12 @@
 """What a broker does by itself, time and again: flush, roll and expire logs, and write checkpoints.
 
-Waiting for the disk is done in worker threads: flushes one log at a time, checkpoints, removing what was deleted.
-Everything else is short, and runs on the loop.
+Waiting for the disk is done in worker threads: flushes (`replication/syncs.py`), checkpoints, removing what was
+deleted. Everything else is short, and runs on the loop.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 
 from gateway.clock import Clock
@@ -16,8 +15,6 @@ from gateway.metadata.image import Image
 from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
 from protocol.errors import KafkaError
-from storage.flush import Flush
-from storage.log import Log
 from storage.stores import Stores
 
 logger = logging.getLogger("headgate.upkeep")
@@ -46,8 +43,7 @@ class Upkeep:
         self._partitions = partitions
         self._clock = clock
         self._scheduler = scheduler
-        self._to_flush: deque[Log] = deque()
-        self._is_flushing = self._is_checkpointing = self._is_removing = False
+        self._is_checkpointing = self._is_removing = False
         self._config = config
         flush_check_ms = min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS)
         self._works: list[tuple[float, Callable[[], None]]] = [
@@ -115,34 +111,7 @@ class Upkeep:
 
     def flush_due(self) -> None:
         """Flush the logs that ask for it: those with flush.ms, and those that have begun a new segment."""
-        if self._is_flushing:
-            return
         now_ms = self._clock.now_ms()
-        self._to_flush.extend(p.log for p in self._partitions if p.log.needs_flush(now_ms))
-        self._flush_next()
-
-    def _flush_next(self) -> None:
-        """Begin the next flush. A log that was deleted meanwhile is skipped: its files may be another's by now."""
-        self._is_flushing = False
-        while self._to_flush and not self._is_flushing:
-            log = self._to_flush.popleft()
-            if self._store.logs.get((log.topic, log.partition)) is log:
-                self._begin(log)
-
-    def _begin(self, log: Log) -> None:
-        try:
-            flush = log.begin_flush()
-        except (OSError, KafkaError) as error:
-            self._failed(log, error)
-            return
-        self._is_flushing = True
-        self._scheduler.in_thread(flush.run, lambda result: self._flushed(log, flush, result))
-
-    def _flushed(self, log: Log, flush: Flush, result: object) -> None:
-        log.end_flush(flush, self._clock.now_ms())
-        if isinstance(result, BaseException):
-            self._failed(log, result)
-        self._flush_next()
-
-    def _failed(self, log: Log, error: BaseException) -> None:
-        logger.error("%r cannot be flushed, and is tried again: %s", log, error)
+        for partition in self._partitions:
+            if partition.log.needs_flush(now_ms):
+                partition.sync_soon()

@@ -11,6 +11,7 @@ LONG_MAX = 2**63 - 1
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
 PRODUCER = "producer"
+CACHE, COMMIT = "cache", "commit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
+    headgate_flush: str = CACHE
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
     max_message_bytes: int = 1_048_588
@@ -47,6 +49,10 @@ class LogConfig:
     is_compacted: bool = field(init=False, repr=False, default=False)
     keeps_batches: bool = field(init=False, repr=False, default=True)
     """Whether batches are stored as received: no timestamps, codecs or keys to be looked after."""
+    commits_synced: bool = field(init=False, repr=False, default=False)
+    """Whether the high watermark follows what is on the disk: with `flush.messages=1` too, which asks for no less."""
+    records_unsynced: int = field(init=False, repr=False, default=LONG_MAX)
+    """After so many records that are not on the disk a flush is due."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_compacted", "compact" in self.cleanup_policy)
@@ -54,6 +60,9 @@ class LogConfig:
             not self.is_compacted and self.compression_type == PRODUCER and self.message_timestamp_type == CREATE_TIME
         )
         object.__setattr__(self, "keeps_batches", plain)
+        commits_synced = self.headgate_flush == COMMIT or self.flush_messages == 1
+        object.__setattr__(self, "commits_synced", commits_synced)
+        object.__setattr__(self, "records_unsynced", 1 if commits_synced else self.flush_messages)
 
     @property
     def is_deleted(self) -> bool:

@@ -1,50 +1,140 @@
-"""One flush: what must reach the disk, so that everything before an offset is safe.
+"""What of a log has to reach the disk: when that is due, and one flush, so that everything before an offset is safe.
 
-The log makes it and takes it back (`Log.begin_flush`, `Log.end_flush`). In between `run` only waits for the disk, and
-may do so in another thread while the log goes on appending. One flush may serve all who wait for an offset before its
-end.
+The log makes a flush and takes it back (`Log.begin_flush`, `Log.end_flush`). In between `run` only waits for the disk,
+and may do so in another thread while the log goes on appending. One flush may serve all who wait for an offset before
+its end.
+
+After a sync that failed the system may have dropped what it could not write, and say at the next one that all is well:
+so there is no next one. The log keeps the error, and what is on the disk is found out by a recovery.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import errno
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from storage.files import File, Files
+from storage.directories import PARTITION_METADATA
+from storage.files import File, Files, parent
+
+if TYPE_CHECKING:
+    from storage.log import Log
+    from storage.segment import Segment
+
+
+# A file could not even be opened for its sync: that can be tried again.
+_NOT_BEGUN = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Flush:
     """The open files, files and directories to sync, in this order. Takes over a reference on each open file."""
 
-    __slots__ = ("_directories", "_files", "_open_files", "_paths", "end_offset", "is_done")
+    __slots__ = ("_directories", "_files", "_open_files", "end_offset", "error", "indexes", "is_done", "paths")
 
     def __init__(
         self,
         files: Files,
         end_offset: int,
         open_files: Sequence[File],
-        paths: Sequence[str],
-        directories: Sequence[str],
+        paths: Sequence[str] = (),
+        directories: Sequence[str] = (),
+        indexes: Sequence[str] = (),
     ) -> None:
         self._files = files
         self._open_files = open_files
-        self._paths = paths
         self._directories = directories
+        self.paths = paths
+        self.indexes = indexes
         self.end_offset = end_offset
         self.is_done = False
+        self.error: OSError | None = None
+        """Why a sync failed: of what was to be written then, nobody knows what is on the disk."""
 
     def run(self) -> None:
         """Wait until all of it is on the disk. Raises OSError."""
-        for file in self._open_files:
-            file.sync()
-        for sync, paths in ((self._files.sync, self._paths), (self._files.sync_directory, self._directories)):
-            for path in paths:
-                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                    sync(path)
+        try:
+            for file in self._open_files:
+                file.sync()
+            self._sync_each(self._files.sync, (*self.indexes, *self.paths))
+            self._sync_each(self._files.sync_directory, self._directories)
+        except OSError as error:
+            if error.errno not in _NOT_BEGUN:
+                self.error = error
+            raise
         self.is_done = True
+
+    def _sync_each(self, sync: Callable[[str], None], paths: Iterable[str]) -> None:
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                sync(path)
 
     def release(self) -> None:
         """Give up the open files."""
         for file in self._open_files:
             file.release()
         self._open_files = ()
+
+
+def is_due(log: Log, now_ms: int) -> bool:
+    """Whether a log asks for a flush: by flush.ms, or because of a segment that was rolled."""
+    if log.being_written is not None or log.is_flushing or log.sync_error is not None:
+        return False
+    if log.indexes_unsynced:
+        return True
+    if log.recovery_point >= log.end_offset:
+        return False
+    is_rolled = log.recovery_point < log.active_base_offset
+    return is_rolled or log.config.commits_synced or now_ms - log.last_flush_ms >= log.config.flush_ms
+
+
+def begin(log: Log) -> Flush:
+    """A flush of everything that is written. Raises OSError, and then nothing is changed; KafkaError."""
+    if log.sync_error is not None:
+        raise log.sync_error
+    # The system tells of an error once: of two at a time the other would believe that all is well.
+    assert not log.is_flushing, f"{log!r} is being flushed"
+    unsynced = log.since(log.recovery_point)
+    # Those of a segment that was sealed without a roll, at a stop, too.
+    indexes = dict.fromkeys(path for segment in unsynced for path in segment.sealed_indexes)
+    indexes.update(dict.fromkeys(log.indexes_unsynced))
+    epochs, paths, directories = log.epochs, [], []
+    if not epochs.is_synced and epochs.latest >= 0:
+        paths.append(epochs.path)
+    if log.names_unsynced or not epochs.is_synced:
+        directories = [log.directory, parent(log.directory)]
+        if log.topic_id is not None:
+            paths.append(f"{log.directory}/{PARTITION_METADATA}")
+    written = log.end_offset if log.being_written is None else log.being_written.first_offset
+    made = Flush(log.pool.files, written, _hold(unsynced), paths, directories, list(indexes))
+    epochs.is_synced, log.names_unsynced = True, False
+    log.indexes_unsynced.clear()
+    log.is_flushing = True
+    return made
+
+
+def end(log: Log, made: Flush, now_ms: int | None) -> None:
+    """Take up what a flush did, or what it could not do."""
+    made.release()
+    log.is_flushing = False
+    if made.error is not None:
+        log.sync_error = log.disk_error(made.error)
+    if not made.is_done:
+        log.epochs.is_synced, log.names_unsynced = False, True
+        log.indexes_unsynced[:0] = made.indexes
+        return
+    log.recovery_point = max(log.recovery_point, min(made.end_offset, log.end_offset))
+    if now_ms is not None:
+        log.last_flush_ms = now_ms
+
+
+def _hold(segments: Iterable[Segment]) -> list[File]:
+    """The open files of these segments, held all or none. Raises OSError."""
+    files: list[File] = []
+    try:
+        files.extend(segment.hold() for segment in segments)
+    except OSError:
+        for file in files:
+            file.release()
+        raise
+    return files

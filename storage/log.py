@@ -15,11 +15,9 @@ from random import Random
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head
 from protocol.records.compression import Steps, finish
-from storage import retention, snapshots, times, validation
+from storage import flush, retention, snapshots, times, validation
 from storage.config import LOG_APPEND_TIME, LogConfig
-from storage.directories import PARTITION_METADATA
 from storage.epochs import Epochs
-from storage.files import File, parent
 from storage.flush import Flush
 from storage.pool import Pool
 from storage.producers import Producers, WrittenBatch
@@ -28,6 +26,7 @@ from storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
 from storage.segments import Segments
 from storage.staged import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Staged
 from storage.times import TimestampOffset
+from storage.validation import FULL, OWN
 
 __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
 
@@ -39,7 +38,6 @@ class Log:
     """The log of one partition. Offsets: start <= stable <= end; `end_offset` is the one that comes next."""
 
     __slots__ = (
-        "_last_flush_ms",
         "_random",
         "_segments",
         "_snapshot_offset",
@@ -48,6 +46,10 @@ class Log:
         "directory",
         "end_offset",
         "epochs",
+        "indexes_unsynced",
+        "is_flushing",
+        "is_retired",
+        "last_flush_ms",
         "names_unsynced",
         "partition",
         "pool",
@@ -55,8 +57,10 @@ class Log:
         "recovery_point",
         "staged",
         "start_offset",
+        "sync_error",
         "topic",
         "topic_id",
+        "when_flush_is_due",
     )
 
     def __init__(
@@ -84,9 +88,16 @@ class Log:
         self.epochs = Epochs(pool.files, directory, self._end)
         self._snapshot_offset = self.end_offset
         self.names_unsynced = False
+        self.indexes_unsynced: list[str] = []  # of segments that were rolled since the last flush
+        self.is_retired = False  # deleted, or about to be
+        self.is_flushing = False  # by `begin_flush`, until `end_flush`
+        self.last_flush_ms = 0
+        self.sync_error: KafkaError | None = None
+        """What kept the disk from taking the log: since then nobody knows what is on it, and no flush is made."""
+        self.when_flush_is_due: Callable[[], None] | None = None
+        """Has a flush made, soon; without it the log makes it at once, and whoever appends waits for the disk."""
         self.staged: Staged | None = None
         self.being_written: Staged | None = None  # by a thread: see `begin_write`
-        self._last_flush_ms = 0
 
     def __repr__(self) -> str:
         return f"Log({self.topic}-{self.partition}, offsets {self.start_offset} to {self.end_offset})"
@@ -103,6 +114,11 @@ class Log:
     def segments(self) -> tuple[Segment, ...]:
         """From the oldest to the one being written."""
         return tuple(self._segments)
+
+    @property
+    def active_base_offset(self) -> int:
+        """Where the segment begins that is written to."""
+        return self._segments.active.base_offset
 
     @property
     def size(self) -> int:
@@ -141,7 +157,7 @@ class Log:
         does; what was staged before is then still staged, or was written.
         """
         config = self.config
-        is_kept = (config.keeps_batches and validate != validation.FULL) or validate == validation.OWN
+        is_kept = (config.keeps_batches and validate != FULL) or validate == OWN
         header = validation.plain_batch(view, config, now_ms) if is_kept else None
         if header is None:
             return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes)
@@ -194,13 +210,15 @@ class Log:
     def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int, leader_epoch: int) -> Staged:
         """Write what is staged, roll if that is due, and begin anew with as much room as the segment has."""
         self.write_staged()
+        if self.sync_error is not None:
+            raise self.sync_error
         try:
             if self._must_roll(size, max_timestamp, last_offset, now_ms):
                 self.roll(now_ms)
             if leader_epoch > self.epochs.latest:
                 self.epochs.assign(leader_epoch, self.end_offset)
         except OSError as error:
-            raise self._disk_error(error) from error
+            raise self.disk_error(error) from error
         staged = self.staged = Staged(self.end_offset, self.epochs.latest)
         active, config = self._segments.active, self.config
         # With less to go by, each append looks for itself.
@@ -253,16 +271,20 @@ class Log:
     def _take_back(self, staged: Staged, error: OSError) -> KafkaError:
         self.end_offset = staged.first_offset
         staged.restore(self.producers)
-        staged.error = self._disk_error(error)
+        staged.error = self.disk_error(error)
         return staged.error
 
     def _flush_if_due(self, staged: Staged) -> None:
-        if self.end_offset - self.recovery_point >= self.config.flush_messages:
-            try:
-                self.flush()
-            except KafkaError as error:
-                staged.error = error
-                raise
+        if self.end_offset - self.recovery_point < self.config.records_unsynced:
+            return
+        if self.when_flush_is_due is not None:
+            self.when_flush_is_due()
+            return
+        try:
+            self.flush()
+        except KafkaError as error:
+            staged.error = error
+            raise
 
     def _check_producers(self, batches: list[tuple[BatchHeader, memoryview]]) -> WrittenBatch | None:
         """The batch written before, if this is it once more.
@@ -324,8 +346,8 @@ class Log:
     def roll(self, now_ms: int) -> None:
         """Begin a new segment. The old one becomes durable with the next `flush`, which is then due. Raises OSError."""
         self._segments.active.seal()
-        if self.recovery_point >= self.end_offset:  # the bytes are safe already: no flush will come for the indexes
-            self._segments.active.sync()
+        # By name, as the bytes may be on the disk before, by a flush that is under way.
+        self.indexes_unsynced += self._segments.active.sealed_indexes
         self._take_snapshot()
         segment = Segment.create(self.pool, self.directory, self.end_offset, now_ms)
         if self.config.segment_jitter_ms:
@@ -421,7 +443,7 @@ class Log:
         try:
             return self._segments.plan(offset, max_bytes, up_to, self.end_offset, at_least_one)
         except OSError as error:
-            raise self._disk_error(error) from error
+            raise self.disk_error(error) from error
         finally:
             self.pool.is_patient = True
 
@@ -440,7 +462,7 @@ class Log:
         try:
             return plan(self._segments.since(self.start_offset), *wanted)
         except OSError as error:
-            raise self._disk_error(error) from error
+            raise self.disk_error(error) from error
 
     def starts(self) -> list[int]:
         """Where each segment begins, the oldest first, and where the last one ends, if there is anything in it."""
@@ -452,7 +474,7 @@ class Log:
         try:
             return [segment.modified_ms for segment in self._segments]
         except OSError as error:
-            raise self._disk_error(error) from error
+            raise self.disk_error(error) from error
 
     # Upkeep
 
@@ -496,61 +518,48 @@ class Log:
             self.start_offset = offset
             self.epochs.start_from(offset)
 
+    # Flushing: see `storage.flush`
+
     def needs_flush(self, now_ms: int) -> bool:
-        """Whether a flush is due: by flush.ms, or because a segment was rolled whose bytes are not yet on the disk."""
-        if self.recovery_point >= self.end_offset or self.being_written is not None:
-            return False
-        return (
-            self.recovery_point < self._segments.active.base_offset
-            or now_ms - self._last_flush_ms >= self.config.flush_ms
-        )
+        """Whether a flush is due: by flush.ms, or because a segment was rolled that is not yet on the disk."""
+        return flush.is_due(self, now_ms)
 
     def flush(self, now_ms: int | None = None) -> None:
         """Make everything appended so far durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         try:
-            flush = self.begin_flush()
+            made = self.begin_flush()
         except OSError as error:
-            raise self._disk_error(error) from error
+            raise self.disk_error(error) from error
         try:
-            flush.run()
+            made.run()
         except OSError as error:
-            raise self._disk_error(error) from error
+            raise self.disk_error(error) from error
         finally:
-            self.end_flush(flush, now_ms)
+            self.end_flush(made, now_ms)
 
     def begin_flush(self) -> Flush:
         """What makes everything written so far durable; to be run, in any thread, and handed to `end_flush`.
 
-        Raises OSError, and then nothing is changed.
+        Raises OSError, and then nothing is changed; the KafkaError that is `sync_error`.
         """
-        unsynced = self._segments.since(self.recovery_point)
-        paths = [path for segment in unsynced for path in segment.sealed_indexes]
-        if not self.epochs.is_synced and self.epochs.latest >= 0:
-            paths.append(self.epochs.path)
-        directories = []
-        if self.names_unsynced or not self.epochs.is_synced:
-            directories = [self.directory, parent(self.directory)]
-            if self.topic_id is not None:
-                paths.append(f"{self.directory}/{PARTITION_METADATA}")
-        written = self.end_offset if self.being_written is None else self.being_written.first_offset
-        flush = Flush(self.pool.files, written, _hold(unsynced), paths, directories)
-        self.epochs.is_synced, self.names_unsynced = True, False
-        return flush
+        return flush.begin(self)
 
-    def end_flush(self, flush: Flush, now_ms: int | None = None) -> None:
-        """A flush was run: the log is safe up to its end. One that failed is still to be done."""
-        flush.release()
-        if not flush.is_done:
-            self.epochs.is_synced, self.names_unsynced = False, True
-            return
-        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.end_offset))
-        if now_ms is not None:
-            self._last_flush_ms = now_ms
+    def end_flush(self, made: Flush, now_ms: int | None = None) -> None:
+        """A flush was run: the log is safe up to its end. One that could not begin is still to be done.
+
+        If the disk refused to take something, `sync_error` says so.
+        """
+        flush.end(self, made, now_ms)
 
     def flushed(self) -> None:
         """Everything appended so far is on the disk: the whole file system was synced."""
         self.recovery_point = self.end_offset
         self.epochs.is_synced, self.names_unsynced = True, False
+        self.indexes_unsynced.clear()
+
+    def since(self, offset: int) -> list[Segment]:
+        """The segments from the one with an offset on."""
+        return self._segments.since(offset)
 
     def _take_snapshot(self) -> None:
         if self._snapshot_offset < self.end_offset:
@@ -565,12 +574,15 @@ class Log:
         if self.being_written is not None:  # nobody was told of it
             with suppress(KafkaError):
                 self.end_write(self.being_written, OSError(errno.ECANCELED, "the log was closed"))
+        if self.is_flushing:  # nobody was told of that either
+            self.is_flushing, self.names_unsynced, self.epochs.is_synced = False, True, False
         try:
             is_changed = self._segments.active.seal()
             self._take_snapshot()
         except OSError as error:
-            raise self._disk_error(error) from error
-        return is_changed or self.recovery_point < self.end_offset or (self.names_unsynced and self.size > 0)
+            raise self.disk_error(error) from error
+        is_unsynced = self.recovery_point < self.end_offset or bool(self.indexes_unsynced)
+        return is_changed or is_unsynced or (self.names_unsynced and self.size > 0)
 
     def close(self) -> None:
         """Finish, make everything durable, and close the files. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
@@ -591,20 +603,10 @@ class Log:
 
     def retire(self) -> None:
         """Close the files for good: the directory goes, and its name may become another's."""
+        self.is_retired = True
         for segment in self._segments:
             segment.retire()
 
-    def _disk_error(self, error: OSError) -> KafkaError:
+    def disk_error(self, error: OSError) -> KafkaError:
+        """What clients are told of an error of the disk."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.topic}-{self.partition} refuses: {error}")
-
-
-def _hold(segments: Iterable[Segment]) -> list[File]:
-    """The open files of these segments, held all or none. Raises OSError."""
-    files: list[File] = []
-    try:
-        files.extend(segment.hold() for segment in segments)
-    except OSError:
-        for file in files:
-            file.release()
-        raise
-    return files

@@ -88,6 +88,9 @@ LOG: tuple[Row, ...] = (
     ("log.flush.interval.messages", LONG, _FOREVER, "1..", "Records after which a log is synced to disk."),
     ("log.flush.interval.ms", LONG, None, "0..", "Time after which a log is synced; default: log.flush.scheduler.interval.ms."),
     ("log.flush.scheduler.interval.ms", LONG, _FOREVER, "0..", "How often logs are looked at for a sync."),
+    ("headgate.flush", STRING, "cache", "cache|commit",
+     ("When records are there: 'cache', once the system has them, as in Kafka; 'commit', once the disk has them: acks=all waits for that,"
+      " and so do consumers. One sync serves all that wait.")),
     ("log.flush.offset.checkpoint.interval.ms", INT, "60000", "0..", "How often the recovery points are written."),
     ("log.flush.start.offset.checkpoint.interval.ms", INT, "60000", "0..", "How often the log start offsets are written."),
     ("log.message.timestamp.type", STRING, "CreateTime", "CreateTime|LogAppendTime", "Whose time a record bears: its producer's or ours."),
@@ -237,6 +240,6 @@ CLUSTER_WIDE = frozenset(
     log.retention.bytes log.cleanup.policy log.index.size.max.bytes log.index.interval.bytes log.flush.interval.messages
     log.segment.delete.delay.ms log.flush.interval.ms log.preallocate num.recovery.threads.per.data.dir min.insync.replicas
     log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
-    transaction.partition.verification.enable producer.id.expiration.ms
+    transaction.partition.verification.enable producer.id.expiration.ms headgate.flush
     """.split()  # noqa: SIM905 - a name a string would be a page
 )

@@ -59,6 +59,7 @@ class Settings:
     log_flush_interval_messages: int
     log_flush_interval_ms: int | None
     log_flush_scheduler_interval_ms: int
+    headgate_flush: str
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
     log_message_timestamp_type: str

@@ -14,6 +14,8 @@ ROWS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("preallocate", "", ("log.preallocate",), "Whether a new segment file takes its full size at once."),
     ("flush.messages", "1..", ("log.flush.interval.messages",), "Records after which the log is synced to disk."),
     ("flush.ms", "0..", ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"), "Time after which the log is synced to disk."),
+    ("headgate.flush", "cache|commit", ("headgate.flush",),
+     "When records are there: 'cache', once the system has them, as in Kafka; 'commit', once the disk has them."),
     ("max.message.bytes", "0..", ("message.max.bytes",), "The largest record batch, as compressed."),
     ("message.timestamp.type", "CreateTime|LogAppendTime", ("log.message.timestamp.type",), "Whose time a record bears."),
     ("message.timestamp.before.max.ms", "0..", ("log.message.timestamp.before.max.ms", "log.message.timestamp.difference.max.ms"),

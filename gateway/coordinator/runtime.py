@@ -23,7 +23,7 @@ from gateway.coordinator.groups import Shard
 from gateway.coordinator.settings import GroupSettings
 from gateway.coordinator.slices import Slices
 from gateway.metadata.image import CONSUMER_OFFSETS, Image
-from gateway.metadata.local import LocalMetadata
+from gateway.metadata.local import Change, LocalMetadata
 from gateway.replication.appends import Appends
 from gateway.replication.partitions import Partitions
 from gateway.resources import ResourceType
@@ -232,7 +232,21 @@ class Coordinators:
     # The topic
 
     def _make_topic(self) -> None:
-        """Raises KafkaError(COORDINATOR_NOT_AVAILABLE): clients come again."""
+        """Raises KafkaError(COORDINATOR_NOT_AVAILABLE): clients come again, also where it is being written."""
+        if CONSUMER_OFFSETS not in self._metadata.planned.topics:
+            self._create_topic()
+        if not self._count:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} is being made")
+
+    def prepare(self) -> Change | None:
+        """Have the topic made if there is none; what its making is awaited by. Raises as `leader_of` does."""
+        if self._count:
+            return None
+        with suppress(KafkaError):
+            self._make_topic()
+        return self._metadata.pending if not self._count else None
+
+    def _create_topic(self) -> None:
         config = self._config
         try:
             self._metadata.create_topic(

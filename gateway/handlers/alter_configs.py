@@ -11,6 +11,7 @@ from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import alter_each
 from gateway.resources import ResourceType, altered_broker, altered_group, altered_topic, has_no_settings
+from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_configs import (
     AlterableConfig,
@@ -22,13 +23,19 @@ from protocol.messages.alter_configs import (
 
 
 @handles(AlterConfigsRequest, versions="0-2")
-def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
+def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse | Waiting:
     """Give every resource these settings and no others, all or nothing of each."""
 
     def alter(resource: AlterConfigsResource) -> None:
         _alter(resource, context, request.validate_only)
 
-    return AlterConfigsResponse(responses=alter_each(request.resources, alter, AlterConfigsResourceResponse))
+    def respond(rows: list[AlterConfigsResourceResponse]) -> AlterConfigsResponse:
+        return AlterConfigsResponse(responses=rows)
+
+    response: AlterConfigsResponse | Waiting = alter_each(
+        request.resources, alter, AlterConfigsResourceResponse, respond, context
+    )
+    return response
 
 
 def _alter(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
@@ -37,7 +44,7 @@ def _alter(resource: AlterConfigsResource, context: Context, validate_only: bool
         topic = altered_topic(resource, context)
         metadata.change_topic_configs(name, _changes(resource, topic.configs), validate_only=validate_only)
         return
-    changes = _changes(resource, metadata.image.configs.get((resource.resource_type, name), {}))
+    changes = _changes(resource, metadata.planned.configs.get((resource.resource_type, name), {}))
     if resource.resource_type == ResourceType.BROKER:
         metadata.change_broker_configs(altered_broker(resource, context), changes, validate_only=validate_only)
     elif resource.resource_type == ResourceType.GROUP:

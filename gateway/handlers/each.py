@@ -1,9 +1,11 @@
 """What handlers share: the loop over topics and partitions, in which an error is a value and stops nothing else."""
 
+from __future__ import annotations
+
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from gateway import operations
 from gateway.context import Context
@@ -13,6 +15,9 @@ from gateway.coordinator.slices import Slices
 from gateway.resources import Resource
 from gateway.waiting import Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from gateway.metadata.local import Change
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -60,6 +65,62 @@ AT_ONCE = 10
 """Topics that one request makes or removes within a turn. Each takes files, and so half a millisecond or more."""
 
 
+class _Rows(Generic[P, R]):
+    """Rows that tell of changes of the metadata: they are made at once, and told when the changes are on the disk.
+
+    `again(item, row)` makes a row anew for an item that was changed, where the image is to be looked at.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[P],
+        answer: Callable[[P], R],
+        refuse: Callable[[P, ErrorCode, str], R],
+        again: Callable[[P, R], R],
+        changes: Callable[[P], bool],
+        context: Context,
+    ) -> None:
+        self._items = items
+        self._answer = answer
+        self._refuse = refuse
+        self._again = again
+        self._is_changed = changes
+        self._metadata = context.broker.metadata
+        self._rows: list[R] = []
+        self._changes: list[Change | None] = []
+
+    def add(self) -> None:
+        """Make the next one."""
+        item = self._items[len(self._rows)]
+        self._rows.append(guarded(item, self._answer, self._refuse))
+        pending = self._metadata.pending
+        self._changes.append(pending if pending is not None and self._is_changed(item) else None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all are made, and nothing that they tell of is pending."""
+        last = next((change for change in reversed(self._changes) if change is not None), None)  # they end in order
+        return len(self._rows) == len(self._items) and (last is None or last.is_settled)
+
+    def told(self) -> list[R]:
+        """All of them; what has not ended yet has timed out, and may still be done."""
+        late = (self._late(item, "it was not its turn yet") for item in self._items[len(self._rows) :])
+        made = zip(self._items, self._rows, self._changes, strict=False)
+        return [*(self._told(item, row, change) for item, row, change in made), *late]
+
+    def _told(self, item: P, row: R, change: Change | None) -> R:
+        if change is None:
+            return row
+        if not change.is_settled:
+            return self._late(item, "it is not on the disk yet")
+        if change.error is not None:
+            return self._refuse(item, *refusal(change.error))
+        return self._again(item, row)
+
+    def _late(self, item: P, message: str) -> R:
+        return self._refuse(item, ErrorCode.REQUEST_TIMED_OUT, message)
+
+
 def each_in_turns(
     items: Sequence[P],
     answer: Callable[[P], R],
@@ -68,34 +129,66 @@ def each_in_turns(
     timeout_ms: int,
     context: Context,
     at_once: int = AT_ONCE,
+    again: Callable[[P, R], R] = lambda _, row: row,
+    changes: Callable[[P], bool] = lambda _: True,
 ) -> Any:
     """The response that `respond` makes of a row for every item, or what it is awaited by.
 
-    More than `at_once` are gone through a millisecond at a time, with a turn for everybody else in between. What is not
-    done when the client no longer waits, or the broker stops, is told to have timed out; it may still be done.
+    More than `at_once` are gone through a millisecond at a time, with a turn for everybody else in between. Changes of
+    the metadata are told when they are on the disk; `again(item, row)` may then make another row, and those items wait
+    for no other's of which `changes(item)` is false. What is not done when the client no longer waits, or the broker
+    stops, is told to have timed out; it may still be done.
     """
+    services, rows, is_done = context.broker, _Rows(items, answer, refuse, again, changes, context), WaitList()
     if len(items) <= at_once:
-        return respond(each(items, answer, refuse))
-    services, rows, is_done = context.broker, list[R](), WaitList()
+        for _ in items:
+            rows.add()
+        if rows.is_settled:
+            return respond(rows.told())
 
     def steps() -> Iterator[None]:
-        for item in items:
-            rows.append(guarded(item, answer, refuse))
+        for _ in items:
+            rows.add()
             yield
 
     def attempt(_: WaitList) -> Any:
-        return respond(rows)
+        return respond(rows.told()) if rows.is_settled else None
 
     def expire() -> Any:
-        late = items[len(rows) :]
-        return respond(
-            [*rows, *(refuse(item, ErrorCode.REQUEST_TIMED_OUT, "it was not its turn yet") for item in late)]
-        )
+        return respond(rows.told())
 
-    Slices(services.clock, services.scheduler).add(steps(), lambda: services.purgatory.touch(is_done))
+    if len(items) > at_once:
+        Slices(services.clock, services.scheduler).add(steps(), lambda: services.purgatory.touch(is_done))
     deadline_ms = services.clock.monotonic_ms() + max(timeout_ms, _LEAST_TIMEOUT_MS)
-    return Waiting([is_done], deadline_ms, attempt, expire)
+    return Waiting([is_done, services.metadata.waiters], deadline_ms, attempt, expire)
 
+
+def settled(context: Context, change: Change | None, respond: Callable[[], Any], *, in_any_case: bool = False) -> Any:
+    """What `respond` makes when a change of the metadata is on the disk, or what it is awaited by; None: at once.
+
+    Then raises the KafkaError that kept it from getting there, if not `in_any_case` a response is to be made.
+    """
+    services = context.broker
+    if change is None:
+        return respond()
+
+    def attempt(_: WaitList) -> Any:
+        return expire() if change.is_settled else None
+
+    def expire() -> Any:
+        if in_any_case:
+            return respond()
+        if not change.is_settled:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the metadata is not on the disk yet")
+        if change.error is not None:
+            raise change.error
+        return respond()
+
+    return Waiting([services.metadata.waiters], services.clock.monotonic_ms() + SETTLED_MS, attempt, expire)
+
+
+SETTLED_MS = 30_000.0
+"""So long a disk may take for a change of the metadata, where the client does not say how long it waits."""
 
 _LEAST_TIMEOUT_MS = 1_000
 
@@ -185,11 +278,16 @@ def describe_groups_each(
 
 
 def alter_each(
-    resources: Sequence[Named], alter: Callable[[Named], None], row: Callable[[int, str | None, int, str], P]
-) -> list[P]:
-    """A row of (error code, message, type, name) for every resource: changed, or refused as a whole.
+    resources: Sequence[Named],
+    alter: Callable[[Named], None],
+    row: Callable[[int, str | None, int, str], P],
+    respond: Callable[[list[P]], Any],
+    context: Context,
+) -> Any:
+    """The response of a row of (error code, message, type, name) for every resource, or what it is awaited by.
 
-    One that stands in the request more than once is refused, as nobody can know which was meant.
+    Each is changed, or refused as a whole. One that stands in the request more than once is refused, as nobody can know
+    which was meant.
     """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
 
@@ -204,4 +302,5 @@ def alter_each(
         return row(code, message, resource.resource_type, resource.resource_name)
 
     unique = {(resource.resource_type, resource.resource_name): resource for resource in resources}
-    return each(unique.values(), answer, refuse)
+    items = list(unique.values())
+    return each_in_turns(items, answer, refuse, respond, int(SETTLED_MS), context, at_once=len(items))

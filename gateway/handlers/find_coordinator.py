@@ -11,7 +11,8 @@ Served from version 0 from the first day: librdkafka compresses with lz4 only if
 from gateway.advertised import Endpoint, endpoints, own_endpoint
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import each
+from gateway.handlers.each import each, settled
+from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.find_coordinator import (
     GROUP,
@@ -26,13 +27,22 @@ MAX_KEYS = 10_000
 
 
 @handles(FindCoordinatorRequest, versions="0-6")
-def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse | Waiting:
     """Answer every key with its coordinator."""
     key_type = request.key_type
     if key_type not in (GROUP, TRANSACTION):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"nothing of key type {key_type} is coordinated here")
     if len(request.coordinator_keys) > MAX_KEYS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.coordinator_keys)} keys exceed {MAX_KEYS}")
+    change = context.broker.groups.prepare() if key_type == GROUP else None
+    found: FindCoordinatorResponse | Waiting = settled(
+        context, change, lambda: _find(request, context), in_any_case=True
+    )
+    return found
+
+
+def _find(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+    key_type = request.key_type
     if context.version < 4:
         node_id, host, port, _ = _coordinator(request.key, key_type, context)
         return FindCoordinatorResponse(node_id=node_id, host=host, port=port)

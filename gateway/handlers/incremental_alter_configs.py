@@ -21,6 +21,7 @@ from gateway.resources import (
     has_no_settings,
     this_broker,
 )
+from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import BROKER_RESOURCE
 from protocol.messages.incremental_alter_configs import (
@@ -42,7 +43,7 @@ Items = Callable[[str], Sequence[str] | None]
 @handles(IncrementalAlterConfigsRequest, versions="0-1")
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: Context
-) -> IncrementalAlterConfigsResponse:
+) -> IncrementalAlterConfigsResponse | Waiting:
     """Change every resource, all or nothing of each."""
 
     def alter(resource: AlterConfigsResource) -> None:
@@ -54,7 +55,13 @@ def incremental_alter_configs(
             raise has_no_settings(resource)
         kind(resource, context, request.validate_only)
 
-    return IncrementalAlterConfigsResponse(responses=alter_each(request.resources, alter, AlterConfigsResourceResponse))
+    def respond(rows: list[AlterConfigsResourceResponse]) -> IncrementalAlterConfigsResponse:
+        return IncrementalAlterConfigsResponse(responses=rows)
+
+    response: IncrementalAlterConfigsResponse | Waiting = alter_each(
+        request.resources, alter, AlterConfigsResourceResponse, respond, context
+    )
+    return response
 
 
 def _alter_topic(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
@@ -73,7 +80,7 @@ def _items_of_topic(name: str, topic: Topic, context: Context) -> tuple[str, ...
 
 def _alter_broker(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
     node_id, metadata = altered_broker(resource, context), context.broker.metadata
-    configs = metadata.image.configs.get((BROKER_RESOURCE, resource.resource_name), {})
+    configs = metadata.planned.configs.get((BROKER_RESOURCE, resource.resource_name), {})
     changes = _changes(resource, lambda name: dynamic.items(context.broker.config, name, configs))
     metadata.change_broker_configs(node_id, changes, validate_only=validate_only)
 

@@ -79,6 +79,11 @@ def _named(
             topic_authorized_operations=operations.TOPIC if is_told else operations.UNKNOWN,
         )
 
+    def again(wanted: MetadataRequestTopic, row: MetadataResponseTopic) -> MetadataResponseTopic:
+        """What was created is described as it is now: a partition may not have opened."""
+        topic = context.broker.metadata.image.topics.get(wanted.name or "")
+        return row if topic is None or row.error_code else _describe(topic, request, context)
+
     unique: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
     for topic in topics:
         _check(topic, context.version)
@@ -86,7 +91,17 @@ def _named(
     new = {key for key, topic in unique.items() if _is_to_create(topic, request, context)}
     are_too_many = len(new) * context.broker.config.num_partitions > MAX_PARTITIONS_AT_ONCE
     at_once = len(unique) if are_too_many or len(new) <= AT_ONCE else 0
-    return each_in_turns(list(unique.values()), answer, refuse, respond, CREATION_TIMEOUT_MS, context, at_once)
+    return each_in_turns(
+        list(unique.values()),
+        answer,
+        refuse,
+        respond,
+        CREATION_TIMEOUT_MS,
+        context,
+        at_once,
+        again,
+        changes=lambda wanted: (wanted.name, wanted.topic_id) in new,
+    )
 
 
 def _check(topic: MetadataRequestTopic, version: int) -> None:
@@ -129,7 +144,8 @@ def _create(name: str, request: MetadataRequest, context: Context) -> Topic:
     check_name(name)
     if not _may_create(name, request, context):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-    return context.broker.metadata.create_topic(name)
+    metadata = context.broker.metadata
+    return metadata.planned.topics.get(name) or metadata.create_topic(name)  # somebody else may have asked for it
 
 
 def _describe(topic: Topic, request: MetadataRequest, context: Context) -> MetadataResponseTopic:

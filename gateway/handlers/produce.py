@@ -103,6 +103,22 @@ class Behind:
         is_there = end_offset is not None and self.partition.high_watermark >= end_offset
         return is_there or self.row.error_code != ErrorCode.NONE
 
+    def give_up(self) -> None:
+        """Refuse it if the disk failed to take what was written, or the topic was deleted: it will not be there."""
+        log = self.partition.log
+        if self._end_offset is None or self.is_met:
+            return
+        if log.sync_error is not None:
+            self.row.refuse(*_known(refusal(log.sync_error), self.version))
+        elif log.is_retired and not log.is_flushing:
+            self.row.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted before it was on the disk")
+
+
+class Unsynced(Behind):
+    """A row that waits for nothing but the disk: it is written with others of its turn."""
+
+    __slots__ = ()
+
 
 class RowOfOld:
     """A row, to be refused as a version understands it that does not know of storage errors."""
@@ -158,7 +174,7 @@ def _append(
     if staged is not None:
         broker.appends.promise(partition, staged, row if context.version >= STORAGE_ERROR_SINCE else RowOfOld(row))
     if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
-        behind.append(Behind(row, partition, acks, info.last_offset + 1))
+        behind.append(Unsynced(row, partition, acks, info.last_offset + 1, context.version))
     return row
 
 
@@ -186,7 +202,8 @@ def produce(request: ProduceRequest, context: Context, append: Append = _append)
         _close_on_error(response)
         return None
     if behind:
-        context.broker.appends.commit()
+        if any(type(item) is not Unsynced for item in behind):
+            context.broker.appends.commit()
         response.node_endpoints = _endpoints(behind)
         behind = [item for item in behind if not item.is_met]
     return _wait(request, context, response, behind) if behind else response
@@ -355,6 +372,8 @@ def _wait(request: ProduceRequest, context: Context, response: ProduceResponse, 
         wait_ms = max(wait_ms, LEAST_WAIT_MS)
 
     def attempt(_: WaitList) -> ProduceResponse | None:
+        for item in behind:
+            item.give_up()
         return response if all(item.is_met for item in behind) else None
 
     def expire() -> ProduceResponse:

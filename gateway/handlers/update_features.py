@@ -6,6 +6,8 @@ v1 kinds of change, validate_only   v2 only the error at the top says what becam
 from gateway import features
 from gateway.context import Context
 from gateway.handlers import handles
+from gateway.handlers.each import settled
+from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.update_features import (
     SAFE_DOWNGRADE,
@@ -19,20 +21,20 @@ from protocol.messages.update_features import (
 
 
 @handles(UpdateFeaturesRequest, versions="0-2")
-def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
+def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse | Waiting:
     """Change the levels of the features that are named."""
     metadata = context.broker.metadata
-    present = features.levels(metadata.image)
+    present = features.levels(metadata.planned)
     for update in request.feature_updates:
         _check(update, present, context.version)
     if not request.validate_only:
         metadata.set_features({update.feature: update.max_version_level for update in request.feature_updates})
-    return UpdateFeaturesResponse(
-        error_message=None,
-        results=[
-            UpdatableFeatureResult(feature=update.feature, error_message=None) for update in request.feature_updates
-        ],
+    named = [update.feature for update in request.feature_updates]
+    response = UpdateFeaturesResponse(
+        error_message=None, results=[UpdatableFeatureResult(feature=name, error_message=None) for name in named]
     )
+    told: UpdateFeaturesResponse | Waiting = settled(context, metadata.pending, lambda: response)
+    return told
 
 
 def _check(update: FeatureUpdateKey, present: dict[str, int], version: int) -> None:

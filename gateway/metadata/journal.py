@@ -1,9 +1,17 @@
-"""The metadata log: one batch a change, so that a change is there as a whole or not at all."""
+"""The metadata log: one batch a change, so that a change is there as a whole or not at all.
+
+With a scheduler a thread writes and syncs, so that the loop never waits for the disk: what is submitted meanwhile is in
+the next write, and one sync serves all that is in it.
+"""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Container, Iterator, Sequence
+import logging
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from protocol.internal.metadata import MetadataRecord, decode, encode
@@ -11,7 +19,15 @@ from protocol.records import batch
 from protocol.records.batch import Record
 from storage.config import LogConfig
 from storage.errors import StorageError
+from storage.flush import Flush
 from storage.log import Log
+from storage.staged import Staged
+from storage.validation import HEADER
+
+if TYPE_CHECKING:
+    from gateway.scheduler import Scheduler
+
+logger = logging.getLogger("headgate.metadata")
 
 _READ_BYTES = 1 << 20
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
@@ -21,12 +37,24 @@ _LEADER_EPOCH = 0  # one node has this log to itself
 LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, max_message_bytes=64 << 20, segment_bytes=256 << 20)
 
 
+Done = Callable[[KafkaError | None], None]
+
+
+class _Submitted(NamedTuple):
+    batch: memoryview
+    now_ms: int
+    done: Done
+
+
 class Journal:
     """Metadata records in a storage log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, scheduler: Scheduler | None = None) -> None:
         self._log = log
+        self._scheduler = scheduler
         self._failure: str | None = None
+        self._queue: deque[_Submitted] = deque()
+        self._is_busy = False
 
     @property
     def end_offset(self) -> int:
@@ -72,13 +100,15 @@ class Journal:
         Raises KafkaError(KAFKA_STORAGE_ERROR). After a failed sync nobody knows what is on
         disk, so nothing more is written.
         """
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        self._check()
         if self._log.names_unsynced:  # this takes descriptors: where there are none, nothing is written yet
             self._sync(_NO_DESCRIPTORS)
-        built = batch.build([Record(timestamp=now_ms, value=encode(record)) for record in records])
-        self._log.append(memoryview(built), leader_epoch=_LEADER_EPOCH, now_ms=now_ms)
+        self._log.append(_batch(records, now_ms), leader_epoch=_LEADER_EPOCH, now_ms=now_ms)
         self._sync()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
 
     def _sync(self, harmless: Container[int] = ()) -> None:
         try:
@@ -86,5 +116,119 @@ class Journal:
         except (OSError, KafkaError) as error:
             if getattr(error.__cause__, "errno", None) in harmless:
                 raise
-            self._failure = f"metadata cannot be changed since a sync to disk failed ({error}); restart the broker"
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
+            raise self._fail(error) from error
+
+    def _fail(self, error: BaseException) -> KafkaError:
+        self._failure = f"metadata cannot be changed since a sync to disk failed ({error}); restart the broker"
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+
+    # By a thread
+
+    def submit(self, records: Sequence[MetadataRecord], now_ms: int, done: Done) -> None:
+        """Write one change; `done` is called when it is on disk, or with why it is not. Without a scheduler, at once.
+
+        After one that failed all that were submitted behind it fail too: they were made to follow it. Raises KafkaError
+        as `append`, and then `done` is not called.
+        """
+        if self._scheduler is None:
+            self.append(records, now_ms)
+            done(None)
+            return
+        self._check()
+        self._queue.append(_Submitted(_batch(records, now_ms), now_ms, done))
+        if not self._is_busy:
+            self._next(self._scheduler)
+
+    def _next(self, scheduler: Scheduler) -> None:
+        """Have the next of what there is to do done by a thread."""
+        self._is_busy = bool(self._queue)
+        if not self._queue:
+            return
+        try:
+            if self._log.names_unsynced:  # as in `append`
+                self._sync_names(scheduler)
+            else:
+                self._write(scheduler)
+        except (OSError, KafkaError) as error:
+            self._refuse([], self._told(error))
+
+    def _told(self, error: OSError | KafkaError) -> KafkaError:
+        return error if isinstance(error, KafkaError) else self._log.disk_error(error)
+
+    def _sync_names(self, scheduler: Scheduler) -> None:
+        flush = self._log.begin_flush()
+
+        def synced(result: object) -> None:
+            self._log.end_flush(flush)
+            if not isinstance(result, BaseException):
+                self._next(scheduler)
+            elif getattr(result, "errno", None) in _NO_DESCRIPTORS and isinstance(result, OSError):
+                self._refuse([], self._log.disk_error(result))
+            else:
+                self._refuse([], self._fail(result))
+
+        scheduler.in_thread(flush.run, synced)
+
+    def _write(self, scheduler: Scheduler) -> None:
+        """Write as many as belong into one write, and sync them."""
+        log, taken = self._log, list[_Submitted]()
+        while self._queue and (log.staged is None or log.staged.has_bytes(len(self._queue[0].batch))):
+            log.stage(self._queue[0].batch, _LEADER_EPOCH, self._queue[0].now_ms, HEADER)
+            taken.append(self._queue.popleft())
+        staged = log.begin_write()
+        assert staged is not None, "they are not empty"
+        try:
+            flush = log.begin_flush()
+        except BaseException as error:
+            with suppress(KafkaError):
+                log.end_write(staged, error)
+            self._queue.extendleft(reversed(taken))
+            raise
+        scheduler.in_thread(
+            lambda: _written_and_synced(staged, flush),
+            lambda result: self._written(taken, staged, flush, result, scheduler),
+        )
+
+    def _written(
+        self, taken: list[_Submitted], staged: Staged, flush: Flush, result: object, scheduler: Scheduler
+    ) -> None:
+        log = self._log
+        error = result if isinstance(result, BaseException) else None
+        is_unwritten = error is not None and flush.error is None
+        try:
+            log.end_write(staged, error if is_unwritten else None)
+        except KafkaError as refusal:
+            log.end_flush(flush)
+            self._refuse(taken, refusal)
+            return
+        flush.end_offset = log.end_offset  # it was begun before the write, but made after it
+        log.end_flush(flush)
+        if error is not None:
+            self._refuse(taken, self._fail(error))
+            return
+        for one in taken:
+            _tell(one, None)
+        self._next(scheduler)
+
+    def _refuse(self, taken: list[_Submitted], error: KafkaError) -> None:
+        waiting = [*taken, *self._queue]
+        self._queue.clear()
+        self._is_busy = False
+        for one in waiting:
+            _tell(one, error)
+
+
+def _batch(records: Sequence[MetadataRecord], now_ms: int) -> memoryview:
+    return memoryview(batch.build([Record(timestamp=now_ms, value=encode(record)) for record in records]))
+
+
+def _tell(one: _Submitted, error: KafkaError | None) -> None:
+    try:
+        one.done(error)
+    except Exception:  # a fault of ours must not keep the others waiting
+        logger.exception("a change of the metadata was written, but could not be taken up")
+
+
+def _written_and_synced(staged: Staged, flush: Flush) -> None:
+    staged.write()
+    flush.run()

@@ -1,13 +1,16 @@
 """The metadata of one node that stands alone: the image is the replay of `__headgate_metadata-0`.
 
-Every change is one batch in that log and on disk before anybody sees it. A cluster will have the same operations and
-the same image, made from ZooKeeper.
+Every change is one batch in that log and on disk before anybody sees it. While a thread waits for the disk (see
+`journal.py`), the image is the one before, and further changes are planned upon those that are under way: whoever made
+one waits for `pending`. A cluster will have the same operations and the same image, made from ZooKeeper.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -25,6 +28,7 @@ from gateway.metadata.topics import (
     collision_key,
     new_partitions,
 )
+from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -42,6 +46,7 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from gateway.config import BrokerConfig
+    from gateway.scheduler import Scheduler
     from storage.config import LogConfig
     from storage.log import Log
     from storage.store import Store
@@ -57,13 +62,34 @@ _RESERVED_TOPIC_IDS = frozenset((bytes(16), _METADATA_TOPIC_ID))
 Changed = Callable[[Image, Image, Collection[str]], None]
 
 
+class Change:
+    """Records that are being written, and the image that they make. `error` says why they could not be."""
+
+    __slots__ = ("error", "image", "is_settled", "records")
+
+    def __init__(self, records: list[MetadataRecord], image: Image) -> None:
+        self.records = records
+        self.image = image
+        self.error: KafkaError | None = None
+        self.is_settled = False
+
+
 class LocalMetadata:
     """The image of the moment, and the operations that change it."""
 
     def __init__(
-        self, store: Store | Stores, config: BrokerConfig, clock: Clock, random: Random, recorded: Image | None = None
+        self,
+        store: Store | Stores,
+        config: BrokerConfig,
+        clock: Clock,
+        random: Random,
+        recorded: Image | None = None,
+        scheduler: Scheduler | None = None,
     ) -> None:
-        """`recorded` is what the log says, if it was read already. Raises StorageError if it cannot be understood."""
+        """`recorded` is what the log says, if it was read already. Raises StorageError if it cannot be understood.
+
+        Without a scheduler changes are on disk, and in the image, when an operation returns.
+        """
         self._config = config
         self._clock = clock
         self._random = random
@@ -72,8 +98,12 @@ class LocalMetadata:
             check_fresh(store)
             log = store.create(METADATA_TOPIC, 0, _METADATA_TOPIC_ID, LOG_CONFIG)
         log.config = LOG_CONFIG
-        self._journal = Journal(log)
+        self._journal = Journal(log, scheduler)
+        self._pending: deque[Change] = deque()
         self._listeners: list[Changed] = []
+        self.waiters = WaitList()
+        self.settled: Callable[[], None] = _nobody
+        """Called when a change that was pending has ended, well or not: has `waiters` touched."""
         recorded = recorded or Image.empty().apply_all(self._journal.replay())
         brokers = {config.node_id: Node(config.node_id, config.broker_rack, {})}
         self.image = recorded._replace(cluster_id=store.cluster_id, controller_id=config.node_id, brokers=brokers)
@@ -84,6 +114,16 @@ class LocalMetadata:
     def end_offset(self) -> int:
         """How many records there are in the metadata log; it grows with every change."""
         return self._journal.end_offset
+
+    @property
+    def pending(self) -> Change | None:
+        """The last change that is being written: what was planned until now is there, or not, when it has ended."""
+        return self._pending[-1] if self._pending else None
+
+    @property
+    def planned(self) -> Image:
+        """The image as it will be, if all that is pending succeeds: what a further change is checked against."""
+        return self._pending[-1].image if self._pending else self.image
 
     def on_change(self, callback: Changed) -> None:
         """Have `callback(old, new, names)` called after every change; in other topics than these nothing changed."""
@@ -111,7 +151,7 @@ class LocalMetadata:
         Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, POLICY_VIOLATION,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG, KAFKA_STORAGE_ERROR.
         """
-        check_new(name, self.image, self._collisions)
+        check_new(name, self.planned, self._collisions)
         topic_configs.check(configs or {})
         states = self._place(partitions, replication_factor, assignments or {})
         topic_id = self._new_topic_id()
@@ -127,10 +167,10 @@ class LocalMetadata:
                     ErrorCode.INVALID_REQUEST,
                     "with an assignment of replicas, the numbers of partitions and of replicas must be -1",
                 )
-            return assigned_partitions(self.image, 0, assignments)
+            return assigned_partitions(self.planned, 0, assignments)
         count = self._config.num_partitions if partitions == -1 else partitions
         factor = self._default_factor() if replication_factor == -1 else replication_factor
-        return new_partitions(self.image, 0, count, factor)
+        return new_partitions(self.planned, 0, count, factor)
 
     def _default_factor(self) -> int:
         """A default that was written for a cluster does not keep a node that stands alone from working."""
@@ -139,7 +179,7 @@ class LocalMetadata:
     def _new_topic_id(self) -> bytes:
         while True:
             topic_id = _random_uuid(self._random)
-            if topic_id not in _RESERVED_TOPIC_IDS and topic_id not in self.image.topic_names:
+            if topic_id not in _RESERVED_TOPIC_IDS and topic_id not in self.planned.topic_names:
                 return topic_id
 
     def delete_topic(self, name: str) -> None:
@@ -147,7 +187,7 @@ class LocalMetadata:
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, KAFKA_STORAGE_ERROR.
         """
-        topic = self.image.topic(name)
+        topic = self.planned.topic(name)
         if not self._config.delete_topic_enable:
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "topics are not deleted: delete.topic.enable is false")
         self._change([RemoveTopicRecord(topic_id=topic.topic_id)])
@@ -160,7 +200,7 @@ class LocalMetadata:
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION,
         INVALID_REPLICATION_FACTOR, KAFKA_STORAGE_ERROR.
         """
-        topic = self.image.topic(name)
+        topic = self.planned.topic(name)
         present = len(topic.partitions)
         if total <= present:
             raise KafkaError(
@@ -168,9 +208,9 @@ class LocalMetadata:
             )
         factor = len(topic.partitions[0].replicas)
         if assignments is None:
-            states = new_partitions(self.image, present, total - present, factor)
+            states = new_partitions(self.planned, present, total - present, factor)
         else:
-            states = assigned_partitions(self.image, present, assignments)
+            states = assigned_partitions(self.planned, present, assignments)
             if len(states) != total - present or len(states[0].replicas) != factor:
                 raise KafkaError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -185,7 +225,7 @@ class LocalMetadata:
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, KAFKA_STORAGE_ERROR.
         """
-        topic = self.image.topic(name)
+        topic = self.planned.topic(name)
         topic_configs.check({config: value for config, value in changes.items() if value is not None})
         after = {config: value for config, value in {**topic.configs, **changes}.items() if value is not None}
         topic_configs.check(after)
@@ -198,7 +238,7 @@ class LocalMetadata:
 
         Raises KafkaError: INVALID_CONFIG, KAFKA_STORAGE_ERROR.
         """
-        own = self.image.configs.get((GROUP_RESOURCE, group_id), {})
+        own = self.planned.configs.get((GROUP_RESOURCE, group_id), {})
         group_configs.check(
             self._config, {config: value for config, value in {**own, **changes}.items() if value is not None}
         )
@@ -213,7 +253,7 @@ class LocalMetadata:
         """
         name = "" if node_id is None else str(node_id)
         records = _config_records(name, changes, BROKER_RESOURCE)
-        of_all, own = self.image.apply_all(records).broker_configs(self._config.node_id)
+        of_all, own = self.planned.apply_all(records).broker_configs(self._config.node_id)
         dynamic_configs.check(self._config, changes, of_all, own)
         self._change(records, validate_only)
 
@@ -228,7 +268,7 @@ class LocalMetadata:
 
         The block is on disk as taken before it is returned. Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
-        first = self.image.next_producer_id
+        first = self.planned.next_producer_id
         taken = ProducerIdsRecord(broker_id=self._config.node_id, next_producer_id=first + PRODUCER_IDS_A_BLOCK)
         self._change([taken])
         return first, PRODUCER_IDS_A_BLOCK
@@ -236,30 +276,58 @@ class LocalMetadata:
     # Changing
 
     def _change(self, records: list[MetadataRecord], validate_only: bool = False) -> Image:
-        old = self.image
-        new = old.apply_all(records)
+        """The image with these records: as it is, or will be when `pending` has succeeded."""
+        new = self.planned.apply_all(records)
         if validate_only or not records:
             return new
-        self._journal.append(records, self._clock.now_ms())
+        change = Change(records, new)
+        self._note_names(records, self.planned)
+        self._pending.append(change)
+        try:
+            self._journal.submit(records, self._clock.now_ms(), partial(self._settle, change))
+        except KafkaError as error:
+            self._settle(change, error)
+        if change.error is not None:
+            raise change.error
+        return new
+
+    def _settle(self, change: Change, error: KafkaError | None) -> None:
+        """A change has been written, or could not be: then none behind it is, as they were planned upon it."""
+        self._pending.remove(change)
+        change.error, change.is_settled = error, True
+        try:
+            if error is None:
+                self._apply(change)
+            else:
+                self._collisions = {collision_key(name): name for name in self.image.topics}
+        finally:
+            self.settled()
+
+    def _apply(self, change: Change) -> None:
+        old, new = self.image, change.image
         self.image = new
         configs = new.broker_configs(self._config.node_id)
         if configs != old.broker_configs(self._config.node_id):
             self._config.change(*configs)
-        self._note_names(records, old)
-        names = changed_topics(records, old, new)
+        for record in change.records:
+            if isinstance(record, TopicRecord):
+                logger.info("created topic %s", record.name)
+            elif isinstance(record, RemoveTopicRecord):
+                logger.info("deleted topic %s", old.topic_names[record.topic_id])
+        names = changed_topics(change.records, old, new)
         for listener in self._listeners:
             listener(old, new, names)
-        return new
 
-    def _note_names(self, records: Iterable[MetadataRecord], old: Image) -> None:
+    def _note_names(self, records: Iterable[MetadataRecord], planned: Image) -> None:
         for record in records:
             if isinstance(record, TopicRecord):
                 self._collisions[collision_key(record.name)] = record.name
-                logger.info("created topic %s", record.name)
             elif isinstance(record, RemoveTopicRecord):
-                name = old.topic_names[record.topic_id]
-                self._collisions.pop(collision_key(name), None)
-                logger.info("deleted topic %s", name)
+                self._collisions.pop(collision_key(planned.topic_names[record.topic_id]), None)
+
+
+def _nobody() -> None:
+    """Nobody waits."""
 
 
 class Recorded:

@@ -71,6 +71,7 @@ class Appends:
                 is_broken = True
                 for row in rows:
                     row.refuse(error.code, error.message)
+                partition.advanced(partition)  # some may wait for the disk
         if is_broken:
             for reply, encoder, response, correlation_id in drafts:
                 (reply[:],) = encoder.encode(response, correlation_id)

@@ -2,6 +2,8 @@
 
 A topic with one replica is a replicated topic with factor one. Consumers see only what is below the high watermark,
 `acks=all` waits for it, and the last stable offset never passes it; where the replicas are makes no difference here.
+With `headgate.flush=commit` what is not yet on the disk is not yet replicated either: the high watermark follows the
+synced end of the log.
 Sources: the replication chapter of Apache Kafka's design document, KIP-101 (leader epochs), KIP-320 (fencing of
 fetchers).
 """
@@ -32,6 +34,7 @@ class Partition:
         "_validate",
         "_writer",
         "advanced",
+        "commits_synced",
         "converting",
         "disk",
         "high_watermark",
@@ -54,7 +57,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        self.high_watermark = log.end_offset
+        self.commits_synced = log.config.commits_synced
+        self.high_watermark = log.recovery_point if self.commits_synced else log.end_offset
         self._validate = HEADER
         self.takes_as_is = log.config.keeps_batches
         """Whether a sound batch is appended as a client sent it, with no look at its records."""
@@ -80,8 +84,15 @@ class Partition:
 
     def configure(self, config: LogConfig) -> None:
         """Take up settings of the log."""
-        self.log.config = config
+        log = self.log
+        log.config = config
         self.takes_as_is = config.keeps_batches and self._validate == HEADER
+        self.commits_synced = config.commits_synced
+        log.when_flush_is_due = None if self.disk is None else self.sync_soon
+        if log.staged is None and log.being_written is None:
+            self.advance()
+            if self.high_watermark < log.end_offset:
+                self.sync_soon()
 
     @property
     def last_stable_offset(self) -> int:
@@ -149,12 +160,34 @@ class Partition:
         return self._writer
 
     def advance(self) -> None:
-        """Move the high watermark to what every in-sync replica has: with one replica, to the end of its log."""
+        """Move the high watermark to what every in-sync replica has: with one replica, to the end of its log.
+
+        With `headgate.flush=commit`, to the end of what is on its disk.
+        """
         end_offset = self.log.end_offset
         if end_offset != self.high_watermark:
+            if self.commits_synced:
+                end_offset = min(self.log.recovery_point, end_offset)
+                if end_offset <= self.high_watermark:  # a recovery point that was set back takes nothing from anybody
+                    return
             self.high_watermark = end_offset
             if self.waiters.waiters:
                 self.advanced(self)
+
+    def sync_soon(self) -> None:
+        """Have the log flushed: at once, together with others, if somebody may wait for it, else in its turn."""
+        if self.disk is None:
+            return
+        if self.commits_synced:
+            self.disk.syncs.commit(self)
+        else:
+            self.disk.syncs.flush(self)
+
+    def synced(self) -> None:
+        """A flush of the log has ended: the high watermark may follow, or who waits for it has to be refused."""
+        self.advance()
+        if self.log.sync_error is not None:
+            self.advanced(self)
 
     def readable_end(self, isolation_level: int) -> int:
         """The offset behind the last one that a consumer of this isolation level may see."""
@@ -165,10 +198,12 @@ class Partition:
     ) -> FileSlice | None:
         """Plan a read for a consumer; None where nothing is to be had yet.
 
-        Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of [log start, high watermark]; ColdRead, if not `patient`,
-        rather than wait for the disk.
+        Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of [log start, log end]; ColdRead, if not `patient`, rather than
+        wait for the disk.
         """
         if not self.log.start_offset <= offset <= self.high_watermark:
+            if self.high_watermark < offset <= self.log.end_offset:  # it was acknowledged to a producer with acks=1
+                return None
             there = f"[{self.log.start_offset}, {self.high_watermark}] of {self.topic}-{self.index}"
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside of {there}")
         end = self.readable_end(isolation_level)

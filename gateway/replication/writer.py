@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.clock import Clock
+from gateway.replication.syncs import Syncs
 from gateway.scheduler import Scheduler
 from protocol.errors import ErrorCode, KafkaError
 from storage.staged import AppendInfo, Staged
@@ -71,6 +72,7 @@ class Disk:
     def __init__(self, clock: Clock, scheduler: Scheduler, waits: Callable[[], int] = voluntary_waits) -> None:
         self.clock = clock
         self.scheduler = scheduler
+        self.syncs = Syncs(clock, scheduler)
         self.is_slow = False
         self.waiting_bytes = 0  # of appends that no thread has taken yet
         self._waits = waits

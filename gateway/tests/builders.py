@@ -80,7 +80,7 @@ class Node:
 
     def _build(self) -> Services:
         clock, scheduler = self.time.clock, self.time.scheduler
-        scheduler.in_thread = _at_once  # type: ignore[method-assign]
+        scheduler.in_thread = at_once  # type: ignore[method-assign]
         purgatory = Purgatory(clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, clock, self.random)
         partitions = Partitions(self._store, self.config, purgatory, Disk(clock, scheduler))
@@ -139,7 +139,7 @@ class Node:
         self._store.close()
 
 
-def _at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+def at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
     """What a thread would do, without one."""
     try:
         result = work()

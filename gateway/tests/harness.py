@@ -11,6 +11,7 @@ import trio.testing
 from gateway.broker import Broker
 from gateway.config import BrokerConfig
 from gateway.scheduler import TrioClock
+from gateway.tests.builders import at_once
 from protocol.peer import Peer
 from protocol.schema import Message
 
@@ -84,6 +85,8 @@ def run_broker(directory: Path, scenario: Callable[[MemoryBroker], Awaitable[Non
         )
         listener = MemoryListener()
         broker = Broker(config, clock=TrioClock(), random=Random(0))
+        # While a thread runs, all tasks wait, and the clock jumps to where every deadline has passed.
+        broker.services.scheduler.in_thread = at_once  # type: ignore[method-assign]
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run, [("PLAINTEXT", listener)])
             await scenario(MemoryBroker(broker, listener))

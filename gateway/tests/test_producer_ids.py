@@ -3,6 +3,8 @@
 import pytest
 
 from gateway.coordinator.producer_ids import ProducerIds
+from gateway.metadata.image import Image
+from gateway.metadata.local import Change
 from protocol.errors import ErrorCode, KafkaError
 
 
@@ -12,6 +14,7 @@ class Blocks:
     def __init__(self) -> None:
         self.given = 0
         self.fails = False
+        self.pending: Change | None = None
 
     def next_producer_id_block(self) -> tuple[int, int]:
         if self.fails:
@@ -50,3 +53,16 @@ def test_no_id_is_given_where_its_block_could_not_be_written() -> None:
         producer_ids.next()
     blocks.fails = False
     assert producer_ids.next() == 0
+
+
+def test_a_block_that_could_not_be_written_is_not_used() -> None:
+    """Another one begins where it would have."""
+    blocks = Blocks()
+    producer_ids = ProducerIds(blocks)
+    change = blocks.pending = Change([], Image.empty())
+    assert producer_ids.next() == 0
+    assert producer_ids.pending is change
+    change.error, change.is_settled = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), True
+    blocks.given, blocks.pending = 0, None
+    assert [producer_ids.next() for _ in range(4)] == [0, 1, 2, 3]
+    assert producer_ids.pending is None

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from protocol.errors import KafkaError
+from storage.config import LogConfig
 from storage.log import Log
 from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, content, open_store
 from storage.tests.crashing_files import CrashingFiles
@@ -66,7 +67,26 @@ def test_a_flush_outlives_a_truncation_and_a_closed_file() -> None:
     assert files.open_handles == 0
 
 
-def test_a_failed_flush_is_owed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_without_descriptors_is_owed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = CrashingFiles()
+    log = new_log(files)
+    append(log, batch())
+
+    def fail(path: str) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(files, "sync", fail)
+    with pytest.raises(KafkaError, match="too many"):
+        log.flush()
+    monkeypatch.undo()
+    assert (log.recovery_point, log.names_unsynced, log.epochs.is_synced) == (0, True, False)
+    log.flush()
+    assert (log.recovery_point, log.names_unsynced, log.epochs.is_synced) == (1, False, True)
+
+
+@pytest.mark.parametrize("what", ["sync", "sync_directory"])
+def test_after_a_sync_that_failed_nothing_is_believed(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """The system reports an error once, and may have dropped what it could not write: the next sync would succeed."""
     files = CrashingFiles()
     log = new_log(files)
     append(log, batch())
@@ -74,10 +94,62 @@ def test_a_failed_flush_is_owed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: str) -> None:
         raise OSError(errno.EIO, "input/output error")
 
-    monkeypatch.setattr(files, "sync", fail)
+    monkeypatch.setattr(files, what, fail)
     with pytest.raises(KafkaError, match="input/output"):
         log.flush()
     monkeypatch.undo()
-    assert (log.recovery_point, log.names_unsynced, log.epochs.is_synced) == (0, True, False)
+    assert log.recovery_point == 0
+    assert not log.needs_flush(NOW_MS)
+    for take in (log.flush, lambda: append(log, batch())):
+        with pytest.raises(KafkaError, match="input/output"):
+            take()
+    assert (log.recovery_point, log.end_offset) == (0, 1)
+
+
+def test_the_indexes_of_a_rolled_segment_are_synced_with_the_next_flush() -> None:
+    """Whether its bytes were on the disk before, or went there by a flush that was under way."""
+    files = CrashingFiles()
+    log = new_log(files)
+    append(log, batch())
     log.flush()
-    assert (log.recovery_point, log.names_unsynced, log.epochs.is_synced) == (1, False, True)
+    log.roll(NOW_MS)
+    indexes = log.segments[0].sealed_indexes
+    assert any(files.file(path).changes for path in indexes)
+    assert log.needs_flush(NOW_MS)
+    append(log, batch())
+    flush = log.begin_flush()
+    log.roll(NOW_MS)
+    flush.run()
+    log.end_flush(flush)
+    assert not any(files.file(path).changes for path in indexes)
+    assert log.recovery_point == log.end_offset
+    assert log.needs_flush(NOW_MS)
+    log.flush()
+    assert not any(files.file(path).changes for segment in log.segments[:-1] for path in segment.sealed_indexes)
+    assert not log.needs_flush(NOW_MS)
+
+
+def test_one_flush_of_a_log_at_a_time() -> None:
+    """Of two, only one would hear of an error."""
+    log = new_log(CrashingFiles())
+    append(log, batch())
+    flush = log.begin_flush()
+    assert not log.needs_flush(NOW_MS)
+    with pytest.raises(AssertionError, match="is being flushed"):
+        log.begin_flush()
+    flush.run()
+    log.end_flush(flush)
+    log.begin_flush().release()
+
+
+def test_what_asks_for_commits_is_flushed_with_each_write() -> None:
+    config = LogConfig(headgate_flush="commit")
+    log = open_store(CrashingFiles()).create("t", 0, TOPIC_ID, config, NOW_MS)
+    for number in range(1, 3):
+        append(log, batch())
+        assert log.recovery_point == number
+    asked = []
+    log.when_flush_is_due = lambda: asked.append(log.end_offset)
+    append(log, batch())
+    assert (asked, log.recovery_point) == ([3], 2)
+    assert log.needs_flush(NOW_MS)
