@@ -138,6 +138,8 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
     log.epochs.replace(epochs, always=entries is None and log.size > 0)
     log.names_unsynced = not partition.is_clean or not log.size  # an empty log has never had a reason to be flushed
     yield from log.reload_producers_steps(snapshots.offsets(names))
+    if config.commits_synced and log.recovery_point < log.end_offset:
+        log.flush()  # a killed broker may have left in memory what a power cut could still take back from consumers
     log.release()  # most partitions are idle: files are opened again where they are needed
     return log
 
@@ -209,7 +211,9 @@ def _scan(log: Log, partition: Partition) -> Steps[list[tuple[int, int]]]:
     segments = log.segments
     first = _first_to_scan([segment.base_offset for segment in segments], partition.recovery_point)
     for segment in segments[:first]:
-        yield from _check_indexes(log, partition, segment)
+        # Those of the last were perhaps not yet synced, although its bytes were: that comes with the next flush.
+        is_last = segment is segments[first - 1]
+        yield from _check_indexes(log, partition, segment, segments[first].base_offset if is_last else None)
     log.end_offset = segments[first].base_offset
     safe = max(partition.recovery_point, log.end_offset)
     epochs = [entry for entry in log.epochs.entries if entry[1] < safe]
@@ -233,7 +237,7 @@ def _is_untouched(log: Log, partition: Partition, segment: Segment) -> bool:
 
     Most partitions are idle when a broker is killed. Looking at the end of such a one is enough, as after a clean stop.
     """
-    offsets, times, end_offset = segment.offsets, segment.times, partition.recovery_point
+    end_offset = partition.recovery_point
     if not segment.size or end_offset <= segment.base_offset:
         return False
     try:
@@ -241,11 +245,17 @@ def _is_untouched(log: Log, partition: Partition, segment: Segment) -> bool:
             return False
     except KafkaError:  # it does not begin with a batch
         return False
+    return _end_of_finished(segment, end_offset) == end_offset
+
+
+def _end_of_finished(segment: Segment, end_offset: int) -> int | None:
+    """Where the batches of a sealed segment end; None if a part of its indexes was lost."""
+    offsets, times = segment.offsets, segment.times
     walk = segment.walk(offsets.last_position)
     newest = max((header.max_timestamp for _, header in walk), default=NO_TIMESTAMP)
-    is_at_its_end = walk.problem is None and walk.next_offset == end_offset
     is_sealed = newest <= times.last_timestamp and times.last_offset < end_offset
-    return is_at_its_end and is_sealed and offsets.is_increasing and times.is_increasing
+    is_sound = walk.problem is None and is_sealed and offsets.is_increasing and times.is_increasing
+    return walk.next_offset if is_sound else None
 
 
 def _scan_segment(log: Log, partition: Partition, segment: Segment, epochs: list[tuple[int, int]]) -> Steps[Verdict]:
@@ -266,9 +276,14 @@ def _scan_segment(log: Log, partition: Partition, segment: Segment, epochs: list
     return judge(walk, partition.recovery_point)
 
 
-def _check_indexes(log: Log, partition: Partition, segment: Segment) -> Steps[None]:
-    """Make the indexes of a segment that is safe on the disk again, if they are not what they should be."""
-    if segment.has_indexes(log.config.index_interval_bytes, look_into_them=not partition.is_clean):
+def _check_indexes(log: Log, partition: Partition, segment: Segment, end_offset: int | None = None) -> Steps[None]:
+    """Make the indexes of a segment that is safe on the disk again, if they are not what they should be.
+
+    With `end_offset`, behind it, they are looked through.
+    """
+    is_there = segment.has_indexes(log.config.index_interval_bytes, look_into_them=not partition.is_clean)
+    is_looked_through = end_offset is not None and segment.size > 0
+    if is_there and not (is_looked_through and _end_of_finished(segment, end_offset or 0) is None):
         return
     logger.warning("%s: the indexes of %s are missing or cut; made again", partition, segment.path)
     walk = segment.rebuild(log.config.index_interval_bytes)

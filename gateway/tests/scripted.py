@@ -86,7 +86,7 @@ class ScriptedPartition:
     def __repr__(self) -> str:
         return "ScriptedPartition()"
 
-    def advanced(self, partition: "ScriptedPartition") -> None:
+    def advanced(self, partition: ScriptedPartition) -> None:
         self._purgatory.touch(partition.waiters)
 
     def append(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:

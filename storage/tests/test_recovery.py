@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from protocol.errors import KafkaError
 from protocol.records.batch import split
 from storage import recovery
+from storage.config import LogConfig
 from storage.errors import CorruptLog, UnsupportedLog
 from storage.log import Log
+from storage.pool import Pool
 from storage.producers import Producers
 from storage.recovery import Clean, Corrupt, Torn
 from storage.segment import Walk
@@ -520,3 +522,38 @@ def test_batches_without_epochs_are_looked_through_once() -> None:
     files.reads = 0
     assert open_store(files).logs[KEY].epochs.entries == []
     assert files.reads < 10
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_lost_block_of_an_index_whose_segment_was_synced_before_is_made_again(suffix: str) -> None:
+    """A roll leaves the indexes to the next flush; the bytes may have been on the disk, and the checkpoint too."""
+    files = CrashingFiles()
+    store = open_store(files)
+    config = LogConfig(index_interval_bytes=0)
+    log = store.create("t", 0, TOPIC_ID, config, NOW_MS)
+    for number in range(20):
+        append(log, batch(timestamp=NOW_MS + number))
+    log.flush()
+    store.checkpoint({KEY: log.end_offset})
+    log.roll(NOW_MS)
+    path = f"{log.directory}/{0:020d}{suffix}"
+    whole = bytes(files.file(path).content)
+    width = 8 if suffix == ".index" else 12
+    files.file(path).content[5 * width : 9 * width] = bytes(4 * width)
+    again = open_store(killed(files), config).logs[KEY]
+    assert again.end_offset == 20
+    assert again.pool.files.read(path) == whole
+
+
+def test_what_a_killed_broker_left_in_memory_is_synced_where_commits_are() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, LogConfig(headgate_flush="commit"), NOW_MS)
+    log.when_flush_is_due = lambda: None
+    append(log, batch(), batch())
+    assert log.recovery_point == 0
+    for config, point in ((LogConfig(), 0), (log.config, 2)):
+        partition = recovery.Partition("t", 0, log.directory, TOPIC_ID)
+        pool = Pool(killed(files))
+        again = recovery.open_log(pool, partition, config, Random(0), NOW_MS)
+        assert (again.recovery_point, again.end_offset) == (point, 2)
