@@ -27,6 +27,7 @@ from compat_tests.stored import CODECS
 
 COUNTS = {"none": 100, "gzip": 100}
 OF_EACH_CODEC = 20
+WRITTEN_LATER = 10
 # Both are the newest of their kind, and compress in their own way
 NEWEST = ("java-4.4", "confluent-kafka")
 
@@ -49,6 +50,9 @@ class Row(NamedTuple):
         batches: dict[str, list[Sent]] = {}
         for codec in self.abilities.writes:
             batches[codec] = records_of(self.abilities, COUNTS.get(codec, OF_EACH_CODEC), seed=len(batches))
+        return self.produce_each(topic, batches)
+
+    def produce_each(self, topic: str, batches: dict[str, list[Sent]]) -> list[Sent]:
         with self.proxy.recording(self.client.name):
             self.client.produce_each(self.proxy.bootstrap, topic, batches)
         return [record for records in batches.values() for record in records]
@@ -130,9 +134,20 @@ def test_each_writes_and_reads(row: Row, newest: list[Family]) -> None:
         found = row.read_in_group(topic, group, len(sent))
         assert_carried(sent, found, row.abilities, row.abilities, began_ms)
         assert committed_offsets(row.proxy.target, group, topic) == ends_of(sent)
+        sent += assert_goes_on(row, topic, group, ends_of(sent), began_ms)
     for reader in newest:
         found = reader.consume(row.proxy.target, topic, FromStart(), ends_of(sent))
         assert_carried(sent, found, row.abilities, MODERN, began_ms)
+
+
+def assert_goes_on(row: Row, topic: str, group: str, committed: dict[int, int], began_ms: int) -> list[Sent]:
+    """A process of the group that comes later reads what was written since its commit, and nothing else; returns it."""
+    later = row.produce_each(topic, {"none": records_of(row.abilities, WRITTEN_LATER, seed=99)})
+    found = row.read_in_group(topic, group, len(later))
+    if row.abilities.shows_places:
+        found = [record._replace(offset=record.offset - committed[record.partition]) for record in found]
+    assert_carried(later, found, row.abilities, row.abilities, began_ms)
+    return later
 
 
 def test_it_reads_what_the_newest_wrote(row: Row, shelf: Shelf) -> None:

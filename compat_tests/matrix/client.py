@@ -5,8 +5,8 @@ says why. What it says there although all was done fails the test too, unless th
 
     produce --bootstrap a --topic t --codec gzip          sends the records of standard input, until its end
     read    --bootstrap a --topic t --count 100           prints so many records, from the first of each partition on
-    group   --bootstrap a --topic t --group g --count 100 prints so many records as the only member of a new group,
-                                                          commits what it printed, leaves
+    group   --bootstrap a --topic t --group g --count 100 prints so many records as the only member of a group, from
+                                                          its commits on or else from the first, commits, leaves
 
 A row that is told to speak an older version's protocol has `--protocol 0.9` besides. Records are lines of JSON:
 {"partition", "offset", "timestamp_ms", "key", "value", "headers": [{"name", "value"}]}; bytes are base64 or null. What
@@ -81,7 +81,7 @@ class Client(Lines):
         return [self.record_of(line) for line in self.lines(arguments)]
 
     def read_in_group(self, bootstrap: str, topic: str, group: str, count: int) -> list[Received]:
-        """The same as the only member of a group, which has committed them by then."""
+        """The same as the only member of a group, from what it committed on; these are committed by then."""
         arguments = self.arguments("group", bootstrap, topic, group=group, count=str(count))
         return [self.record_of(line) for line in self.lines(arguments)]
 
