@@ -35,6 +35,8 @@ FEW_MS = 1_000.0
 BATCH_PARTITIONS = 64
 BATCH_BYTES = 4 << 20
 TELL_MS = 5_000.0
+# What the system refused, a file or a descriptor, is tried again: soon, and then ever more rarely.
+RETRY_MS, MOST_RETRY_MS = 1_000.0, 60_000.0
 # To open an idle partition takes as long as to scan so much of another one.
 PARTITION_COST_BYTES = 128 << 10
 
@@ -88,6 +90,7 @@ class Openings:
         self.progress = Progress()
         self._opened: Callable[[Collection[TopicPartition]], None] = lambda _: None
         self._is_done = False
+        self._retries: dict[TopicPartition, tuple[float, float]] = {}  # when, and the delay behind that
         self._when_done: list[Callable[[], None]] = []
         self._stores = stores
         self._config_of = config_of
@@ -134,10 +137,11 @@ class Openings:
         """Open the rest. The scheduler has to be running."""
         progress = self.progress
         progress.partitions, progress.began_ms = len(self._stores.unopened), self._clock.monotonic_ms()
+        self._scheduler = scheduler
+        self._retry_later()
         if not progress.partitions:
             self._end()
             return
-        self._scheduler = scheduler
         logger.info("opening %d partitions while the broker serves; clients of theirs come again", progress.partitions)
         scheduler.call_after(TELL_MS, self._tell)
         for directory in self._directories:
@@ -167,6 +171,8 @@ class Openings:
             batch = self._next_batch(directory)
             if batch:
                 self._begin(directory, batch)
+        if not (self.progress.left or self._is_done):
+            self._tell_all()
 
     def _next_batch(self, directory: _Directory) -> list[Opening]:
         """The next few, or one that is large. What was deleted meanwhile is passed over."""
@@ -200,18 +206,38 @@ class Openings:
             if key not in directory.store.unopened:
                 keys.append(key)
                 self._count(directory, key)
+            if key in directory.store.logs:
+                self._retries.pop(key, None)
         if isinstance(result, StoppedError):
             return
         self._opened(keys)
-        if self.progress.left:
-            self._go_on(directory)
-        else:
-            self._tell_all()
+        self._go_on(directory)
 
     def _count(self, directory: _Directory, key: TopicPartition) -> None:
+        if key in self._retries:
+            return
         self.progress.opened += 1
         self.progress.closed += key in directory.store.failed
         self.progress.bytes_ended += directory.work.get(key, 0)
+
+    # Trying again
+
+    def _retry_later(self) -> None:
+        assert self._scheduler is not None
+        self._scheduler.call_after(RETRY_MS, self._retry)
+
+    def _retry(self) -> None:
+        """Open again, in threads, what the system had refused and whose time has come."""
+        now_ms = self._clock.monotonic_ms()
+        for directory in self._directories:
+            for key in directory.store.refused:
+                due_ms, delay_ms = self._retries.get(key, (now_ms, RETRY_MS))
+                if due_ms <= now_ms:
+                    self._retries[key] = now_ms + delay_ms, min(2 * delay_ms, MOST_RETRY_MS)
+                    directory.store.forgive(key)
+                    directory.queue.append(key)
+            self._go_on(directory)
+        self._retry_later()
 
     # Telling
 

@@ -11,6 +11,7 @@ an old name is not taken for the old one.
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 from random import Random
 from typing import NamedTuple
@@ -120,6 +121,10 @@ def own(files: Files, directory: str, node_id: int, cluster_id: str | None, rand
         )
     elif cluster_id not in (None, meta.cluster_id):
         raise StorageError(f"{directory} belongs to cluster {meta.cluster_id}, not {cluster_id}; set another log.dirs")
+    elif not meta.directory_id:  # as Kafka before 3.7 left it
+        meta = meta._replace(directory_id=random_id(random))
+        with contextlib.suppress(OSError):  # where there is no room it gets another one at the next start
+            write_meta(files, directory, meta)
     return meta
 
 

@@ -58,7 +58,7 @@ class Opening:
             partition.topic_id = self._topic_id()
             self.log = yield from recovery.open_log_steps(pool, partition, self._config, self._random, self._now_ms)
         except (StorageError, OSError, KafkaError) as error:
-            self.error = error if isinstance(error, StorageError) else StorageError(f"{partition}: {error}")
+            self.error = _told(partition, error)
             logger.error("partition %s stays closed: %s", partition, error)
 
     def _topic_id(self) -> bytes | None:
@@ -67,6 +67,15 @@ class Opening:
         except BadFile as error:
             logger.warning("%s; the topic of this partition is known by its name alone", error)
             return None
+
+
+def _told(partition: Partition, error: Exception) -> StorageError:
+    """The error in terms of the store; what the system refused is its cause, and may be over in a moment."""
+    if isinstance(error, StorageError):
+        return error
+    told = StorageError(f"{partition}: {error}")
+    told.__cause__ = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    return told
 
 
 ConfigOf = Callable[[str], LogConfig]

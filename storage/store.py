@@ -171,6 +171,16 @@ class Store:
         self.end_opening(opening)
         return self.logs.get(key)
 
+    @property
+    def refused(self) -> list[TopicPartition]:
+        """Those of `failed` that the system refused: unlike damage, that may be over in a moment."""
+        return [key for key, error in self.failed.items() if isinstance(error.__cause__, OSError)]
+
+    def forgive(self, key: TopicPartition) -> None:
+        """Put a partition of `refused` back among the unopened ones, to be tried again."""
+        del self.failed[key]
+        self.unopened[key] = None
+
     def bytes_to_scan(self, key: TopicPartition) -> int:
         """How much of an unopened log has to be read at most, as its directory looks; in any thread. Raises OSError."""
         partition = self._partition(key)

@@ -78,7 +78,9 @@ class Partitions:
         if (topic, index) in self._opening:
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {topic}-{index} is being opened")
         offline = self._offline.get((topic, index))
-        return offline or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
+        if offline is not None:  # a copy: each raise would add to the traceback of the one that is kept
+            return KafkaError(offline.code, offline.message)
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
 
     def retry(self, image: Image) -> None:
         """Try again to open what could not be opened: the reason may have been a moment without room or descriptors."""

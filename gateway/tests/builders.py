@@ -14,9 +14,10 @@ from gateway.conversion import Conversions
 from gateway.coordinator.producer_ids import ProducerIds
 from gateway.coordinator.runtime import Coordinators
 from gateway.handlers import Outcome, load
-from gateway.metadata.image import Image, Topic
+from gateway.metadata.image import Topic
 from gateway.metadata.image import Node as Broker
-from gateway.metadata.local import LocalMetadata
+from gateway.metadata.local import LocalMetadata, Recorded
+from gateway.metadata.topics import METADATA_TOPIC
 from gateway.replication.appends import Appends
 from gateway.replication.partitions import Partitions
 from gateway.replication.writer import Disk
@@ -74,8 +75,14 @@ class Node:
             config=self.config.log_config({}),
             random=self.random,
         )
+        recorded = Recorded(self.config)
+        now_ms = self.time.clock.now_ms()
+        log = stores.open_now((METADATA_TOPIC, 0), self.config.log_config({}), now_ms)
+        if log is not None:
+            recorded.settings(log)
+            stores.settle(recorded.topic_id)
         for store in stores:
-            store.open_all(self.time.clock.now_ms())
+            store.open_all(now_ms)
         return stores
 
     def _build(self) -> Services:
@@ -84,7 +91,7 @@ class Node:
         purgatory = Purgatory(clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, clock, self.random)
         partitions = Partitions(self._store, self.config, purgatory, Disk(clock, scheduler))
-        partitions.follow(Image.empty(), metadata.image, metadata.image.topics)
+        partitions.start(metadata.image)
         metadata.on_change(partitions.follow)
         appends = Appends()
         groups = Coordinators(self.config, clock, self.random, scheduler, purgatory, metadata, partitions, appends)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.records.batch import Record, build
 from protocol.records.compression import finish
+from storage import recovery
 from storage.opening import Opening
 from storage.recovery import Partition
 
@@ -252,6 +254,38 @@ def test_a_thread_that_fails_leaves_its_partitions_offline(left: Path, late: Cal
     assert {broker.code("t"), broker.code("large")} == {ErrorCode.KAFKA_STORAGE_ERROR}
     broker.close()
     assert not (left / CLEAN).exists()
+
+
+def test_what_the_system_refused_is_tried_again_ever_more_rarely(
+    left: Path, late: Callable[..., Late], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = late()
+    steps, tries = recovery.open_log_steps, list[float]()
+
+    def refuse(pool: Any, partition: Partition, *others: Any) -> Any:
+        if partition.topic != "large":
+            return (yield from steps(pool, partition, *others))
+        tries.append(broker.time.clock.elapsed_ms)
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as few_descriptors:
+        few_descriptors.setattr(recovery, "open_log_steps", refuse)
+        broker.start()
+        broker.slices.run_all()
+        assert broker.code("large") == ErrorCode.KAFKA_STORAGE_ERROR
+        for _ in range(10):
+            broker.advance(1_000)
+            broker.services.partitions.retry(broker.services.metadata.image)
+            broker.slices.run_all()
+    assert [later - earlier for earlier, later in pairwise(tries)] == [1_000, 1_000, 2_000, 4_000]
+    assert (broker.code("large"), broker.code("t")) == (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE)
+    for _ in range(8):
+        broker.advance(1_000)
+        broker.slices.run_all()
+    assert broker.services.partitions.get("large", 0).high_watermark == 30
+    assert not broker.services.partitions.offline
+    broker.close()
+    assert (left / CLEAN).exists()
 
 
 def test_a_stop_in_the_middle(left: Path, late: Callable[..., Late]) -> None:
