@@ -14,8 +14,8 @@ from gateway.conversion import Conversions
 from gateway.coordinator.producer_ids import ProducerIds
 from gateway.coordinator.runtime import Coordinators
 from gateway.handlers import Outcome, load
-from gateway.metadata.image import Topic
 from gateway.metadata.image import Node as Broker
+from gateway.metadata.image import Topic
 from gateway.metadata.local import LocalMetadata, Recorded
 from gateway.metadata.topics import METADATA_TOPIC
 from gateway.replication.appends import Appends

@@ -73,12 +73,12 @@ class Broker:
     def log(self) -> Path:
         return self.data.parent / "output.log"
 
-    def stop(self) -> None:
+    def stop(self, within_seconds: float = _STOP_WITHIN_SECONDS) -> None:
         """SIGTERM, and SIGKILL for one that does not listen."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(_STOP_WITHIN_SECONDS)
+            self.process.wait(within_seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

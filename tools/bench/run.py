@@ -21,6 +21,8 @@ from tools.bench.generator import PROGRAMS, compile_program
 from tools.bench.idle import idle_connection_bytes
 from tools.bench.machine import MachineTime, machine_time, others_share, own_cpu_seconds, process_cpu_seconds
 from tools.bench.report import Journal, Line, Progress, Turns
+from tools.bench.restart import FIGURES as RESTART_FIGURES
+from tools.bench.restart import RESTARTS, Restarted, measure
 from tools.bench.rows import Row, Run
 from tools.bench.table import COORDINATOR_LOAD, IDLE_CONNECTIONS, MEMORY, MESSAGES, ROWS, START
 from tools.bench.target import Target, resident_megabytes
@@ -68,7 +70,8 @@ class Settings:
         """Measurements and warm-ups, for the progress bar; without turns that are repeated."""
         loads = [ROWS[name] for name in self.rows if name in ROWS]
         each = sum(self.turns_of(row)[0] + 1 for row in loads)
-        each += ((START in self.rows) + (COORDINATOR_LOAD in self.rows)) * self.repetitions
+        alone = (START, COORDINATOR_LOAD, *RESTARTS)
+        each += sum(name in self.rows for name in alone) * self.repetitions
         each += IDLE_CONNECTIONS in self.rows
         warm_ups = len(WARM_UP_ROWS) * (bool(loads) and KAFKA in brokers)
         return len(brokers) * each + warm_ups + (MESSAGES in self.rows and HEADGATE in brokers)
@@ -120,6 +123,9 @@ class Bench:
                 self._measure_idle_connections(directory / "idle")
             if COORDINATOR_LOAD in self.settings.rows:
                 self._measure_coordinator_load(directory / "load")
+            for name in RESTARTS:
+                if name in self.settings.rows:
+                    self._measure_restarts(name, directory / name)
             if MEMORY in self.settings.rows or self._loads():
                 self._measure_loads(directory)
 
@@ -173,6 +179,25 @@ class Bench:
         for figure, of in _LOADED_FIGURES.items():
             values = {name: [of(loaded) for loaded in series] for name, series in loads.items()}
             self.journal.figure(Line.of(COORDINATOR_LOAD, figure, values, share))
+
+    def _measure_restarts(self, name: str, directory: Path) -> None:
+        """Each broker is alone."""
+        series: dict[str, list[Restarted]] = {launcher.name: [] for launcher in self.launchers}
+        compile_program("load", self.build)
+        before, own = machine_time(), own_cpu_seconds()
+        try:
+            for broker, number, restarted in measure(
+                RESTARTS[name], self.launchers, directory, self.build, self.settings.repetitions
+            ):
+                series[broker].append(restarted)
+                self.progress.step(f"{name} {number + 1} {broker} {restarted}")
+        except (BenchError, OSError) as error:
+            self.journal.failure(name, str(error))
+            return
+        share = _share_since(before, own)
+        for figure, of in RESTART_FIGURES.items():
+            values = {broker: [of(restarted) for restarted in found] for broker, found in series.items()}
+            self.journal.figure(Line.of(name, figure, values, share))
 
     def _loads(self) -> list[str]:
         return [name for name in self.settings.rows if name in ROWS]

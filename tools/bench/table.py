@@ -15,6 +15,7 @@ from tools.bench.figures import (
 from tools.bench.floor import FloorRow
 from tools.bench.groups import ConsumerHeartbeatRow, HeartbeatRow, OffsetCommitRow, RebalanceRow
 from tools.bench.members import ConsumerMember
+from tools.bench.restart import RESTARTS
 from tools.bench.rows import (
     BATCH_1M,
     BATCH_4K,
@@ -141,7 +142,7 @@ ROWS: dict[str, Row] = {
 }
 START, MESSAGES, IDLE_CONNECTIONS, MEMORY = "start", "messages", "idle-connections", "memory"
 COORDINATOR_LOAD = "coordinator-load"
-BY_NAME_ONLY = (COORDINATOR_LOAD, "java-consume-kip848", "group-500-kip848", *CONVERSIONS)
+BY_NAME_ONLY = (COORDINATOR_LOAD, *RESTARTS, "java-consume-kip848", "group-500-kip848", *CONVERSIONS)
 """Rows that would take the table too long: Kafka needs 20 s to make a topic of 1,000 partitions. And those of
 conversions, which are beside Apache Kafka 3.9: Kafka 4 does without them.
 """

@@ -222,14 +222,20 @@ def create_topic(
 
 def list_latest_offsets(topic: str, partitions: int) -> RequestWriter:
     """ListOffsets v1, the end of every partition."""
+    return list_latest_offsets_of({topic: partitions})
+
+
+def list_latest_offsets_of(topics: Mapping[str, int]) -> RequestWriter:
+    """The same of several topics, each with the number of its partitions."""
     writer = RequestWriter(LIST_OFFSETS, 1)
     writer.int32(-1)  # replica id
-    writer.int32(1)
-    writer.string(topic)
-    writer.int32(partitions)
-    for partition in range(partitions):
-        writer.int32(partition)
-        writer.int64(-1)
+    writer.int32(len(topics))
+    for topic, partitions in topics.items():
+        writer.string(topic)
+        writer.int32(partitions)
+        for partition in range(partitions):
+            writer.int32(partition)
+            writer.int64(-1)
     return writer
 
 

@@ -22,6 +22,7 @@ from tools.bench.generator import PROGRAMS, compile_program
 from tools.bench.groups import RebalanceRow
 from tools.bench.idle import allow_files, idle_connection_bytes
 from tools.bench.report import Journal, Progress
+from tools.bench.restart import Recovery, Restart, StartMany
 from tools.bench.rows import MEBIBYTE, MetadataRow, Row, Run
 from tools.bench.run import Bench, Settings
 from tools.bench.table import ROWS
@@ -162,6 +163,16 @@ def test_committed_offsets_are_there_after_a_restart(programs: Path, tmp_path: P
     assert 0 < loaded.metadata_seconds < loaded.half_seconds <= loaded.all_seconds
     assert loaded.cpu_seconds > 0
     assert loaded.resident_megabytes > 1
+
+
+@pytest.mark.parametrize("row", [StartMany(150), Recovery(2 * MEBIBYTE)])
+def test_every_partition_is_served_after_a_restart(row: Restart, programs: Path, tmp_path: Path) -> None:
+    with row.opened(HeadgateLauncher(), tmp_path / "restarted", programs) as run:
+        for _ in range(2):
+            restarted = run()
+            assert 0 < restarted.metadata_seconds <= restarted.all_seconds
+            assert restarted.cpu_seconds > 0
+            assert restarted.resident_megabytes > 1
 
 
 def test_files_are_allowed_up_to_the_hard_limit() -> None:
