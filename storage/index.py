@@ -17,34 +17,24 @@ import contextlib
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from operator import lt
 from typing import ClassVar
 
 from storage.files import ColdRead
 from storage.pool import Pool
 
-_BLOCK_BYTES = 4096
+BLOCK_BYTES = 4096
+"""As much is kept in memory before it is written."""
 NO_TIMESTAMP = -1
 
 
-class Index:
-    """Entries of (key, value), keys and values both increasing, on disk and, when something is looked up, in memory."""
+class EntryFile:
+    """Entries of one size behind each other, in a file and, the last of them, only in memory yet."""
 
-    __slots__ = (
-        "_columns",
-        "_last",
-        "_pending",
-        "_pool",
-        "_written",
-        "base_offset",
-        "directory",
-        "entries",
-        "is_whole",
-    )
+    __slots__ = ("_pending", "_pool", "_written", "base_offset", "directory", "entries", "is_whole")
     SUFFIX: ClassVar[str]
     ENTRY: ClassVar[struct.Struct]
-    KEY_TYPE: ClassVar[str]
 
     def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1) -> None:
         """`written` is the size of the file that is there; -1 if there is none.
@@ -58,8 +48,6 @@ class Index:
         self._written = written if self.is_whole else 0
         self.entries = self._written // self.ENTRY.size
         self._pending = bytearray()
-        self._columns: tuple[array[int], array[int]] | None = None
-        self._last: tuple[int, int] | None = None
 
     @property
     def path(self) -> str:
@@ -89,19 +77,6 @@ class Index:
         finally:
             file.release()
 
-    def last(self) -> tuple[int, int]:
-        """Key and value of the last entry, both relative; raises IndexError if there is none."""
-        if self._last is None:
-            self._last = self._read_last()
-        return self._last
-
-    @property
-    def is_increasing(self) -> bool:
-        """Whether each entry is behind the one before, as all are that were written; a lost block leaves zeros."""
-        if not self.entries:
-            return True
-        return all(all(map(lt, column, column[1:])) for column in self._load())
-
     def flush(self) -> None:
         """Write what is only in memory yet."""
         if not self._pending:
@@ -123,7 +98,7 @@ class Index:
             raise
 
     def touch(self) -> None:
-        """Make sure that there is a file, as Kafka wants one even without entries."""
+        """Make sure that there is a file, even without entries."""
         self.flush()
         if not self.is_whole:
             self._pool.files.write(self.path, b"")
@@ -142,7 +117,41 @@ class Index:
         else:
             del self._pending[size - self._written :]
         self.give_back()
-        self._last = None
+
+    def give_back(self) -> None:
+        """Forget what was loaded."""
+        raise NotImplementedError
+
+
+class Index(EntryFile):
+    """Entries of (key, value), keys and values both increasing, on disk and, when something is looked up, in memory."""
+
+    __slots__ = ("_columns", "_last")
+    KEY_TYPE: ClassVar[str]
+
+    def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1) -> None:
+        super().__init__(pool, directory, base_offset, written)
+        self._columns: tuple[array[int], array[int]] | None = None
+        self._last: tuple[int, int] | None = None
+
+    def last(self) -> tuple[int, int]:
+        """Key and value of the last entry, both relative; raises IndexError if there is none."""
+        if self._last is None:
+            self._last = self._read_last()
+        return self._last
+
+    @property
+    def is_increasing(self) -> bool:
+        """Whether each entry is behind the one before, as all are that were written; a lost block leaves zeros."""
+        if not self.entries:
+            return True
+        return all(all(map(lt, column, column[1:])) for column in self._load())
+
+    def truncate(self, entries: int) -> None:
+        """Keep only the first `entries`."""
+        if entries < self.entries:
+            self._last = None
+        super().truncate(entries)
 
     def move_to(self, pool: Pool) -> None:
         """Share this pool from now on; nothing is loaded."""
@@ -161,7 +170,7 @@ class Index:
         if self._columns is not None:
             self._columns[0].append(key)
             self._columns[1].append(value)
-        if len(self._pending) >= _BLOCK_BYTES:
+        if len(self._pending) >= BLOCK_BYTES:
             self.flush()
 
     def _read_last(self) -> tuple[int, int]:
@@ -219,6 +228,14 @@ class OffsetIndex(Index):
         _, positions = self._load()
         found = bisect_right(positions, position)
         return positions[found - 1] if found else 0
+
+    def bound(self, position: int) -> int | None:
+        """An offset behind all batches that begin before `position`, not much higher; None if no entry tells."""
+        if not self.entries:
+            return None
+        offsets, positions = self._load()
+        found = bisect_left(positions, position)
+        return self.base_offset + offsets[found] if found < len(offsets) else None
 
     def truncate_to(self, position: int) -> None:
         """Forget the batches that begin at or behind `position`."""

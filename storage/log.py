@@ -13,8 +13,10 @@ from contextlib import suppress
 from random import Random
 
 from protocol.errors import ErrorCode, KafkaError
+from protocol.records import control
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head
 from protocol.records.compression import Steps, finish
+from protocol.records.control import Marker
 from storage import flush, retention, snapshots, times, validation
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.epochs import Epochs
@@ -46,6 +48,7 @@ class Log:
         "directory",
         "end_offset",
         "epochs",
+        "has_transactions",
         "indexes_unsynced",
         "is_flushing",
         "is_retired",
@@ -87,6 +90,8 @@ class Log:
         self.producers = Producers()
         self.epochs = Epochs(pool.files, directory, self._end)
         self._snapshot_offset = self.end_offset
+        self.has_transactions = False
+        """Whether there is, or was, a transaction in it."""
         self.names_unsynced = False
         self.indexes_unsynced: list[str] = []  # of segments that were rolled since the last flush
         self.is_retired = False  # deleted, or about to be
@@ -107,8 +112,13 @@ class Log:
 
     @property
     def stable_offset(self) -> int:
-        """Where the first open transaction begins; the end while there are none."""
-        return self.end_offset
+        """Where the first transaction begins that is open, or ended above the high watermark as far as was told.
+
+        The end, if there is none. See `Transactions.replicated`.
+        """
+        if not self.has_transactions:
+            return self.end_offset
+        return max(self.start_offset, min(self.producers.transactions.first_unstable, self.end_offset))
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -135,13 +145,12 @@ class Log:
         now_ms: int,
         validate: str = validation.HEADER,
     ) -> AppendInfo:
-        """Append a client's batches as the leader.
+        """Append a client's batches as the leader; with `validation.OWN` those of a coordinator, and its markers.
 
         Offsets and epoch are patched in place, or in a copy of what cannot be written to.
 
-        Raises KafkaError: what `batch.split` and `validation` refuse, OUT_OF_ORDER_SEQUENCE_NUMBER,
-        INVALID_PRODUCER_EPOCH, RECORD_LIST_TOO_LARGE for more than a segment, KAFKA_STORAGE_ERROR when the disk fails;
-        the log is then as it was.
+        Raises KafkaError: what `batch.split`, `validation` and `Producers.check` refuse, RECORD_LIST_TOO_LARGE for more
+        than a segment, KAFKA_STORAGE_ERROR when the disk fails; the log is then as it was.
         """
         view = records if isinstance(records, memoryview) and not records.readonly else memoryview(bytearray(records))
         info = self.stage(view, leader_epoch, now_ms, validate)
@@ -199,13 +208,26 @@ class Log:
             offset += header.last_offset_delta + 1
             kept = bytes(part) if len(view) <= gather_bytes else part
             staged.add(kept, header.size, offset - 1, header.max_timestamp)
-        header = batches[0][0]
+        header, part = batches[0]
         if header.producer_id >= 0:
             staged.remember(self.producers, header.producer_id)
-            self.producers.record(header, first_offset)
+            self._record_producer(header, part, staged)
         self.end_offset = offset
         append_time = now_ms if self.config.message_timestamp_type == LOG_APPEND_TIME else -1
         return AppendInfo(first_offset, last_offset, append_time, self.start_offset, max_timestamp, False)
+
+    def _record_producer(self, header: BatchHeader, part: memoryview, staged: Staged) -> None:
+        if header.attributes & control.TRANSACTION_BITS and not self.has_transactions:
+            self.follow_transactions()
+        marker = control.read(part) if header.is_control else None
+        aborted = self.producers.record(header, self.end_offset, marker)
+        if aborted is not None:
+            staged.aborted += (aborted,)
+
+    def follow_transactions(self) -> None:
+        """There are transactions from now on."""
+        self.has_transactions = True
+        self._segments.active.follow_transactions()
 
     def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int, leader_epoch: int) -> Staged:
         """Write what is staged, roll if that is due, and begin anew with as much room as the segment has."""
@@ -241,7 +263,7 @@ class Log:
             self._segments.active.append(staged.content(), staged.written, self.config.index_interval_bytes)
         except OSError as error:
             raise self._take_back(staged, error) from error
-        self._flush_if_due(staged)
+        self._written(staged)
 
     def begin_write(self) -> Staged | None:
         """Hand out what is staged: a thread may call its `write`, then comes `end_write`. None if nothing is staged.
@@ -266,7 +288,7 @@ class Log:
             self._segments.active.finish_append(staged.written, self.config.index_interval_bytes, error)
         except OSError as failure:
             raise self._take_back(staged, failure) from failure
-        self._flush_if_due(staged)
+        self._written(staged)
 
     def _take_back(self, staged: Staged, error: OSError) -> KafkaError:
         self.end_offset = staged.first_offset
@@ -274,7 +296,9 @@ class Log:
         staged.error = self.disk_error(error)
         return staged.error
 
-    def _flush_if_due(self, staged: Staged) -> None:
+    def _written(self, staged: Staged) -> None:
+        if staged.aborted:
+            self._segments.active.follow_transactions(staged.aborted)
         if self.end_offset - self.recovery_point < self.config.records_unsynced:
             return
         if self.when_flush_is_due is not None:
@@ -294,7 +318,11 @@ class Log:
         if not batches:
             raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch in the request")
         if len(batches) == 1:
-            return self.producers.check(batches[0][0], self._recall)
+            header, part = batches[0]
+            if not header.is_control:
+                return self.producers.check(header, self._recall)
+            self.producers.check_marker(header, control.read(part))
+            return None
         if any(header.producer_id >= 0 for header, _ in batches):
             raise KafkaError(
                 ErrorCode.INVALID_RECORD, "an idempotent producer may send one batch in a request for a partition"
@@ -310,7 +338,7 @@ class Log:
     def _recall(self, producer_id: int, end: int) -> Iterator[BatchHeader]:
         """A producer's batches up to the offset `end`, from the last part of the log that may hold them."""
         for header in self._segments.headers_before(end, _RECALL_BYTES):
-            if header.producer_id == producer_id:
+            if header.producer_id == producer_id and not header.is_control:
                 yield header
 
     def _must_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
@@ -355,6 +383,8 @@ class Log:
                 min(self.config.segment_jitter_ms, self.config.segment_ms) + 1
             )
         self.names_unsynced = True
+        if self.has_transactions:
+            segment.follow_transactions()
         self._segments.add(segment)
 
     def truncate_to(self, offset: int) -> None:
@@ -389,7 +419,7 @@ class Log:
             segment.delete()
         self._segments.replace_all([Segment.create(self.pool, self.directory, offset, now_ms)])
         self.start_offset = self.end_offset = self.recovery_point = offset
-        self.names_unsynced = True
+        self.names_unsynced, self.has_transactions = True, False
         self.epochs.truncate_to(0)
         self.reload_producers()
 
@@ -409,9 +439,14 @@ class Log:
         self.producers, offset = snapshots.load_latest(files, self.directory, known, self.end_offset)
         self._snapshot_offset = max(offset, self._segments[0].base_offset)
         if self._snapshot_offset < self.end_offset:
-            for header in self.headers(self._snapshot_offset):
-                self.producers.record(header, header.base_offset)
+            for header, marker in self.batches(self._snapshot_offset):
+                self.producers.record(header, header.base_offset, marker)
                 yield
+        self.has_transactions = self.has_transactions or self.producers.are_transactional
+
+    def batches(self, offset: int) -> Iterator[tuple[BatchHeader, Marker | None]]:
+        """What `headers` gives, each with the transaction marker in the batch, if it has one."""
+        return self._segments.batches(offset)
 
     def headers(self, offset: int) -> Iterator[BatchHeader]:
         """The headers of all batches from the one that holds `offset` to the end.
@@ -442,6 +477,24 @@ class Log:
         self.pool.is_patient = patient
         try:
             return self._segments.plan(offset, max_bytes, up_to, self.end_offset, at_least_one)
+        except OSError as error:
+            raise self.disk_error(error) from error
+        finally:
+            self.pool.is_patient = True
+
+    def aborted(
+        self, start: int, up_to: int, piece: FileSlice | None = None, patient: bool = True
+    ) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions with records from `start` on and before `up_to`.
+
+        With a piece that `read` planned from `start` on, little more than what concerns it. There may be transactions
+        of which no record is left. Raises KafkaError(KAFKA_STORAGE_ERROR), and ColdRead if not `patient`.
+        """
+        self.pool.is_patient = patient
+        try:
+            if piece is not None:
+                up_to = min(up_to, self._segments.bound(start, piece, self.end_offset))
+            return self._segments.aborted(start, up_to)
         except OSError as error:
             raise self.disk_error(error) from error
         finally:

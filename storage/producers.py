@@ -1,4 +1,4 @@
-"""Idempotent producers: which sequence comes next from whom, and which batches were already written (KIP-98).
+"""Producers that write each batch once: which sequence comes next, what was written, who has a transaction (KIP-98).
 
 A producer is told apart by (id, epoch); its batches are numbered by sequence, one number a record. The last five
 batches are remembered: one that comes again is answered with the offset that it got. A snapshot, in Kafka's own layout,
@@ -21,8 +21,12 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import MAX_SEQUENCE, NO_PRODUCER_ID, BatchHeader
+from protocol.records.batch import CONTROL, MAX_SEQUENCE, NO_PRODUCER_ID, BatchHeader
+from protocol.records.control import TRANSACTION_BITS, Marker
+from storage import transactions
+from storage.aborted import Aborted
 from storage.errors import BadFile
+from storage.transactions import Transactions
 
 BATCHES_REMEMBERED = 5
 NO_SEQUENCE = -1
@@ -37,7 +41,7 @@ _CRC_START = 6
 
 
 class WrittenBatch(NamedTuple):
-    """One batch of a producer, as it was written."""
+    """One batch of a producer, as it was written. Sequences are -1 where a coordinator wrote it."""
 
     first_sequence: int
     last_sequence: int
@@ -81,6 +85,11 @@ class Producer:
         return f"Producer(epoch={self.epoch}, batches={self.batches})"
 
     @property
+    def is_transactional(self) -> bool:
+        """Whether it has a transaction open, or was told the end of one."""
+        return self.coordinator_epoch >= 0 or self.transaction_start >= 0
+
+    @property
     def last_sequence(self) -> int:
         """The sequence of its last record; -1 if it wrote none in this epoch."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
@@ -98,31 +107,44 @@ Recall = Callable[[int, int], Iterable[BatchHeader]]
 
 
 class Producers:
-    """The producers of one partition."""
+    """The producers of one partition, and their transactions."""
 
-    __slots__ = ("by_id",)
+    __slots__ = ("by_id", "transactions")
 
     def __init__(self) -> None:
         self.by_id: dict[int, Producer] = {}
+        self.transactions = Transactions()
 
     def __len__(self) -> int:
         return len(self.by_id)
 
+    @property
+    def are_transactional(self) -> bool:
+        """Whether one of them has, or had, a transaction."""
+        return any(producer.is_transactional for producer in self.by_id.values())
+
     def check(self, header: BatchHeader, recall: Recall) -> WrittenBatch | None:
         """Whether a batch may be appended: None if so, the batch written before if this is it once more.
 
-        A producer that is not known here may start at any sequence; a new epoch of a known one starts at 0.
-        Raises KafkaError: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        A producer that is not known here may start at any sequence; a new epoch of a known one starts at 0. What a
+        coordinator writes for a producer has no sequence (-1).
+        Raises KafkaError: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE
+        for a batch that does not belong to the transaction that is open.
         """
         producer = self.by_id.get(header.producer_id)
         if producer is None:
             return None
         if header.producer_epoch != producer.epoch:
             _check_new_epoch(header, producer)
-            return None
+        elif header.base_sequence not in (_next(producer.last_sequence), NO_SEQUENCE):
+            return self._written_before(header, producer, recall)
+        if producer.transaction_start >= 0 and not header.is_transactional:
+            message = f"producer {header.producer_id} has a transaction open since offset {producer.transaction_start}"
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, message)
+        return None
+
+    def _written_before(self, header: BatchHeader, producer: Producer, recall: Recall) -> WrittenBatch:
         first_sequence = header.base_sequence
-        if first_sequence == _next(producer.last_sequence):
-            return None
         last_sequence = add_to_sequence(first_sequence, header.last_offset_delta)
         found = producer.find(first_sequence, last_sequence)
         if found is None and producer.is_partial:
@@ -135,29 +157,75 @@ class Producers:
             )
         return found
 
-    def record(self, header: BatchHeader, base_offset: int) -> None:
-        """A batch has been written at `base_offset`. Nothing is checked: this also replays a log."""
-        if header.producer_id == NO_PRODUCER_ID or header.is_control:
-            return
+    def check_marker(self, header: BatchHeader, marker: Marker | None) -> None:
+        """Whether a marker may be appended.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH for an older epoch of the producer, TRANSACTION_COORDINATOR_FENCED for
+        one of the coordinator, INVALID_RECORD for what is no marker.
+        """
+        if marker is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "a control batch holds no transaction marker")
         producer = self.by_id.get(header.producer_id)
         if producer is None:
-            producer = self.by_id[header.producer_id] = Producer(header.producer_epoch)
+            return
+        _check_epoch(header, producer)
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            message = f"coordinator epoch {marker.coordinator_epoch} is older than {producer.coordinator_epoch}"
+            raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
+
+    def record(self, header: BatchHeader, base_offset: int, marker: Marker | None = None) -> Aborted | None:
+        """A batch has been written at `base_offset`, with this marker in it. Returns the transaction that it aborts.
+
+        Nothing is checked: this also replays a log.
+        """
+        producer_id = header.producer_id
+        if producer_id == NO_PRODUCER_ID:
+            return None
+        belongs = header.attributes & TRANSACTION_BITS
+        if belongs & CONTROL and marker is None:
+            return None
+        producer = self.by_id.get(producer_id)
+        if producer is None:
+            producer = self.by_id[producer_id] = Producer(header.producer_epoch)
         elif producer.epoch != header.producer_epoch:
             producer.epoch, producer.is_partial = header.producer_epoch, False
             producer.batches.clear()
+        producer.last_timestamp = header.max_timestamp
+        if belongs:
+            aborted = self.transactions.follow(header, base_offset, marker)
+            producer.transaction_start = self.transactions.open.get(producer_id, -1)
+            if marker is not None:
+                producer.coordinator_epoch = marker.coordinator_epoch
+                return aborted
         batches = producer.batches
         batches.append(_written(header, base_offset))
         if len(batches) > BATCHES_REMEMBERED:
             del batches[0]
-        producer.last_timestamp = header.max_timestamp
+        return None
+
+    def restore(self, producer_id: int, producer: Producer | None, end_offset: int) -> None:
+        """A producer is as it was when the log ended at `end_offset`; None: it was not known."""
+        if producer is None:
+            self.by_id.pop(producer_id, None)
+        else:
+            self.by_id[producer_id] = producer
+        self.transactions.take_back(producer_id, -1 if producer is None else producer.transaction_start, end_offset)
 
     def expire(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> int:
-        """Forget producers that wrote nothing for so long; how many."""
-        expired = [
+        """Forget producers that wrote nothing for so long; how many.
+
+        Of those that had transactions one stays: a snapshot with it says that the log may have markers, so that
+        `.txnindex` files that are missing were lost.
+        """
+        expired = {
             producer_id
             for producer_id, producer in self.by_id.items()
             if producer.transaction_start < 0 and now_ms - producer.last_timestamp >= expiration_ms
-        ]
+        }
+        if expired:
+            witnesses = [producer_id for producer_id, producer in self.by_id.items() if producer.is_transactional]
+            if witnesses and expired.issuperset(witnesses):
+                expired.discard(witnesses[-1])
         for producer_id in expired:
             del self.by_id[producer_id]
         return len(expired)
@@ -168,7 +236,7 @@ class Producers:
         older = [
             _written(header, header.base_offset)
             for header in recall(producer_id, oldest.first_offset - 1)
-            if header.producer_epoch == producer.epoch
+            if header.producer_epoch == producer.epoch and not header.is_control
         ]
         missing = BATCHES_REMEMBERED - len(producer.batches)
         producer.batches[:0] = older[-missing:] if missing > 0 else []
@@ -203,10 +271,12 @@ class Producers:
             raise BadFile("a producer snapshot has a wrong CRC or length")
         producers = cls()
         for row in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :]):
-            producers._restore(*row)
+            producers._load(*row)
+        starts = ((producer_id, producer.transaction_start) for producer_id, producer in producers.by_id.items())
+        producers.transactions = transactions.opened(starts)
         return producers
 
-    def _restore(
+    def _load(
         self,
         producer_id: int,
         epoch: int,
@@ -217,9 +287,9 @@ class Producers:
         coordinator_epoch: int,
         transaction_start: int,
     ) -> None:
-        producer = self.by_id[producer_id] = Producer(epoch, is_partial=last_sequence >= 0)
-        if last_sequence >= 0:
-            first_sequence = subtract_from_sequence(last_sequence, delta)
+        producer = self.by_id[producer_id] = Producer(epoch, is_partial=last_offset >= 0)
+        if last_offset >= 0:
+            first_sequence = subtract_from_sequence(last_sequence, delta) if last_sequence >= 0 else NO_SEQUENCE
             producer.batches.append(
                 WrittenBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
             )
@@ -243,18 +313,22 @@ def _next(sequence: int) -> int:
 
 
 def _written(header: BatchHeader, base_offset: int) -> WrittenBatch:
-    delta = header.last_offset_delta
-    last_sequence = add_to_sequence(header.base_sequence, delta)
-    return WrittenBatch(header.base_sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp)
+    delta, sequence = header.last_offset_delta, header.base_sequence
+    last_sequence = add_to_sequence(sequence, delta) if sequence >= 0 else NO_SEQUENCE
+    return WrittenBatch(sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp)
 
 
-def _check_new_epoch(header: BatchHeader, producer: Producer) -> None:
+def _check_epoch(header: BatchHeader, producer: Producer) -> None:
     if header.producer_epoch < producer.epoch:
         raise KafkaError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
             f"producer {header.producer_id} has epoch {header.producer_epoch}; {producer.epoch} is known already",
         )
-    if header.base_sequence != 0 and producer.epoch != NO_EPOCH:
+
+
+def _check_new_epoch(header: BatchHeader, producer: Producer) -> None:
+    _check_epoch(header, producer)
+    if header.base_sequence not in (0, NO_SEQUENCE) and producer.epoch != NO_EPOCH:
         raise KafkaError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"producer {header.producer_id} begins epoch {header.producer_epoch} at sequence {header.base_sequence}",

@@ -23,8 +23,10 @@ from typing import NamedTuple
 from protocol.errors import KafkaError
 from protocol.records.batch import BatchHeader
 from protocol.records.compression import Steps, finish
+from protocol.records.control import TRANSACTION_BITS
 from storage import epochs as leader_epochs
 from storage import snapshots
+from storage.aborted import AbortedIndex
 from storage.checkpoint import TEMPORARY_SUFFIX
 from storage.config import LogConfig
 from storage.errors import BadFile, CorruptLog, UnsupportedLog
@@ -33,6 +35,7 @@ from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.log import Log
 from storage.pool import Pool
 from storage.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment, Walk
+from storage.transactions import Transactions
 
 logger = logging.getLogger("headgate.storage")
 
@@ -138,6 +141,7 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
     log.epochs.replace(epochs, always=entries is None and log.size > 0)
     log.names_unsynced = not partition.is_clean or not log.size  # an empty log has never had a reason to be flushed
     yield from log.reload_producers_steps(snapshots.offsets(names))
+    yield from _check_transactions(log, partition)
     if config.commits_synced and log.recovery_point < log.end_offset:
         log.flush()  # a killed broker may have left in memory what a power cut could still take back from consumers
     log.release()  # most partitions are idle: files are opened again where they are needed
@@ -183,7 +187,7 @@ def _first_to_scan(bases: Sequence[int], recovery_point: int) -> int:
     return max(0, sum(base <= recovery_point for base in bases) - 1)
 
 
-_SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX)
+_SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, AbortedIndex.SUFFIX)
 
 
 def _mend(log: Log, partition: Partition) -> Steps[None]:
@@ -220,8 +224,9 @@ def _scan(log: Log, partition: Partition) -> Steps[list[tuple[int, int]]]:
     if segments[first] is segments[-1] and _is_untouched(log, partition, segments[-1]):
         log.end_offset = partition.recovery_point
         return epochs
+    known: Transactions | None = None
     for number, segment in enumerate(segments[first:], first):
-        verdict = yield from _scan_segment(log, partition, segment, epochs)
+        verdict, known = yield from _scan_segment(log, partition, segment, epochs, known)
         if isinstance(verdict, Corrupt):
             raise _corrupt(partition, segment, f"byte {verdict.at}, offset {log.end_offset}: {verdict.reason}")
         if isinstance(verdict, Torn):
@@ -249,7 +254,9 @@ def _is_untouched(log: Log, partition: Partition, segment: Segment) -> bool:
 
 
 def _end_of_finished(segment: Segment, end_offset: int) -> int | None:
-    """Where the batches of a sealed segment end; None if a part of its indexes was lost."""
+    """Where the batches of a sealed segment end; None if a part of its indexes was, or may have been, lost."""
+    if segment.aborted is not None:  # nothing at the end tells how many transactions were aborted before
+        return None
     offsets, times = segment.offsets, segment.times
     walk = segment.walk(offsets.last_position)
     newest = max((header.max_timestamp for _, header in walk), default=NO_TIMESTAMP)
@@ -258,14 +265,19 @@ def _end_of_finished(segment: Segment, end_offset: int) -> int | None:
     return walk.next_offset if is_sound else None
 
 
-def _scan_segment(log: Log, partition: Partition, segment: Segment, epochs: list[tuple[int, int]]) -> Steps[Verdict]:
+def _scan_segment(
+    log: Log, partition: Partition, segment: Segment, epochs: list[tuple[int, int]], known: Transactions | None
+) -> Steps[tuple[Verdict, Transactions | None]]:
+    """How the segment ends. `known`, also in the result: which transactions are open at its ends, if that is known."""
     if segment.base_offset != log.end_offset:
         # One between them is lost: compaction leaves gaps too, but only in what was made safe before.
-        return Torn(0, f"the segment should begin at offset {log.end_offset}")
+        return Torn(0, f"the segment should begin at offset {log.end_offset}"), known
     walk = segment.rebuild(log.config.index_interval_bytes)
     walk.check_crc_from = partition.recovery_point
     for _, header in walk:
         _note_epoch(epochs, header)
+        if header.attributes & TRANSACTION_BITS and walk.transactions is None:
+            walk.transactions = known or (yield from _transactions_at(log, segment.base_offset))
         partition.bytes_scanned += header.size
         yield
     log.end_offset = walk.next_offset
@@ -273,7 +285,41 @@ def _scan_segment(log: Log, partition: Partition, segment: Segment, epochs: list
         raise UnsupportedLog(
             f"{partition}: {segment.path} holds messages of format 0 or 1, which this version does not read"
         )
-    return judge(walk, partition.recovery_point)
+    return judge(walk, partition.recovery_point), walk.transactions or known
+
+
+def _transactions_at(log: Log, offset: int) -> Steps[Transactions]:
+    """Those that are open where a segment begins, from the last snapshot that is not behind it.
+
+    Raises KafkaError, OSError.
+    """
+    files = log.pool.files
+    known = snapshots.offsets(files.list(log.directory))
+    producers, since = snapshots.load_latest(files, log.directory, known, offset)
+    since = max(since, log.segments[0].base_offset)
+    if since < offset:
+        for header, marker in log.batches(since):
+            if header.base_offset >= offset:
+                break
+            producers.transactions.follow(header, header.base_offset, marker)
+            yield
+    return producers.transactions
+
+
+def _check_transactions(log: Log, partition: Partition) -> Steps[None]:
+    """Make the indexes of aborted transactions that are missing again, if the log may have any.
+
+    That is seen in its producers, or in such an index of another segment. Else nothing is missing.
+    """
+    segments = log.segments
+    if not log.has_transactions and all(segment.aborted is None for segment in segments):
+        return
+    log.has_transactions = True
+    known: Transactions | None = None
+    for segment in segments:
+        is_missing = segment.aborted is None and segment.is_sealed
+        known = (yield from _rebuild(log, partition, segment, known)) if is_missing else None
+    log.follow_transactions()
 
 
 def _check_indexes(log: Log, partition: Partition, segment: Segment, end_offset: int | None = None) -> Steps[None]:
@@ -286,13 +332,25 @@ def _check_indexes(log: Log, partition: Partition, segment: Segment, end_offset:
     if is_there and not (is_looked_through and _end_of_finished(segment, end_offset or 0) is None):
         return
     logger.warning("%s: the indexes of %s are missing or cut; made again", partition, segment.path)
+    yield from _rebuild(log, partition, segment)
+
+
+def _rebuild(
+    log: Log, partition: Partition, segment: Segment, known: Transactions | None = None
+) -> Steps[Transactions | None]:
+    """Make the indexes of a segment again. `known` and the result: the transactions open at its ends, if known."""
     walk = segment.rebuild(log.config.index_interval_bytes)
-    for _ in walk:
+    for _, header in walk:
+        if header.attributes & TRANSACTION_BITS and walk.transactions is None:
+            walk.transactions = known or (yield from _transactions_at(log, segment.base_offset))
         yield
     if walk.problem is not None:
         raise _corrupt(partition, segment, f"byte {walk.position}, offset {walk.next_offset}: {walk.problem}")
+    if log.has_transactions:
+        segment.follow_transactions()
     segment.seal()
     segment.sync()
+    return walk.transactions or known
 
 
 def _corrupt(partition: Partition, segment: Segment, what: str) -> CorruptLog:

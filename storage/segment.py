@@ -13,16 +13,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch
+from protocol.records import batch, control
 from protocol.records.batch import BatchHeader
 from protocol.records.compression import Steps
+from protocol.records.control import TRANSACTION_BITS, Marker
+from storage.aborted import Aborted, AbortedIndex
 from storage.files import ColdRead, File
 from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.pool import Pool
+from storage.transactions import Transactions
 
 LOG_SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"
-DERIVED_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, ".txnindex", ".snapshot")
+DERIVED_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, AbortedIndex.SUFFIX, ".snapshot")
 MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
 NO_LIMIT = 1 << 62
 _UNKNOWN = -2  # a timestamp that has to be looked up first
@@ -138,6 +141,7 @@ class Segment:
         "_max_timestamp",
         "_modified_ms",
         "_pool",
+        "aborted",
         "base_offset",
         "created_ms",
         "directory",
@@ -149,16 +153,21 @@ class Segment:
     )
 
     def __init__(
-        self, pool: Pool, directory: str, base_offset: int, sizes: Sequence[int] = (0, -1, -1), created_ms: int = 0
+        self, pool: Pool, directory: str, base_offset: int, sizes: Sequence[int] = (0, -1, -1, -1), created_ms: int = 0
     ) -> None:
-        """`sizes` are those of `.log`, `.index` and `.timeindex` on the disk, -1 for one that is not there."""
+        """`sizes` are those of `.log`, `.index`, `.timeindex` and `.txnindex`, -1 for a file that is not there.
+
+        `aborted` is there where transactions ended, and from the first one of the log on.
+        """
         self._pool = pool
         self.directory = directory
         self.base_offset = base_offset
         self.size = sizes[0]
-        offsets_size, times_size = sizes[1:] if self.size else (-1, -1)  # nothing is said by the indexes of nothing
+        # Nothing is said by the indexes of nothing.
+        offsets_size, times_size, aborted_size = sizes[1:] if self.size else (-1, -1, -1)
         self.offsets = OffsetIndex(pool, directory, base_offset, offsets_size)
         self.times = TimeIndex(pool, directory, base_offset, times_size)
+        self.aborted = AbortedIndex(pool, directory, base_offset, aborted_size) if aborted_size >= 0 else None
         self.created_ms = created_ms
         self.roll_jitter_ms = 0
         self._file: File | None = None
@@ -233,6 +242,8 @@ class Segment:
         self.give_back()
         self.offsets.give_back()
         self.times.give_back()
+        if self.aborted is not None:
+            self.aborted.give_back()
 
     @property
     def modified_ms(self) -> int:
@@ -348,6 +359,8 @@ class Segment:
         self.times.append(self.max_timestamp, self.max_timestamp_offset)
         self.offsets.touch()
         self.times.touch()
+        if self.aborted is not None:
+            self.aborted.touch()
         self._modified_ms = None
         self.is_sealed = True
         return True
@@ -366,7 +379,17 @@ class Segment:
     @property
     def sealed_indexes(self) -> list[str]:
         """The index files, if no more will be added to them; those of an open segment a recovery makes anew."""
-        return [self.offsets.path, self.times.path] if self.is_sealed else []
+        if not self.is_sealed:
+            return []
+        paths = [self.offsets.path, self.times.path]
+        return paths if self.aborted is None else [*paths, self.aborted.path]
+
+    def follow_transactions(self, aborted: Iterable[Aborted] = ()) -> None:
+        """Have a `.txnindex` from now on, with these that ended here."""
+        if self.aborted is None:
+            self.aborted = AbortedIndex(self._pool, self.directory, self.base_offset)
+        for one in aborted:
+            self.aborted.append(one)
 
     def sync(self) -> None:
         """Wait until the bytes are on the disk, the indexes of a sealed segment too."""
@@ -381,6 +404,8 @@ class Segment:
         self.offsets.truncate_to(position)
         self._trim_times()
         self._restore_max_timestamp()
+        if self.aborted is not None:
+            self.aborted.truncate_to(self.end_offset())
 
     def _restore_max_timestamp(self) -> None:
         """The highest timestamp, from the last entry of the time index and the batches behind the last indexed one."""
@@ -398,6 +423,9 @@ class Segment:
             return True
         if not self.offsets.is_whole or not self.times.is_whole:
             return False
+        aborted = self.aborted
+        if aborted is not None and not (aborted.is_whole and (aborted.is_sound or not look_into_them)):
+            return False
         if not self.times.entries and self.first_timestamp >= 0:
             return False
         if self.offsets.entries and not look_into_them:
@@ -413,9 +441,13 @@ class Segment:
         return last is not None and last[0] - indexed <= index_interval_bytes
 
     def rebuild(self, index_interval_bytes: int) -> Walk:
-        """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early."""
-        for index in (self.offsets, self.times):
-            index.truncate(0)
+        """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early.
+
+        Who knows which transactions are open at the base offset says so in `Walk.transactions`.
+        """
+        for index in (self.offsets, self.times, self.aborted):
+            if index is not None:
+                index.truncate(0)
         self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
         self._max_offset, self._indexed_position, self.is_sealed = self.base_offset, 0, False
         return Walk(self, 0, index_interval_bytes)
@@ -502,6 +534,9 @@ class Walk:
     Iterating gives (position, header). Afterwards `position` is where the valid bytes end, `next_offset` the offset to
     be expected there, and `problem` a sentence if something else follows. With `check_crc_from`, batches that reach to
     this offset or behind it are checked wholly.
+
+    A walk that makes the indexes follows `transactions` from the first batch on that belongs to one: it may be set up
+    to when that was given, else none are taken to be open before it. None afterwards: there was no such batch.
     """
 
     def __init__(self, segment: Segment, position: int, index_interval_bytes: int | None) -> None:
@@ -509,6 +544,7 @@ class Walk:
         self.next_offset = segment.base_offset
         self.check_crc_from = NO_LIMIT
         self.problem: str | None = None
+        self.transactions: Transactions | None = None
         self._segment = segment
         self._interval_bytes = index_interval_bytes
         self._window = memoryview(b"")
@@ -529,7 +565,21 @@ class Walk:
                 segment.index(self.position, header.last_offset, header.max_timestamp, self._interval_bytes)
             self.next_offset = header.last_offset + 1
             yield self.position, header
+            if header.attributes & TRANSACTION_BITS and self._interval_bytes is not None:
+                self._follow(header)
             self.position += header.size
+
+    def marker(self, header: BatchHeader) -> Marker | None:
+        """The transaction marker in the batch that was given last, if it has one."""
+        if not header.is_control:
+            return None
+        return control.read(self._bytes(min(header.size, control.LARGEST_BYTES)))
+
+    def _follow(self, header: BatchHeader) -> None:
+        if self.transactions is None:
+            self.transactions = Transactions()
+        aborted = self.transactions.follow(header, header.base_offset, self.marker(header))
+        self._segment.follow_transactions(() if aborted is None else (aborted,))
 
     def _check(self, header: BatchHeader) -> str | None:
         left = self._segment.size - self.position

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader
+from protocol.records.control import Marker
 from storage.segment import FileSlice, Segment
 
 _MEMO_ENTRIES = 64
@@ -76,12 +77,17 @@ class Segments:
 
         Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
         """
+        for header, _ in self.batches(offset, reads_markers=False):
+            yield header
+
+    def batches(self, offset: int, *, reads_markers: bool = True) -> Iterator[tuple[BatchHeader, Marker | None]]:
+        """The same, with the transaction markers that there are. Raises KafkaError as `headers` does."""
         first = self.position_of(offset)
         for number in range(first, len(self._items)):
             segment = self._items[number]
             walk = segment.walk(segment.locate(offset) if number == first else 0)
             for _, header in walk:
-                yield header
+                yield header, walk.marker(header) if reads_markers else None
             if walk.problem:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {walk.position}: {walk.problem}")
 
@@ -101,6 +107,31 @@ class Segments:
                 yield header
 
     # Reading
+
+    def aborted(self, start: int, up_to: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions with records from `start` on and before `up_to`.
+
+        They are known where their markers are, which may be in a later segment. Raises OSError, ColdRead.
+        """
+        found = []
+        for number in range(self.position_of(start), len(self._items)):
+            index = self._items[number].aborted
+            if index is not None and index.entries:
+                some, is_complete = index.collect(start, up_to)
+                found += some
+                if is_complete:
+                    break
+        return found
+
+    def bound(self, offset: int, piece: FileSlice, end_offset: int) -> int:
+        """An offset behind all batches of a piece that was planned for an offset, and not much higher."""
+        segment, _ = self.locate(offset)
+        bound = segment.offsets.bound(piece.position + len(piece))
+        if bound is not None:
+            return bound
+        if segment is self.active:
+            return end_offset
+        return self._items[self.position_of(segment.base_offset) + 1].base_offset
 
     def plan(self, offset: int, max_bytes: int, up_to: int, end_offset: int, at_least_one: bool) -> FileSlice | None:
         """A read of whole batches of one segment, as `Log.read` describes it. Raises OSError, ColdRead."""

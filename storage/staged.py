@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from protocol.errors import KafkaError
 from protocol.records.batch import HEADER_SIZE
+from storage.aborted import Aborted
 from storage.files import File
 from storage.producers import Producer, Producers
 from storage.segment import Written
@@ -41,6 +42,7 @@ class Staged:
         "_leader_epoch",
         "_position",
         "_producers",
+        "aborted",
         "error",
         "first_offset",
         "max_bytes",
@@ -55,6 +57,8 @@ class Staged:
         self.first_offset = first_offset
         self.parts: list[memoryview | bytes] = []
         self.written: list[Written] = []
+        self.aborted: tuple[Aborted, ...] = ()
+        """The transactions that end here as if they had not been."""
         self.size = 0
         self.error: KafkaError | None = None  # what kept it from being written
         self.max_bytes = self.max_timestamp = self.max_offset = 0
@@ -91,10 +95,7 @@ class Staged:
     def restore(self, producers: Producers) -> None:
         """Take back what these batches did to the producers."""
         for producer_id, producer in self._producers.items():
-            if producer is None:
-                producers.by_id.pop(producer_id, None)
-            else:
-                producers.by_id[producer_id] = producer
+            producers.restore(producer_id, producer, self.first_offset)
 
     def content(self) -> memoryview | bytes:
         """The bytes to write."""

@@ -12,6 +12,7 @@ from crc32c import crc32c
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch, compression
 from protocol.records.batch import (
+    CODEC_MASK,
     CRC_START,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -23,11 +24,14 @@ from protocol.records.batch import (
     BatchHeader,
 )
 from protocol.records.compression import Steps
+from protocol.records.control import TRANSACTION_BITS
 from storage.config import LOG_APPEND_TIME, LogConfig
 
 HEADER = "header"
 FULL = "full"
-OWN = "own"  # batches that the broker made itself: their header is looked at, whatever the topic asks for
+# Batches that the broker made itself: their header is looked at, whatever the topic asks for. Those of transactions,
+# and markers, come from its coordinators: they have no sequence, and are stored as they are.
+OWN = "own"
 PREPARED = "prepared"  # batches that `prepare` has made as the topic stores them
 HIGHEST_CODEC = 4
 _MAGIC_POSITION = 16
@@ -124,6 +128,10 @@ def prepare_steps(
         message = f"a message of magic {view[_MAGIC_POSITION]} where batches are expected: that is for Produce 0 to 2"
         raise KafkaError(ErrorCode.INVALID_RECORD, message)
     batches = batch.split(view, None if may_be_many or validate == OWN else 1)
+    if validate == OWN and all(header.attributes & TRANSACTION_BITS for header, _ in batches):
+        for header, part in batches:
+            _check_own(header, part)
+        return view
     for header, part in batches:
         try:
             check_header(header, part, config, now_ms)
@@ -146,6 +154,15 @@ def prepare_steps(
         made.append(part if header.compression == codec else (yield from batch.recompress_steps(part, codec, level)))
         _check_size(len(made[-1]), config)
     return memoryview(bytearray().join(made))
+
+
+def _check_own(header: BatchHeader, view: memoryview) -> None:
+    """Check a batch of a transaction that a coordinator has written. It is stored as it is."""
+    if not batch.check_crc(view):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong")
+    known = TRANSACTION_BITS | CODEC_MASK
+    if header.producer_id < 0 or header.base_offset or header.attributes & ~known or header.compression > HIGHEST_CODEC:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the batch of a transaction needs a producer and offsets from 0 on")
 
 
 def _inspect(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> Steps[None]:

@@ -23,11 +23,12 @@ from gateway.context import Context
 from gateway.conversion import Steps
 from gateway.handlers import handles
 from gateway.handlers.each import known_code, refusal
-from gateway.replication.partition import Partition
+from gateway.replication.partition import READ_COMMITTED, Partition
 from gateway.sessions import FetchTurn
 from gateway.waiting import Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -247,7 +248,7 @@ class Plan:
         self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, patient: bool = True
     ) -> PartitionData:
         """What a partition has; notes in `_is_told` an error or a diverging epoch. Raises ColdRead if not `patient`."""
-        diverging, records = NO_DIVERGENCE, None
+        diverging, records, aborted = NO_DIVERGENCE, None, list[AbortedTransaction]()
         try:
             partition = self._find(key, wanted.partition)
             if wanted.current_leader_epoch != -1:
@@ -258,6 +259,9 @@ class Plan:
                 self._is_told = True
             elif max_bytes > 0 or is_first:
                 records = partition.read(wanted.fetch_offset, max_bytes, self._isolation_level, is_first, patient)
+                if records and self._isolation_level == READ_COMMITTED and partition.log.has_transactions:
+                    found = partition.aborted(wanted.fetch_offset, records, patient)
+                    aborted = [AbortedTransaction(*one) for one in found]
         except (KafkaError, OSError) as error:
             return self._refused(key, wanted, error)
         return PartitionData(
@@ -269,7 +273,7 @@ class Plan:
             diverging,
             NO_LEADER,
             NO_SNAPSHOT,
-            [],
+            aborted,
             -1,
             b"" if records is None else records,
         )

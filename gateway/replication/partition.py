@@ -59,6 +59,7 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.commits_synced = log.config.commits_synced
         self.high_watermark = log.recovery_point if self.commits_synced else log.end_offset
+        log.producers.transactions.replicated(self.high_watermark)
         self._validate = HEADER
         self.takes_as_is = log.config.keeps_batches
         """Whether a sound batch is appended as a client sent it, with no look at its records."""
@@ -171,6 +172,8 @@ class Partition:
                 if end_offset <= self.high_watermark:  # a recovery point that was set back takes nothing from anybody
                     return
             self.high_watermark = end_offset
+            if self.log.has_transactions:
+                self.log.producers.transactions.replicated(end_offset)
             if self.waiters.waiters:
                 self.advanced(self)
 
@@ -210,6 +213,13 @@ class Partition:
         if offset >= end:
             return None
         return self.log.read(offset, max_bytes, end, at_least_one, patient)
+
+    def aborted(self, offset: int, piece: FileSlice, patient: bool = True) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions in a piece that `read` planned for read_committed.
+
+        Raises as `read` does.
+        """
+        return self.log.aborted(offset, self.last_stable_offset, piece, patient)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a client that knows another leader than this one (KIP-320). -1 means that it does not say.

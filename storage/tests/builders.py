@@ -5,13 +5,18 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from protocol.records import control
 from protocol.records.batch import NO_PRODUCER_ID, Record, build
+from protocol.records.control import Marker
+from storage.aborted import Aborted, parse
 from storage.config import LogConfig
 from storage.files import Files
 from storage.log import Log
 from storage.segment import Segment
 from storage.store import Store
 from storage.tests.crashing_files import CrashingFiles
+from storage.transactions import Transactions
+from storage.validation import HEADER, OWN
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -25,10 +30,23 @@ def batch(count: int = 1, *, timestamp: int = NOW_MS, size: int = 20, **settings
     return memoryview(build(records, **settings))
 
 
-def numbered(sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0, size: int = 20) -> memoryview:
+def numbered(
+    sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0, size: int = 20, **settings: Any
+) -> memoryview:
     """A batch of an idempotent producer."""
     assert producer_id != NO_PRODUCER_ID
-    return batch(count, size=size, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    return batch(count, size=size, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **settings)
+
+
+def transactional(sequence: int, count: int = 1, **settings: Any) -> memoryview:
+    """A batch of a transaction."""
+    return numbered(sequence, count, is_transactional=True, **settings)
+
+
+def marker(is_commit: bool, *, producer_id: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> memoryview:
+    """The end of a transaction."""
+    ended = Marker(is_commit, coordinator_epoch)
+    return memoryview(control.build(ended, producer_id=producer_id, producer_epoch=epoch, timestamp=NOW_MS))
 
 
 def open_store(files: Files, config: LogConfig = SMALL, **settings: Any) -> Store:
@@ -40,11 +58,16 @@ def new_log(files: Files | None = None, config: LogConfig = SMALL) -> Log:
     return open_store(files or CrashingFiles()).create("t", 0, TOPIC_ID, config, NOW_MS)
 
 
-def append(log: Log, *batches: memoryview, leader_epoch: int = 0) -> int:
+def append(log: Log, *batches: memoryview, leader_epoch: int = 0, validate: str = HEADER) -> int:
     """Append batches one by one; the log's end afterwards."""
     for data in batches:
-        log.append(data, leader_epoch=leader_epoch, now_ms=NOW_MS)
+        log.append(data, leader_epoch=leader_epoch, now_ms=NOW_MS, validate=validate)
     return log.end_offset
+
+
+def append_own(log: Log, *batches: memoryview) -> int:
+    """The same with batches that only a coordinator, or a client of one, may write."""
+    return append(log, *batches, validate=OWN)
 
 
 def content(log: Log) -> bytes:
@@ -96,13 +119,46 @@ def rebuilt_indexes(segment: Segment, index_interval_bytes: int, *, sealed: bool
 
 
 def assert_derived_state(log: Log) -> None:
-    """Indexes, producers and epochs are what the log's bytes make of them."""
+    """Indexes, transactions and epochs are what the log's bytes make of them."""
     for segment in log.segments:
         expected = rebuilt_indexes(segment, log.config.index_interval_bytes, sealed=segment.is_sealed)
         assert (segment.offsets.content(), segment.times.content()) == expected, segment
+    assert_transactions(log)
     epochs: list[tuple[int, int]] = []
     for header in log.headers(log.start_offset):
         if not epochs or header.partition_leader_epoch > epochs[-1][0]:
             epochs.append((header.partition_leader_epoch, header.base_offset))
     known = log.epochs.entries
     assert known == epochs or (not epochs and len(known) == 1), f"{known}, and the batches say {epochs}"
+
+
+def assert_transactions(log: Log) -> None:
+    """Open and aborted transactions are what the log's bytes make of them, from its first segment on."""
+    start = log.segments[0].base_offset
+    transactions, expected = Transactions(), dict[int, Aborted]()
+    for header, ended in log.batches(start):
+        aborted = transactions.follow(header, header.base_offset, ended)
+        if aborted is not None:
+            expected[aborted.last_offset] = aborted
+    known = [aborted for segment in log.segments if segment.aborted is not None for aborted in entries(segment)]
+    assert [aborted.last_offset for aborted in known] == sorted(aborted.last_offset for aborted in known)
+    for one in known:
+        if start <= min(one.first_offset, one.last_stable_offset):
+            assert expected.pop(one.last_offset) == one
+        else:  # what was deleted is not seen any more
+            again = expected.pop(one.last_offset, one)
+            assert again.producer_id == one.producer_id
+            assert one.first_offset <= again.first_offset
+    assert not expected, f"not in the index: {expected}"
+    for producer_id, first_offset in transactions.open.items():
+        assert log.producers.transactions.open[producer_id] in range(first_offset + 1)
+    if not start:
+        assert log.producers.transactions.open == transactions.open
+
+
+def entries(segment: Segment) -> list[Aborted]:
+    """What its `.txnindex` says, within the bounds of the segment."""
+    assert segment.aborted is not None
+    found = parse(segment.aborted.content())
+    assert all(segment.base_offset <= aborted.last_offset < segment.end_offset() for aborted in found)
+    return found

@@ -35,7 +35,7 @@ def add(segment: Segment, offset: int, timestamp: int, size: int = 20) -> None:
 
 def reopened(segment: Segment) -> Segment:
     sizes = [segment._pool.files.size(path) for path in (segment.path, segment.offsets.path, segment.times.path)]
-    return Segment(segment._pool, segment.directory, segment.base_offset, sizes)
+    return Segment(segment._pool, segment.directory, segment.base_offset, [*sizes, -1])
 
 
 def test_a_new_segment() -> None:
@@ -155,7 +155,7 @@ def test_lost_indexes_are_seen() -> None:
     assert reopened(segment).has_indexes(INTERVAL, look_into_them=True)
     whole = [size, segment.offsets.size, segment.times.size]
     for sizes in ([size, -1, whole[2]], [size, whole[1], -1], [size, 0, whole[2]], [size, whole[1], 0], [size, 9, 12]):
-        damaged = Segment(segment._pool, "/d", 100, sizes)
+        damaged = Segment(segment._pool, "/d", 100, [*sizes, -1])
         assert not damaged.has_indexes(INTERVAL, look_into_them=False)
     files.write(segment.offsets.path, b"\x00\x00\x00\x05\x7f\xff\xff\xff")
     assert not reopened(segment).has_indexes(INTERVAL, look_into_them=True)
