@@ -97,6 +97,10 @@ class EntryFile:
                 self._pool.files.truncate(self.path, self._written)
             raise
 
+    def move_to(self, pool: Pool) -> None:
+        """Share this pool from now on; nothing is loaded."""
+        self._pool = pool
+
     def touch(self) -> None:
         """Make sure that there is a file, even without entries."""
         self.flush()
@@ -152,10 +156,6 @@ class Index(EntryFile):
         if entries < self.entries:
             self._last = None
         super().truncate(entries)
-
-    def move_to(self, pool: Pool) -> None:
-        """Share this pool from now on; nothing is loaded."""
-        self._pool = pool
 
     def give_back(self) -> None:
         """Forget what was loaded."""

@@ -235,6 +235,8 @@ class Segment:
         self._pool = pool
         self.offsets.move_to(pool)
         self.times.move_to(pool)
+        if self.aborted is not None:
+            self.aborted.move_to(pool)
 
     def close(self) -> None:
         """Close the file and forget the loaded indexes."""

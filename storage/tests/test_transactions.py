@@ -18,6 +18,7 @@ from storage import aborted
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.files import Files
 from storage.log import Log
+from storage.pool import Pool
 from storage.producers import Producers
 from storage.store import Store
 from storage.tests.builders import (
@@ -264,6 +265,16 @@ def test_a_failed_write_takes_the_transactions_back(monkeypatch: pytest.MonkeyPa
         assert (log.end_offset, log.stable_offset, log.producers.transactions.open, log.aborted(0, 100)) == before
     append_own(log, marker(False))
     assert_derived_state(log)
+
+
+def test_a_log_that_moves_to_another_pool_takes_its_indexes_along() -> None:
+    log = filled()
+    log.aborted(0, 100)
+    pool = Pool(log.pool.files)
+    log.release()
+    log.move_to(pool)
+    assert log.aborted(0, 100) == [(8, 3)]
+    assert pool._loaded_bytes > 0
 
 
 # What a consumer sees
