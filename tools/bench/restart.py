@@ -27,7 +27,7 @@ SCANNED_BYTES: Final = 1 << 30
 _SCANNED_PARTITIONS: Final = 4
 _SEGMENT_BYTES: Final = 128 << 20
 _PRODUCE_VERSION: Final = 7
-_FILES_A_PARTITION, _OTHER_FILES = 3, 2500
+_OTHER_FILES = 2500
 _SERVED_WITHIN_SECONDS: Final = 600.0
 _PAUSE_SECONDS: Final = 0.02
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -58,7 +58,7 @@ class StartMany:
 
     @contextmanager
     def opened(self, launcher: Launcher, directory: Path, generators: Path) -> Iterator[Callable[[], Restarted]]:
-        allow_files(self.partitions * _FILES_A_PARTITION + _OTHER_FILES)
+        allow_files(self.partitions + _OTHER_FILES)
         ends = {
             (f"many-{first}", partition): 0
             for first in range(0, self.partitions, _PARTITIONS_A_TOPIC)
