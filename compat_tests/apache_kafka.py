@@ -4,8 +4,8 @@
         kafka.bootstrap                         # '127.0.0.1:40123'
         run_tool(TOPICS, "--bootstrap-server", kafka.bootstrap, "--create", "--topic", "t")
 
-The jars are those of `make jars`: build/jars/broker (4.1) and build/jars/broker39 (3.9). Standard library only: tests
-and the bench both use it.
+The jars are those of `make jars`: build/jars/broker (4.1), broker39 (3.9) and broker28 (2.8, `KafkaAndZooKeeper`).
+Standard library only: tests and the bench both use it.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class ApacheKafka:
             self._format()
         options = (f"-Xmx{self.heap}", f"-Xms{self.heap}", *SERVER_OPTIONS)
         more: dict[str, Any] = {"jar_set": self.jar_set, "log_level": "info", "directory": self.directory}
-        command = java("kafka.Kafka", str(self.properties), options=options, **more)
+        command = java(*self._program(), options=options, **more)
         began = time.monotonic()
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
@@ -233,6 +233,10 @@ class ApacheKafka:
     ) -> None:
         self.close()
 
+    def _program(self) -> tuple[str, ...]:
+        """The class to run, and its arguments."""
+        return "kafka.Kafka", str(self.properties)
+
     def _format(self) -> None:
         self.port, controller = _free_ports(2)
         lines = {
@@ -271,6 +275,32 @@ class ApacheKafka:
     def _tail(self) -> str:
         lines = self.output.read_text(errors="replace").splitlines()
         return "\n".join(lines[-40:])
+
+
+class KafkaAndZooKeeper(ApacheKafka):
+    """Kafka 2.8, a broker in one process with a ZooKeeper that nobody else knows."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None, **more: Any) -> None:
+        super().__init__(settings, jar_set="broker28", **more)
+        self.zookeeper_port = 0
+
+    def _program(self) -> tuple[str, ...]:
+        program = ROOT / "compat_tests" / "java" / "broker28" / "src" / "KafkaWithZooKeeper.java"
+        return str(program), str(self.properties), str(self.zookeeper_port), str(self.directory / "zookeeper")
+
+    def _format(self) -> None:
+        self.port, self.zookeeper_port = _free_ports(2)
+        lines = {
+            "broker.id": "1",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "zookeeper.connect": f"127.0.0.1:{self.zookeeper_port}",
+            "log.dirs": str(self.logs),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            **self.settings,
+        }
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
 
 
 def _free_ports(count: int) -> list[int]:

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from compat_tests.waiting import until
@@ -91,8 +91,15 @@ class Broker(ABC):
 class HeadgateBroker(Broker):
     """`headgate serve`, the installed command, configured by its command line only."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        data: Path | None = None,
+        arguments: Sequence[str] = (),
+    ) -> None:
         super().__init__(directory, data or directory / "data", directory / "stderr.log")
+        self.arguments = arguments
         self.settings = dict(settings or {})
         self.output = directory / "stdout.log"
         self.port = 0
@@ -110,7 +117,7 @@ class HeadgateBroker(Broker):
     def command(self) -> list[str]:
         wanted = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": str(self.data), **self.settings}
         overrides = [word for name, value in wanted.items() for word in ("--override", f"{name}={value}")]
-        return [*installed_command(), "serve", *overrides]
+        return [*installed_command(), "serve", *self.arguments, *overrides]
 
     def start(self) -> float:
         self.output.write_bytes(b"")

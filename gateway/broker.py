@@ -32,6 +32,7 @@ from gateway.server import Limits, Server
 from gateway.sessions import FetchSessions
 from gateway.upkeep import Upkeep
 from gateway.waiting import Purgatory
+from storage import foreign
 from storage.files import Files
 from storage.opening import ConfigOf
 from storage.stores import Stores
@@ -107,9 +108,11 @@ class Broker:
         self.services.metadata.on_change(lambda *_: self.server.limit(_limits(config, open_files)))
 
     def _take_stores(self, files: Files | None) -> Stores:
+        files = files or Files()
+        foreign.refuse(files, self.config.log_directories)
         return Stores.take(
             self.config.log_directories,
-            files=files or Files(),
+            files=files,
             node_id=self.config.node_id,
             config=self.config.log_config({}),
             random=self.random,

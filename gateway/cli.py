@@ -109,14 +109,17 @@ def serve(arguments: Sequence[str]) -> int:
         "serve", "Run a broker. Settings have Kafka's names; `headgate config` says what a file does here."
     )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument(
+        "--adopt", action="store_true", help="take over the log.dirs of an Apache Kafka that was stopped"
+    )
     parser.add_argument("--exit-with-parent", action="store_true", help="stop when standard input is closed")
     options = parser.parse_args(arguments)
-    settings = _load(options)
+    settings = _of_directory(options, _load(options))
     if settings is None:
         return MISUSED
     if options.exit_with_parent:
         _exit_with_parent()
-    return _run(settings, options.log_level)
+    return _run(settings, options.log_level, is_adopting=options.adopt)
 
 
 def config(arguments: Sequence[str]) -> int:
@@ -161,6 +164,20 @@ def _load(options: argparse.Namespace) -> BrokerConfig | None:
         return None
 
 
+def _of_directory(options: argparse.Namespace, settings: BrokerConfig | None) -> BrokerConfig | None:
+    """The same as the node whose data directories these are, where no node.id is given."""
+    if settings is None or any(settings.texts(name)[-1] is not None for name in ("node.id", "broker.id")):
+        return settings
+    from storage import directories
+    from storage.files import Files
+
+    known = directories.node_id(Files(), settings.log_directories)
+    if known is not None and known != settings.node_id:
+        options.override.append(f"node.id={known}")
+        return _load(options)
+    return settings
+
+
 def _read(path: str | None) -> str:
     """The text of a file: UTF-8, or what Java takes every such file for, Latin-1."""
     from pathlib import Path
@@ -181,7 +198,7 @@ def _read(path: str | None) -> str:
         return content.decode("latin-1")
 
 
-def _run(settings: BrokerConfig, log_level: str) -> int:
+def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -> int:
     import gc
     import logging
 
@@ -199,10 +216,22 @@ def _run(settings: BrokerConfig, log_level: str) -> int:
 
     gc.enable()
     try:
+        if is_adopting:
+            _adopt(settings)
         broker.serve(settings)
     except Exception as error:  # noqa: BLE001 - what is not explained is raised again
         return _explain(error, settings)
     return 0
+
+
+def _adopt(settings: BrokerConfig) -> None:
+    from random import Random
+
+    from gateway import adoption
+    from gateway.clock import SystemClock
+    from storage.files import Files
+
+    adoption.adopt(settings, Files(), Random(), SystemClock().now_ms())
 
 
 def _explain(error: BaseException, settings: BrokerConfig) -> int:

@@ -22,7 +22,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch, compression
 from storage import validation
 from storage.config import LogConfig
-from storage.segment import FileSlice
+from storage.segment import FileSlice, MessagesSlice
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
@@ -93,10 +93,29 @@ def set_of(piece: FileSlice, magic: int, first_offset: int, max_bytes: int, is_f
     return Made(made.next_offset, made.data)
 
 
+def batches_of(piece: FileSlice, room: int, *, knows_zstd: bool = True) -> Steps[Made]:
+    """Batches with what is in a piece that may hold messages of magic 0 and 1.
+
+    `room`: how many bytes to convert, but for the first wrapper or batch.
+    """
+    from storage import messages
+
+    if room <= 0:
+        return Made(-1, b"")
+    made, _ = yield from messages.batches_steps(piece, 0, min(room, len(piece)))
+    if not knows_zstd:
+        from protocol.records import recompression
+
+        made = yield from recompression.gzip_for_zstd_steps(made)
+    return Made(-1, made)
+
+
 def without_zstd(piece: FileSlice, room: int) -> Steps[Made | None]:
     """What to do about zstd in a piece; None if there is none. `room`: how many bytes to convert, but for one batch."""
     from protocol.records import recompression
 
+    if isinstance(piece, MessagesSlice):
+        return (yield from batches_of(piece, room, knows_zstd=False))
     position = yield from _find_zstd(piece)
     if position is None:
         return None

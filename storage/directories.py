@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
+from collections.abc import Iterable
 from random import Random
 from typing import NamedTuple
 
@@ -95,6 +96,16 @@ def read_meta(files: Files, directory: str) -> Meta | None:
     return Meta(values["cluster.id"], int(node_id), values.get("directory.id", ""))
 
 
+def node_id(files: Files, paths: Iterable[str]) -> int | None:
+    """Whose data directories these are, as far as they say it."""
+    for path in paths:
+        with contextlib.suppress(OSError, BadFile):
+            meta = read_meta(files, path)
+            if meta is not None:
+                return meta.node_id
+    return None
+
+
 def write_meta(files: Files, directory: str, meta: Meta) -> None:
     """Make `meta.properties` (version 1: KIP-631, KIP-858)."""
     text = f"#\ncluster.id={meta.cluster_id}\ndirectory.id={meta.directory_id}\nnode.id={meta.node_id}\nversion=1\n"
@@ -144,8 +155,16 @@ def read_topic_id(files: Files, directory: str) -> bytes | None:
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
     """Make `partition.metadata`; it is on the disk after the log's first flush."""
-    text = f"version: 0\ntopic_id: {format_id(topic_id)}\n"
-    files.write(f"{directory}/{PARTITION_METADATA}", text.encode())
+    files.write(f"{directory}/{PARTITION_METADATA}", _of_topic(topic_id))
+
+
+def replace_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
+    """The same in a directory that holds a log already: it is on the disk when this returns."""
+    checkpoint.replace(files, f"{directory}/{PARTITION_METADATA}", _of_topic(topic_id))
+
+
+def _of_topic(topic_id: bytes) -> bytes:
+    return f"version: 0\ntopic_id: {format_id(topic_id)}\n".encode()
 
 
 def _properties(text: str) -> dict[str, str]:

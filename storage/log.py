@@ -135,6 +135,11 @@ class Log:
         """Bytes in all segments."""
         return self._segments.size
 
+    @property
+    def holds_messages(self) -> bool:
+        """Whether there may be messages of magic 0 and 1 in it, as in what was adopted from Apache Kafka."""
+        return self._segments.hold_messages
+
     # Writing
 
     def append(

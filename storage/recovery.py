@@ -13,19 +13,20 @@ of the partition is touched.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
 from protocol.errors import KafkaError
+from protocol.records import batch
 from protocol.records.batch import BatchHeader
 from protocol.records.compression import Steps, finish
 from protocol.records.control import TRANSACTION_BITS
 from storage import epochs as leader_epochs
-from storage import snapshots
+from storage import messages, snapshots
 from storage.aborted import AbortedIndex
 from storage.checkpoint import TEMPORARY_SUFFIX
 from storage.config import LogConfig
@@ -34,7 +35,7 @@ from storage.files import Files
 from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.log import Log
 from storage.pool import Pool
-from storage.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment, Walk
+from storage.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, NO_LIMIT, Segment, Walk
 from storage.transactions import Transactions
 
 logger = logging.getLogger("headgate.storage")
@@ -42,7 +43,7 @@ logger = logging.getLogger("headgate.storage")
 TORN_SUFFIX = ".torn"
 CLEANED_SUFFIXES = (".cleaned", ".swap")
 _COPY_BYTES = 1024 * 1024
-_OLD_HEADER_BYTES = 26  # offset, size, crc, magic, attributes, and the shortest key and value
+_HEAD_BYTES = messages.MAGIC_POSITION + 1
 
 
 class Clean(NamedTuple):
@@ -126,6 +127,7 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
     entries = _read_epochs(pool.files, partition)
     log.epochs.load(entries or ())
     epochs = log.epochs.entries
+    _note_formats(log, epochs)
     if partition.is_clean:
         yield from _mend(log, partition)
     else:
@@ -136,8 +138,9 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
         epochs = []
     log.start_offset = max(partition.start_offset, log.segments[0].base_offset)
     log.recovery_point = min(log.end_offset, partition.recovery_point)
-    if log.end_offset > log.start_offset and (entries is None or (entries and not _cover(epochs, log.start_offset))):
+    if log.end_offset > log.start_offset and _lacks_epochs(log, entries, epochs):
         epochs = yield from _derive_epochs(log, partition)
+    _note_formats(log, epochs)
     log.epochs.replace(epochs, always=entries is None and log.size > 0)
     log.names_unsynced = not partition.is_clean or not log.size  # an empty log has never had a reason to be flushed
     yield from log.reload_producers_steps(snapshots.offsets(names))
@@ -281,9 +284,10 @@ def _scan_segment(
         partition.bytes_scanned += header.size
         yield
     log.end_offset = walk.next_offset
-    if walk.problem is not None and _is_old_format(segment, walk.position):
+    if walk.problem is not None and not segment.holds_messages and _is_old_format(segment, walk.position):
         raise UnsupportedLog(
-            f"{partition}: {segment.path} holds messages of format 0 or 1, which this version does not read"
+            f"{partition}: {segment.path} holds messages of magic 0 or 1, where the leader epochs in {log.epochs.path} "
+            "say that there are none; delete that file, and they are read"
         )
     return judge(walk, partition.recovery_point), walk.transactions or known
 
@@ -361,16 +365,15 @@ def _corrupt(partition: Partition, segment: Segment, what: str) -> CorruptLog:
 
 
 def _is_old_format(segment: Segment, position: int) -> bool:
-    """Whether a whole message of format 0 or 1 is there: offset i64, size i32, CRC-32 u32 of what follows, magic i8."""
-    head = segment.file.read_at(_OLD_HEADER_BYTES, position)
-    size = int.from_bytes(head[8:12], "big", signed=True)
-    if (
-        len(head) < _OLD_HEADER_BYTES
-        or head[16] > 1
-        or not _OLD_HEADER_BYTES - 12 <= size <= segment.size - position - 12
-    ):
+    """Whether a whole message of magic 0 or 1 is there."""
+    head = segment.file.read_at(_HEAD_BYTES, position)
+    if len(head) < _HEAD_BYTES or head[messages.MAGIC_POSITION] >= batch.MAGIC:
         return False
-    return zlib.crc32(segment.file.read_at(size - 4, position + 16)) == int.from_bytes(head[12:16], "big")
+    with contextlib.suppress(KafkaError):
+        size = messages.size_at(head) or 0
+        if size <= segment.size - position:
+            return messages.sound_bytes(segment.file.read_at(size, position)) == size
+    return False
 
 
 def _cut(log: Log, partition: Partition, segment: Segment, torn: Torn, later: Sequence[Segment]) -> Steps[None]:
@@ -417,11 +420,40 @@ def _cover(epochs: list[tuple[int, int]], start_offset: int) -> bool:
     return bool(epochs) and epochs[0][1] <= start_offset
 
 
+def _lacks_epochs(log: Log, entries: list[tuple[int, int]] | None, epochs: list[tuple[int, int]]) -> bool:
+    """Whether epochs that should be known are not. `entries` are those of the file, None if there was none.
+
+    Where messages of magic 0 and 1 come first, none are known of them, and Kafka's file is right.
+    """
+    if entries is None:
+        return True
+    return bool(entries) and not _cover(epochs, log.start_offset) and not _begins_with_message(log.segments[0])
+
+
+def _begins_with_message(segment: Segment) -> bool:
+    if not segment.holds_messages:
+        return False
+    head = segment.file.read_at(_HEAD_BYTES, 0)
+    return len(head) == _HEAD_BYTES and head[messages.MAGIC_POSITION] < batch.MAGIC
+
+
+def _note_formats(log: Log, epochs: list[tuple[int, int]]) -> None:
+    """Note where there may be messages of magic 0 and 1: below the first leader epoch.
+
+    Kafka knows epochs since it has batches, and forgets them all where an older format is set again.
+    """
+    first = epochs[0][1] if epochs else NO_LIMIT
+    for segment in log.segments:
+        segment.holds_messages = segment.size > 0 and segment.base_offset < first
+
+
 def _derive_epochs(log: Log, partition: Partition) -> Steps[list[tuple[int, int]]]:
     """From the batches: only epochs in which nothing was written are not found again."""
-    logger.warning("%s: %s is missing or too short; made again from the batches", partition, log.epochs.path)
+    old = [segment.base_offset for segment in log.segments if _begins_with_message(segment)]
+    if not old:
+        logger.warning("%s: %s is missing or too short; made again from the batches", partition, log.epochs.path)
     epochs: list[tuple[int, int]] = []
-    for header in log.headers(log.start_offset):
+    for header in log.headers(max([log.start_offset, *old[-1:]])):  # none are known of what lies before a message
         _note_epoch(epochs, header)
         yield
     return epochs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
@@ -17,6 +17,7 @@ from protocol.records import batch, control
 from protocol.records.batch import BatchHeader
 from protocol.records.compression import Steps
 from protocol.records.control import TRANSACTION_BITS, Marker
+from storage import messages
 from storage.aborted import Aborted, AbortedIndex
 from storage.files import ColdRead, File
 from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
@@ -121,6 +122,12 @@ class FileSlice:
             file.release()
 
 
+class MessagesSlice(FileSlice):
+    """The same of a segment that may hold messages of magic 0 and 1: such as clients are not sent any more."""
+
+    __slots__ = ()
+
+
 Hop: TypeAlias = tuple[int, int, int, int]
 """Where a batch begins and ends: position, position of the end, base offset, last offset."""
 
@@ -145,6 +152,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "directory",
+        "holds_messages",
         "is_sealed",
         "offsets",
         "roll_jitter_ms",
@@ -170,6 +178,8 @@ class Segment:
         self.aborted = AbortedIndex(pool, directory, base_offset, aborted_size) if aborted_size >= 0 else None
         self.created_ms = created_ms
         self.roll_jitter_ms = 0
+        self.holds_messages = False
+        """Whether there may be messages of magic 0 and 1 in it: see `storage.messages`."""
         self._file: File | None = None
         self._is_being_appended_to = False  # by a thread, so that the file may be longer than what is known of it
         self._is_retired = False
@@ -274,7 +284,7 @@ class Segment:
     def first_timestamp(self) -> int:
         """The timestamp of the first batch: the segment's age is counted from it."""
         if self._first_timestamp == _UNKNOWN:
-            self._first_timestamp = batch.read_header(self.file.read_at(batch.HEADER_SIZE, 0)).max_timestamp
+            self._first_timestamp = self.read_head(self.file.read_at(batch.HEADER_SIZE, 0)).max_timestamp
         return self._first_timestamp
 
     def _load_max_timestamp(self) -> None:
@@ -476,6 +486,8 @@ class Segment:
         Batches are told by their bounds alone. None at the end of the segment. Raises KafkaError(KAFKA_STORAGE_ERROR)
         where there is no batch.
         """
+        if self.holds_messages:
+            return self._seek_messages(position, limit, offset)
         size, start, window = self.size, position, self._read(position) if position < self.size else b""
         while position < size:
             at = position - start
@@ -491,6 +503,12 @@ class Segment:
                 return position, end, base_offset, base_offset + delta
             position = end
         return None
+
+    def _seek_messages(self, position: int, limit: int, offset: int) -> Hop | None:
+        try:
+            return messages.seek(self._read, self.size, position, limit, offset)
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{error.message} of {self.path}") from None
 
     def _read(self, position: int) -> bytes | bytearray:
         """As much as hops look at together. Raises ColdRead if the pool is not patient."""
@@ -522,6 +540,15 @@ class Segment:
             raise self._damaged(self.size)
         return hop
 
+    @property
+    def read_head(self) -> Callable[[batch.Buffer], BatchHeader]:
+        """What reads the header at the beginning of some bytes, or raises KafkaError(CORRUPT_MESSAGE)."""
+        return messages.read_head if self.holds_messages else batch.read_header
+
+    def slice(self, position: int, length: int) -> FileSlice:
+        """A piece of the file. Raises OSError."""
+        return (MessagesSlice if self.holds_messages else FileSlice)(self.file, position, length)
+
     def walk(self, position: int = 0) -> Walk:
         """The headers from `position` on."""
         return Walk(self, position, None)
@@ -548,6 +575,8 @@ class Walk:
         self.problem: str | None = None
         self.transactions: Transactions | None = None
         self._segment = segment
+        self._read_head = segment.read_head
+        self._check_crc = messages.check_crc if segment.holds_messages else batch.check_crc
         self._interval_bytes = index_interval_bytes
         self._window = memoryview(b"")
         self._start = position
@@ -556,7 +585,7 @@ class Walk:
         segment = self._segment
         while self.position < segment.size:
             try:
-                header = batch.read_header(self._bytes(batch.HEADER_SIZE))
+                header = self._read_head(self._bytes(batch.HEADER_SIZE))
             except KafkaError as error:
                 self.problem = error.message
                 return
@@ -589,7 +618,7 @@ class Walk:
             return f"a batch of {header.size} bytes is cut after {left}"
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:
             return f"offsets {header.base_offset} to {header.last_offset} do not follow {self.next_offset - 1}"
-        if header.last_offset >= self.check_crc_from and not batch.check_crc(self._bytes(header.size)):
+        if header.last_offset >= self.check_crc_from and not self._check_crc(self._bytes(header.size)):
             return f"the CRC of the batch with offsets {header.base_offset} to {header.last_offset} is wrong"
         return None
 

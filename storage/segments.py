@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader
 from protocol.records.control import Marker
-from storage.segment import FileSlice, Segment
+from storage.segment import FileSlice, MessagesSlice, Segment
 
 _MEMO_ENTRIES = 64
 
@@ -40,6 +40,11 @@ class Segments:
     def size(self) -> int:
         """Bytes in all of them."""
         return sum(segment.size for segment in self._items)
+
+    @property
+    def hold_messages(self) -> bool:
+        """Whether there may be messages of magic 0 and 1 in one of them."""
+        return any(segment.holds_messages for segment in self._items)
 
     # Finding
 
@@ -141,7 +146,10 @@ class Segments:
             limit = self._cut(segment, position, max_bytes, at_least_one)
         elif segment is self.active:
             self._remember(min(up_to, end_offset), segment, limit)
-        return FileSlice(segment.file, position, limit - position) if limit > position else None
+        if limit <= position:
+            return None
+        kind = MessagesSlice if segment.holds_messages else FileSlice
+        return kind(segment.file, position, limit - position)
 
     def _cut(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool) -> int:
         """Where a read ends that may not take all: before the batch that does not fit, unless it is the first."""

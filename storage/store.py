@@ -14,6 +14,7 @@ from storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, 
 from storage.directories import Meta
 from storage.errors import BadFile, StorageError
 from storage.files import Files, Lock, parent
+from storage.foreign import CLUSTER_METADATA
 from storage.log import Log, LogConfig
 from storage.opening import ConfigOf, Opening
 from storage.pool import Pool
@@ -229,6 +230,8 @@ class Store:
             key = directories.parse_partition(name)
             if directories.is_deleted(name):
                 self._deleted.append(self._path(name))
+            elif key is not None and key[0] == CLUSTER_METADATA:
+                continue  # Apache Kafka's, in a directory that was adopted: never opened, and never changed
             elif key is None:
                 logger.warning("%s is not a partition's directory; left alone", self._path(name))
             else:

@@ -17,7 +17,8 @@ from protocol.errors import KafkaError
 from protocol.records import compression
 from protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, BatchHeader, read_header, read_varint
 from protocol.records.compression import Steps
-from storage.segment import FileSlice, Segment
+from storage import messages
+from storage.segment import FileSlice, MessagesSlice, Segment
 
 MOST_SEGMENTS = 4
 """So many are searched: the first whose newest record is late enough holds what is sought, unless headers say more
@@ -36,6 +37,23 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
+class _Made:
+    """Batches in memory, read as those of a file are."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytearray) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def read_steps(self, start: int, length: int) -> Steps[bytes | bytearray]:
+        """Some of the bytes; never waits."""
+        yield from ()
+        return self._data[start : start + length]
+
+
 class Search(NamedTuple):
     """What is sought, and where. `pieces` begin with a batch."""
 
@@ -49,13 +67,30 @@ class Search(NamedTuple):
         Raises OSError.
         """
         for piece in self.pieces:
-            found = yield from self._within(piece)
+            if isinstance(piece, MessagesSlice):
+                found = yield from self._within_messages(piece)
+            else:
+                found = yield from self._within(piece)
             piece.release()
             if found is not None:
                 return found if found.offset < up_to else None
         return None
 
-    def _within(self, piece: FileSlice) -> Steps[TimestampOffset | None]:
+    def _within_messages(self, piece: FileSlice) -> Steps[TimestampOffset | None]:
+        """The same where there may be messages of magic 0 and 1, up to the first fault."""
+        position = 0
+        while position < len(piece):
+            try:
+                made, position = yield from messages.batches_steps(piece, position)
+            except KafkaError:
+                return None
+            found = yield from self._within(_Made(made))
+            if found is not None:
+                return found
+            yield
+        return None
+
+    def _within(self, piece: FileSlice | _Made) -> Steps[TimestampOffset | None]:
         """The first in one piece, up to the first place that is no batch."""
         window: bytes | bytearray = b""
         start, position, hops = 0, 0, 0
@@ -135,4 +170,4 @@ def newest(segments: Sequence[Segment], start_offset: int) -> Search:
 def _piece(segment: Segment, timestamp_ms: int) -> FileSlice:
     """All from where a record of this time or later may be."""
     position = segment.offsets.floor(segment.times.floor(timestamp_ms))
-    return FileSlice(segment.file, position, max(0, segment.size - position))
+    return segment.slice(position, max(0, segment.size - position))

@@ -35,8 +35,10 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.offsets import encode_key, encode_value
 from protocol.records import batch
 from protocol.records.batch import Record
+from protocol.records.compression import finish
 from protocol.schema import Struct
-from storage.segment import FileSlice
+from storage import messages
+from storage.segment import FileSlice, MessagesSlice
 from storage.staged import AppendInfo
 from storage.validation import OWN
 
@@ -455,9 +457,13 @@ class _Load:
     def _read(self) -> None:
         if self._slice is None:
             segment, size = self._segments.popleft()
-            self._slice, self._position = FileSlice(segment.file, 0, size), 0
+            self._slice, self._position = segment.slice(0, size), 0
             self._loading.forget_rest()
         piece, position, wanted = self._slice, self._position, self._loading.wanted()
+        if isinstance(piece, MessagesSlice):
+            convert = messages.batches_steps(piece, position, self._tools.load_bytes)
+            self._tools.scheduler.in_thread(lambda: finish(convert), self._has_converted)
+            return
         left = piece.length - position
         data = piece.read_cached(position, min(left, max(CACHED_BYTES, wanted)))
         if data is None:
@@ -465,6 +471,14 @@ class _Load:
             self._tools.scheduler.in_thread(lambda: piece.read(position, length), self._has_read)
         else:
             self._has_read(bytes(data))
+
+    def _has_converted(self, made: tuple[bytearray, int] | BaseException) -> None:
+        if isinstance(made, BaseException):
+            self._has_read(made)
+            return
+        data, end = made
+        self._position = end - len(data)  # as if so many bytes had been read up to there
+        self._has_read(bytes(data))
 
     def _has_read(self, data: bytes | BaseException) -> None:
         if isinstance(data, BaseException) or not data:

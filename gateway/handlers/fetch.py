@@ -10,6 +10,7 @@ counted again, and the pieces are planned anew when there is enough, or when the
 that its own limits, or the end of an older segment, would keep from the reply.
 
 Versions before 10 do not know zstd, and those before 4 no batches: what they get is made from the pieces, in bytes.
+Versions from 4 on know nothing but batches: they are made of messages of magic 0 and 1, which an adopted log may hold.
 """
 
 from bisect import bisect_left
@@ -40,7 +41,7 @@ from protocol.messages.fetch import (
 )
 from protocol.wire import ZERO_UUID
 from storage.files import ColdRead
-from storage.segment import FileSlice
+from storage.segment import FileSlice, MessagesSlice
 
 TopicKey = str | bytes
 _BLANK = PartitionData()
@@ -321,6 +322,8 @@ def fetch(
 ) -> FetchResponse | Waiting:
     """Plan pieces of files for every partition wanted, or wait until there is enough to plan."""
     broker = context.broker
+    if kind is Plan and broker.partitions.hold_messages:
+        kind = PlanOfBatches
     turn = broker.fetch_sessions.begin(request, context.version, broker.clock.monotonic_ms())
     plan = kind(request, context, turn)
     rows = plan.rows(patient=False)
@@ -372,7 +375,7 @@ class _Converting(Plan):
         room, spent = CONVERTED_BYTES, 0
         for (_, wanted), row in zip(self._turn.partitions, rows, strict=True):
             one: Converted = None
-            if isinstance(row.records, FileSlice):
+            if isinstance(row.records, FileSlice) and self._is_open(row):
                 if spent > SLICE_BYTES:
                     spent = 0
                     yield
@@ -473,6 +476,25 @@ class _Converting(Plan):
         return waiting
 
 
+class PlanOfBatches(_Converting):
+    """For versions from 10 on, where there may be messages of magic 0 and 1: these are sent as batches."""
+
+    __slots__ = ()
+
+    def _is_open(self, row: PartitionData) -> bool:
+        return isinstance(row.records, MessagesSlice)
+
+    def _convert_one(
+        self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
+    ) -> Steps[conversion.Made | None]:
+        return conversion.batches_of(piece, room)
+
+    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.Made) -> bool:
+        assert made.records is not None
+        _give_up(row, made.records)
+        return False
+
+
 class PlanWithoutZstd(_Converting):
     """For versions 4 to 9: a piece ends where zstd begins, or is sent in bytes if it begins so."""
 
@@ -482,6 +504,8 @@ class PlanWithoutZstd(_Converting):
         piece = row.records
         if not isinstance(piece, FileSlice):
             return False
+        if isinstance(piece, MessagesSlice):
+            return True
         known_from, known_to = piece.passed
         return not known_from <= 0 < len(piece) <= known_to
 

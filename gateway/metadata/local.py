@@ -22,11 +22,13 @@ from gateway.metadata.image import Image, Node, PartitionState, Topic, changed_t
 from gateway.metadata.journal import LOG_CONFIG, Journal
 from gateway.metadata.topics import (
     METADATA_TOPIC,
+    METADATA_TOPIC_ID,
     Assignments,
     assigned_partitions,
     check_new,
     collision_key,
     new_partitions,
+    new_topic_id,
 )
 from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
@@ -55,9 +57,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.metadata")
 
 PRODUCER_IDS_A_BLOCK = 1000
-# Kafka's id of its own metadata topic.
-_METADATA_TOPIC_ID = bytes(15) + b"\x01"
-_RESERVED_TOPIC_IDS = frozenset((bytes(16), _METADATA_TOPIC_ID))
 
 Changed = Callable[[Image, Image, Collection[str]], None]
 
@@ -96,7 +95,7 @@ class LocalMetadata:
         log = store.logs.get((METADATA_TOPIC, 0))
         if log is None:
             check_fresh(store)
-            log = store.create(METADATA_TOPIC, 0, _METADATA_TOPIC_ID, LOG_CONFIG)
+            log = store.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG)
         log.config = LOG_CONFIG
         self._journal = Journal(log, scheduler)
         self._pending: deque[Change] = deque()
@@ -154,7 +153,7 @@ class LocalMetadata:
         check_new(name, self.planned, self._collisions)
         topic_configs.check(configs or {})
         states = self._place(partitions, replication_factor, assignments or {})
-        topic_id = self._new_topic_id()
+        topic_id = new_topic_id(self._random, self.planned.topic_names)
         records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
         records += _partition_records(topic_id, 0, states)
         records += _config_records(name, configs or {})
@@ -175,12 +174,6 @@ class LocalMetadata:
     def _default_factor(self) -> int:
         """A default that was written for a cluster does not keep a node that stands alone from working."""
         return min(self._config.default_replication_factor, len(self.image.brokers))
-
-    def _new_topic_id(self) -> bytes:
-        while True:
-            topic_id = _random_uuid(self._random)
-            if topic_id not in _RESERVED_TOPIC_IDS and topic_id not in self.planned.topic_names:
-                return topic_id
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic with everything in it.
@@ -396,11 +389,3 @@ def _config_records(
         ConfigRecord(resource_type=resource_type, resource_name=resource, name=name, value=value)
         for name, value in configs.items()
     ]
-
-
-def _random_uuid(random: Random) -> bytes:
-    """A random id as RFC 9562 has it (version 4)."""
-    made = bytearray(random.randbytes(16))
-    made[6] = made[6] & 0x0F | 0x40
-    made[8] = made[8] & 0x3F | 0x80
-    return bytes(made)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from random import Random
 
 from gateway.metadata.image import Image, PartitionState
 from protocol.errors import ErrorCode, KafkaError
@@ -12,6 +13,9 @@ MAX_NAME_LENGTH = 249  # with a partition's number behind it, it still is a file
 # As many as Kafka's controller does in one step; each partition costs files and memory.
 MAX_PARTITIONS_AT_ONCE = 10_000
 METADATA_TOPIC = "__headgate_metadata"
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+"""Kafka's id of its own metadata topic."""
+_RESERVED_IDS = (bytes(16), METADATA_TOPIC_ID)
 _RESERVED = frozenset((METADATA_TOPIC, "__cluster_metadata"))
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -38,6 +42,17 @@ def check_name(name: str) -> None:
 def collision_key(name: str) -> str:
     """What must differ between any two topics: as names of metrics, '.' and '_' are the same in Kafka."""
     return name.replace(".", "_")
+
+
+def new_topic_id(random: Random, taken: Container[bytes]) -> bytes:
+    """A random id as RFC 9562 has it (version 4)."""
+    while True:
+        made = bytearray(random.randbytes(16))
+        made[6] = made[6] & 0x0F | 0x40
+        made[8] = made[8] & 0x3F | 0x80
+        topic_id = bytes(made)
+        if topic_id not in _RESERVED_IDS and topic_id not in taken:
+            return topic_id
 
 
 def check_new(name: str, image: Image, collisions: Mapping[str, str]) -> None:

@@ -38,6 +38,8 @@ class Partitions:
         self._doomed: set[tuple[str, int]] = set()  # deleted while they were being opened
         self._unmade: set[tuple[str, int]] = set()  # new ones that could not be made yet
         self._on_open: list[Callable[[str, int], None]] = []
+        self.hold_messages = False
+        """Whether a log that was ever opened may hold messages of magic 0 and 1, which have to be converted."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -192,6 +194,7 @@ class Partitions:
             self._offline[key] = error
             return None
         self._offline.pop(key, None)
+        self.hold_messages = self.hold_messages or log.holds_messages
         partition = Partition(topic.name, index, log, topic.partitions[index].leader_epoch, self._advanced)
         partition.disk = self._disk
         partition.validate = self._config.headgate_validate_records

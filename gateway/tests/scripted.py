@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 from gateway.waiting import Purgatory, WaitList
 from protocol.errors import ErrorCode, KafkaError
+from protocol.records import legacy
 from protocol.records.batch import LOG_OVERHEAD, patch, read_header
 from storage.files import File
+from storage.segment import FileSlice, MessagesSlice
 from storage.staged import AppendInfo, Staged
 
 Done = Callable[[AppendInfo | KafkaError], None]
@@ -33,9 +35,15 @@ class _MemoryFile(File):
 
 
 class ScriptedSegment:
+    """One with messages of magic 0 or 1 where it begins so."""
+
     def __init__(self, content: bytes, is_warm: bool) -> None:
         self.size = len(content)
         self.file = _MemoryFile(content, is_warm)
+
+    def slice(self, position: int, length: int) -> FileSlice:
+        kind = MessagesSlice if legacy.is_legacy(self.file.content) else FileSlice
+        return kind(self.file, position, length)
 
 
 class ScriptedLog:

@@ -205,3 +205,26 @@ def test_importing_the_command_line_and_the_configuration_imports_nothing_heavy(
         "json",
     }
     assert not heavy & set(ran.stdout.split())
+
+
+@pytest.mark.parametrize("named, expected", [([], 7), (["node.id=2"], 2), (["broker.id=3"], 3)])
+def test_a_directory_says_which_node_it_is_of(served: Served, tmp_path: Path, named: list[str], expected: int) -> None:
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=abc\n")
+    overrides = [word for one in (f"log.dirs={tmp_path}", *named) for word in ("--override", one)]
+    assert cli.main(["serve", *overrides]) == 0
+    assert [config.node_id for config in served] == [expected]
+
+
+def test_adoption_comes_before_the_broker(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=abc\n")
+    (tmp_path / "t-0").mkdir()
+    assert cli.main(["serve", "--adopt", "--override", f"log.dirs={tmp_path}"]) == 0
+    assert (tmp_path / "__headgate_metadata-0").is_dir()
+    assert [config.node_id for config in served] == [7]
+
+
+def test_a_failed_adoption_starts_no_broker(served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t-0").mkdir()
+    assert cli.main(["serve", "--adopt", "--override", f"log.dirs={tmp_path}"]) == 1
+    assert "meta.properties" in capsys.readouterr().err
+    assert not served

@@ -19,6 +19,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol.records import legacy
+from protocol.records.batch import iterate
 
 
 def filled(count: int) -> Callable[[ScriptedPartition], None]:
@@ -56,6 +58,25 @@ def test_what_is_not_in_memory_is_read_by_a_thread() -> None:
         bench.threads.clear()
         assert bench.ask(reading) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
         done(work())
+    bench.run()
+    assert bench.ask(reading) == [read(3)]
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_what_apache_kafka_left_in_an_old_format_is_loaded(magic: int, codec: int) -> None:
+    def adopted(partition: ScriptedPartition) -> None:
+        filled(4)(partition)
+        log = partition.log
+        sets = [legacy.build(iterate(memoryview(one)), magic, codec=codec) for one in log.batches[:2]]
+        log.batches[:2] = [bytes(one) for one in sets]
+        log.batches_a_segment = 3
+
+    bench = Bench(adopted)
+    bench.run()
+    ((work, done),) = bench.threads
+    bench.threads.clear()
+    done(work())
     bench.run()
     assert bench.ask(reading) == [read(3)]
 

@@ -1,6 +1,7 @@
 """Fetch of versions that have to be given something else than what is stored."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -439,3 +440,96 @@ def test_whoever_reads_on_gets_every_record_once_whatever_his_limit(node: Node, 
         assert found == expected(0 if version < 2 else 1, written)
     else:
         assert [record for record in found if record.offset not in markers] == written
+
+
+# What is stored in an old format itself
+
+
+STORED = [record._replace(headers=[]) for record in RECORDS]
+
+
+def adopted(directory: Path, magic: int, codec: int) -> Node:
+    """A node whose topic t begins with messages, as Apache Kafka left them; one batch comes behind them."""
+    node = Node(directory)
+    node.services.metadata.create_topic("t", 1)
+    node.close()
+    path = directory / "t-0"
+    again = [record._replace(offset=record.offset + 3) for record in STORED]
+    sets = [legacy.build(records, magic, codec=codec) for records in (STORED, again)]
+    (path / f"{0:020d}.log").write_bytes(b"".join(sets))
+    (path / "leader-epoch-checkpoint").unlink(missing_ok=True)
+    (directory / ".kafka_cleanshutdown").unlink()
+    node = Node(directory)
+    put(node)
+    return node
+
+
+def stored_as(magic: int) -> list[Record]:
+    """What a reader of today gets of the topic t of `adopted`."""
+    old_ones = [*STORED, *(record._replace(offset=record.offset + 3) for record in STORED)]
+    plain = [record if magic else record._replace(timestamp=-1) for record in old_ones]
+    return [*plain, *(record._replace(offset=record.offset + 6) for record in RECORDS)]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("version", [4, 9, 10, 12, 18])
+def test_stored_messages_come_as_batches(tmp_path: Path, version: int, magic: int, codec: int) -> None:
+    node = adopted(tmp_path, magic, codec)
+    found: list[Record] = []
+    while len(found) < 9:
+        offset = found[-1].offset + 1 if found else 0
+        (row,) = rows(node.ask(request(wanted(node, "t", version, from_offset(offset))), version))
+        assert (row.error_code, row.high_watermark) == (0, 9)
+        for header, view in split(row.records):
+            assert header.magic == 2
+            assert check_crc(view)
+            found += [record for record in iterate(view) if record.offset >= offset]
+    assert found == stored_as(magic)
+    node.close()
+
+
+@pytest.mark.parametrize("version", OLD)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_stored_messages_come_as_messages_of_their_reader(tmp_path: Path, version: int, magic: int) -> None:
+    node = adopted(tmp_path, magic, 0)
+    wanted_magic = 0 if version < 2 else 1
+    (row,) = rows(node.ask(request(wanted(node, "t", version, from_offset(0))), version))
+    found = list(legacy.iterate(row.records))
+    assert {bytes(row.records)[16]} == {min(magic, wanted_magic)}
+    assert [(record.offset, record.key, record.value) for record in found] == [
+        (record.offset, record.key, record.value) for record in stored_as(magic)
+    ]
+    node.close()
+
+
+@pytest.mark.parametrize("version", [4, 12])
+def test_a_stored_message_that_is_damaged_is_told(tmp_path: Path, version: int) -> None:
+    node = adopted(tmp_path, 1, 0)
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    with path.open("r+b") as file:
+        file.seek(20)
+        file.write(b"\xff")
+    (row,) = rows(node.ask(request(wanted(node, "t", version, from_offset(0))), version))
+    assert row.error_code == ErrorCode.CORRUPT_MESSAGE
+    node.close()
+
+
+def test_with_stored_messages_other_topics_are_sent_as_pieces(tmp_path: Path) -> None:
+    node = adopted(tmp_path, 1, 0)
+    node.services.metadata.create_topic("u", 1)
+    put(node, name="u")
+    both = request(wanted(node, "t", 12, from_offset(0)), wanted(node, "u", 12, from_offset(0)))
+    first, second = rows(node.handle(both, 12))
+    assert isinstance(first.records, bytearray)
+    assert isinstance(second.records, FileSlice)
+    second.records.release()
+    node.close()
+
+
+def test_few_bytes_of_stored_messages_are_converted_at_once(tmp_path: Path) -> None:
+    """The first message or wrapper comes whole."""
+    node = adopted(tmp_path, 1, 1)
+    (row,) = rows(node.ask(request(wanted(node, "t", 12, from_offset(0, max_bytes=1)), max_bytes=1), 12))
+    assert list(iterate(row.records)) == STORED
+    node.close()

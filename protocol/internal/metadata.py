@@ -105,6 +105,22 @@ def decode(value: bytes) -> MetadataRecord:
     return record
 
 
+def decode_known(value: bytes) -> MetadataRecord | None:
+    """The record in a value of Apache Kafka's own metadata log; None for a type, or a version, that is not known here.
+
+    Such a record may have tagged fields that are newer than this program, which stay unread. Raises MalformedRequest
+    for what is no record.
+    """
+    frame_version, position = _varint(value, 0)
+    key, position = _varint(value, position)
+    version, position = _varint(value, position)
+    record_class = RECORDS.get(key)
+    if frame_version != FRAME_VERSION or record_class is None or version not in record_class.versions:
+        return None
+    record, _ = compiler.read(record_class, version, value, position)
+    return record
+
+
 def _varint(value: bytes, position: int) -> tuple[int, int]:
     """An unsigned varint of at most two bytes: more than any key or version needs."""
     result = 0

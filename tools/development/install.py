@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 OLDEST: Final = (3, 11)
-JAR_SETS: Final = ("clients", "schemas", "broker", "broker39", "matrix", "spark")
+JAR_SETS: Final = ("clients", "schemas", "broker", "broker39", "broker28", "matrix", "spark")
 # What is built: by which words of go, in which directory of compat_tests/go, of which package
 GO_PROGRAMS: Final = {
     "franz-go": ("build", "franz-go", "."),

@@ -13,6 +13,7 @@ from protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
     decode,
+    decode_known,
     encode,
 )
 
@@ -73,3 +74,21 @@ def test_other_bytes_are_refused(value: str, sentence: str) -> None:
     with pytest.raises(MalformedRequest) as caught:
         decode(bytes.fromhex(value))
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("record, kafkas", KAFKAS)
+def test_what_is_known_of_kafkas_own_log(record: MetadataRecord, kafkas: str) -> None:
+    assert decode_known(bytes.fromhex(kafkas)) == record
+    newer = bytes.fromhex(kafkas)[:-1] + bytes.fromhex("01630161")  # a tagged field 99 of one byte
+    if not isinstance(record, PartitionRecord):
+        assert decode_known(newer) is not None
+
+
+@pytest.mark.parametrize("value", ["010500", "010201", "01ff7f00", "020200"])
+def test_what_is_not_known_is_left_out(value: str) -> None:
+    assert decode_known(bytes.fromhex(value)) is None
+
+
+def test_what_is_no_record_of_kafka_is_refused() -> None:
+    with pytest.raises(MalformedRequest):
+        decode_known(bytes.fromhex("010900010203"))

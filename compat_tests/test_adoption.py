@@ -1,0 +1,309 @@
+"""Data directories of Apache Kafka 2.8, 3.9 and 4.1, written by the real one, stopped, and adopted.
+
+Kafka 2.8 still stores message formats 0 and 1 where a topic asks for them (with `log.message.format.version` in
+`__consumer_offsets` too), and keeps topics' configs in ZooKeeper; the others have them in `__cluster_metadata-0`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+from compat_tests.apache_kafka import ApacheKafka, KafkaAndZooKeeper, missing
+from compat_tests.broker import TARGET, Broker, HeadgateBroker
+from compat_tests.families.confluent import Confluent, send
+from compat_tests.families.family import FromStart, FromTime
+from compat_tests.matrix.carried import assert_carried, records_of
+from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities, Client
+from compat_tests.matrix.rows import ROWS
+from compat_tests.records import Sent
+
+pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="it is Headgate that adopts")
+
+OF_EACH: Final = 200
+PARTITIONS: Final = 2
+GROUP: Final = "adopted-group"
+COMMITTED: Final = 7
+# 2.8 rolls and indexes as often as that, so that there is something to find
+SMALL: Final = {"segment.bytes": "6000", "index.interval.bytes": "512"}
+# The first is the least that Kafka 4.1 takes
+CONFIGS: Final = {"segment.bytes": "1048576", "retention.ms": "86400000000"}
+QUICK: Final = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+OLD_READERS: Final = ("kafka-python 1.4.7 at 0.9", "kafka-python 1.4.7 at 0.10.2", "librdkafka 0.11.6")
+
+
+class Written(NamedTuple):
+    """What is in a topic, and what its writer, or its message format, can express."""
+
+    records: list[Sent]
+    abilities: Abilities
+
+
+class Directory(NamedTuple):
+    """A stopped Kafka's, and the topics that it had."""
+
+    path: Path
+    cluster_id: str
+    topics: dict[str, Written]
+    ids: dict[str, str]
+
+
+def fill(kafka: ApacheKafka, wanted: Mapping[str, tuple[Abilities, Mapping[str, str]]]) -> Directory:
+    """Make topics, write to each with every codec, commit offsets, stop."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    new = [NewTopic(name, PARTITIONS, 1, config=dict(configs)) for name, (_, configs) in wanted.items()]
+    for created in admin.create_topics(new, operation_timeout=20).values():
+        created.result(20)
+    topics = {}
+    for name, (abilities, _) in wanted.items():
+        topics[name] = Written(list[Sent](), abilities)
+        for seed, codec in enumerate(abilities.writes):
+            records = records_of(abilities, OF_EACH, seed)
+            topics[name].records.extend(records)
+            produce(kafka.bootstrap, name, records, codec)
+    commit(kafka.bootstrap, next(iter(wanted)))
+    described = admin.describe_cluster().result(20)
+    ids = {}
+    if kafka.jar_set != "broker28":
+        from confluent_kafka import TopicCollection
+
+        found = admin.describe_topics(TopicCollection(list(wanted)))
+        ids = {name: str(future.result(20).topic_id) for name, future in found.items()}
+    return Directory(kafka.logs, described.cluster_id, topics, ids)
+
+
+def produce(bootstrap: str, topic: str, records: Sequence[Sent], codec: str) -> None:
+    """Without an id of the producer, which older formats have no place for."""
+    settings = {"compression.type": codec, "linger.ms": 20, "batch.size": 2000, "max.in.flight": 1}
+    producer = Producer({"bootstrap.servers": bootstrap, **settings})
+    failures: list[object] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for record in records:
+        send(producer, topic, record, delivered)
+    assert producer.flush(30) == 0
+    assert not failures, failures[:3]
+
+
+def commit(bootstrap: str, topic: str) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
+    try:
+        # Kafka makes the topic of the offsets now: until it has, it answers with errors that are tried again
+        consumer.commit(offsets=[TopicPartition(topic, 0, COMMITTED)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+@pytest.fixture(scope="module")
+def of_kafka28(tmp_path_factory: pytest.TempPathFactory) -> Directory:
+    """Formats 0, 1 and 2, one topic that changed from 1 to 2, and old messages among the committed offsets."""
+    if reason := missing("broker28"):
+        pytest.skip(reason)
+    settings = {**QUICK, "log.message.format.version": "0.10.2"}
+    with KafkaAndZooKeeper(settings, heap="512m", directory=tmp_path_factory.mktemp("kafka28")) as kafka:
+        wanted = {
+            "zero": (BEFORE_TIMES, {**SMALL, "message.format.version": "0.8.2"}),
+            "zero-9": (BEFORE_TIMES, {"message.format.version": "0.9.0"}),
+            "one": (BEFORE_HEADERS, {**SMALL, "message.format.version": "0.10.0"}),
+            "one-append-time": (
+                BEFORE_HEADERS, {"message.format.version": "0.10.2", "message.timestamp.type": "LogAppendTime"}
+            ),
+            "changing": (BEFORE_HEADERS, {"message.format.version": "0.10.2"}),
+            "two": (MODERN, {**SMALL, "message.format.version": "2.8"}),
+        }  # fmt: skip
+        directory = fill(kafka, wanted)
+        set_config(kafka.bootstrap, "changing", "message.format.version", "2.8")
+        records = records_of(BEFORE_HEADERS, OF_EACH, 9)
+        directory.topics["changing"].records.extend(records)
+        produce(kafka.bootstrap, "changing", records, "lz4")
+    return directory
+
+
+def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:
+    setting = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[setting])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for changed in admin.incremental_alter_configs([resource]).values():
+        changed.result(20)
+
+
+@pytest.fixture(scope="module", params=["broker39", "broker"])
+def of_kraft(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Directory:
+    """Kafka 3.9 and 4.1; two kinds of configs, one of which means nothing here."""
+    if reason := missing(request.param):
+        pytest.skip(reason)
+    directory = tmp_path_factory.mktemp(request.param)
+    with ApacheKafka(QUICK, heap="512m", jar_set=request.param, directory=directory) as kafka:
+        return fill(kafka, {"plain": (MODERN, {}), "small": (MODERN, CONFIGS)})
+
+
+def magics(path: Path) -> set[int]:
+    """The message formats in a partition's segments: each batch or message is an offset, a size, and so many bytes."""
+    found = set()
+    for log in path.glob("*.log"):
+        data, position = log.read_bytes(), 0
+        while position < len(data):
+            found.add(data[position + 16])
+            position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return found
+
+
+def tree(path: Path) -> dict[str, tuple[int, int]]:
+    """Every name with its size and the time of its last change."""
+    return {
+        str(one.relative_to(path)): (one.stat().st_size, one.stat().st_mtime_ns)
+        for one in sorted([path, *path.rglob("*")])
+    }
+
+
+def assert_refused(path: Path) -> None:
+    """In one sentence, and nothing in the directory is touched."""
+    before = tree(path)
+    broker = HeadgateBroker(path.parent / "refused", QUICK, path)
+    done = subprocess.run(broker.command(), capture_output=True, text=True, timeout=30, check=False)
+    lines = done.stderr.strip().splitlines()
+    assert (done.returncode, len(lines)) == (1, 1), done.stderr
+    assert "--adopt" in lines[0]
+    assert tree(path) == before
+
+
+def adopted(directory: Directory, *arguments: str) -> HeadgateBroker:
+    broker = HeadgateBroker(directory.path.parent / "headgate", QUICK, directory.path, arguments)
+    broker.start()
+    return broker
+
+
+def assert_all_read(bootstrap: str, topics: Mapping[str, Written]) -> None:
+    for name, (records, abilities) in topics.items():
+        counts = {index: sum(record.partition == index for record in records) for index in range(PARTITIONS)}
+        found = Confluent().consume(bootstrap, name, FromStart(), counts)
+        wanted = records
+        if name == "one-append-time":
+            found = [record._replace(timestamp_ms=0) for record in found]
+            wanted = [record._replace(timestamp_ms=0) for record in records]
+        assert_carried(wanted, found, abilities, MODERN, 0)
+
+
+def committed(bootstrap: str, topic: str) -> int:
+    asked = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(topic, 0)])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    (answer,) = admin.list_consumer_group_offsets([asked]).values()
+    return int(answer.result(20).topic_partitions[0].offset)
+
+
+@pytest.fixture(scope="module")
+def old_formats(of_kafka28: Directory) -> Iterator[Broker]:
+    formats = {
+        "zero-0": {0},
+        "zero-9-1": {0},
+        "one-0": {1},
+        "one-append-time-0": {1},
+        "changing-1": {1, 2},
+        "two-0": {2},
+    }
+    assert {name: magics(of_kafka28.path / name) for name in formats} == formats
+    assert magics(of_kafka28.path / "__consumer_offsets-0") | magics(of_kafka28.path / "__consumer_offsets-1") == {1}
+    assert len(list((of_kafka28.path / "zero-0").glob("*.log"))) > 3
+    assert_refused(of_kafka28.path)
+    broker = adopted(of_kafka28, "--adopt")
+    yield broker
+    broker.stop()
+
+
+def test_old_formats_are_read_completely(of_kafka28: Directory, old_formats: Broker) -> None:
+    assert_all_read(old_formats.bootstrap, of_kafka28.topics)
+    assert committed(old_formats.bootstrap, next(iter(of_kafka28.topics))) == COMMITTED
+    said = "\n".join(old_formats.error_lines())
+    for topic in of_kafka28.topics:
+        assert f"{topic}: its configs are not known" in said
+
+
+@pytest.mark.parametrize("name", OLD_READERS)
+def test_old_clients_read_old_formats(of_kafka28: Directory, old_formats: Broker, name: str) -> None:
+    client = client_named(name)
+    for topic in ("zero", "one", "changing"):
+        records, abilities = of_kafka28.topics[topic]
+        found = client.read(old_formats.bootstrap, topic, len(records))
+        assert_carried(records, found, abilities, client.abilities, 0)
+
+
+def client_named(name: str) -> Client:
+    (found,) = [row for row in ROWS if row.name == name]
+    found.command()
+    return found
+
+
+def test_times_are_found_in_old_formats(of_kafka28: Directory, old_formats: Broker) -> None:
+    for topic in ("one", "changing"):
+        records = [record for record in of_kafka28.topics[topic].records if record.partition == 0]
+        wanted = records[len(records) // 2].timestamp_ms
+        assert wanted is not None
+        first = next(index for index, record in enumerate(records) if (record.timestamp_ms or 0) >= wanted)
+        found = Confluent().consume(old_formats.bootstrap, topic, FromTime(wanted), {0: 1})
+        assert (found[0].offset, found[0].value) == (first, records[first].value)
+
+
+def test_writing_goes_on_behind_old_formats(of_kafka28: Directory, old_formats: Broker) -> None:
+    """Then it is killed: what recovery makes of it is the same."""
+    topics = of_kafka28.topics
+    for seed, topic in enumerate(("zero-9", "changing"), 20):
+        records = records_of(topics[topic].abilities, OF_EACH, seed)
+        if topics[topic].abilities.times == "none":
+            records = [record._replace(timestamp_ms=-1) for record in records]
+        produce(old_formats.bootstrap, topic, records, "gzip")
+        if topics[topic].abilities.times != "none":
+            topics[topic].records.extend(records)
+        else:
+            topics.pop(topic)
+    old_formats.kill()
+    old_formats.arguments = ()  # type: ignore[attr-defined]
+    old_formats.start()
+    assert_all_read(old_formats.bootstrap, topics)
+    assert committed(old_formats.bootstrap, next(iter(topics))) == COMMITTED
+    assert not [line for line in old_formats.error_lines() if "ERROR" in line]
+
+
+def test_topics_ids_and_configs_of_kraft(of_kraft: Directory) -> None:
+    assert_refused(of_kraft.path)
+    metadata = tree(of_kraft.path / "__cluster_metadata-0")
+    broker = adopted(of_kraft, "--adopt")
+    try:
+        assert_all_read(broker.bootstrap, of_kraft.topics)
+        assert committed(broker.bootstrap, "plain") == COMMITTED
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        cluster = admin.describe_cluster().result(20)
+        assert (cluster.cluster_id, [node.id for node in cluster.nodes]) == (of_kraft.cluster_id, [1])
+        (configs,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "small")]).values()
+        told = {name: entry.value for name, entry in configs.result(20).items()}
+        assert {name: told[name] for name in CONFIGS} == CONFIGS
+        records = records_of(MODERN, OF_EACH, 50)
+        Confluent().produce(broker.bootstrap, "plain", records, "zstd")
+        of_kraft.topics["plain"].records.extend(records)
+        broker.arguments = ()
+        broker.restart()
+        assert_all_read(broker.bootstrap, of_kraft.topics)
+        from confluent_kafka import TopicCollection
+
+        for name, future in admin.describe_topics(TopicCollection(list(of_kraft.ids))).items():
+            assert str(future.result(20).topic_id) == of_kraft.ids[name]
+        assert tree(of_kraft.path / "__cluster_metadata-0") == metadata
+        assert not [line for line in broker.error_lines() if "ERROR" in line]
+    finally:
+        broker.stop()
+
+
+def test_another_node_id_is_refused(of_kraft: Directory, tmp_path: Path) -> None:
+    """The directory is adopted by now or not: it says whose it is in either case."""
+    broker = HeadgateBroker(tmp_path, {**QUICK, "node.id": "5"}, of_kraft.path, ["--adopt"])
+    done = subprocess.run(broker.command(), capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert "belongs to node.id=1, not 5" in done.stderr

@@ -1,0 +1,248 @@
+"""Adoption of Kafka's directories: what the metadata log says then, what is told, and that it is all or nothing."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+
+import pytest
+
+from gateway import adoption
+from gateway.adoption import KafkaMetadata
+from gateway.config import BrokerConfig
+from gateway.metadata.image import Image
+from gateway.metadata.journal import Journal
+from protocol.internal.metadata import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    encode,
+)
+from protocol.records.batch import Record, build, read_header
+from storage import directories, foreign
+from storage.errors import DirectoryLocked, StorageError
+from storage.foreign import OWN_METADATA
+from storage.producers import Producers
+from storage.store import Store
+from storage.tests.builders import numbered
+from storage.tests.crashing_files import CrashingFiles, PowerCut
+
+NOW_MS = 1_700_000_000_000
+IDS = [bytes([number]) * 16 for number in range(1, 6)]
+SETTINGS = {"log.dirs": "/data", "node.id": "3"}
+METADATA = "/data/__cluster_metadata-0"
+
+
+def kafkas(*partitions: str, ids: dict[str, bytes] | None = None) -> CrashingFiles:
+    files = CrashingFiles()
+    files.make_directories("/data")
+    files.write("/data/meta.properties", b"version=0\nbroker.id=3\ncluster.id=abcdefghijklmnopqrstuv\n", sync=True)
+    files.write("/data/.kafka_cleanshutdown", b"", sync=True)
+    for name in partitions:
+        files.make_directories(f"/data/{name}")
+        topic_id = (ids or {}).get(name)
+        if topic_id is not None:
+            directories.write_topic_id(files, f"/data/{name}", topic_id)
+    return files
+
+
+def with_metadata(files: CrashingFiles, *records: MetadataRecord | bytes) -> CrashingFiles:
+    values = [record if isinstance(record, bytes) else encode(record) for record in records]
+    files.make_directories(METADATA)
+    files.write(f"{METADATA}/{0:020d}.log", build([Record(value=value) for value in values]))
+    return files
+
+
+def topic(name: str, topic_id: bytes, *leader_epochs: int) -> list[MetadataRecord]:
+    partitions = [
+        PartitionRecord(partition_id=index, topic_id=topic_id, leader_epoch=epoch)
+        for index, epoch in enumerate(leader_epochs)
+    ]
+    return [TopicRecord(name=name, topic_id=topic_id), *partitions]
+
+
+def config(resource: str, name: str, value: str | None, kind: int = TOPIC_RESOURCE) -> ConfigRecord:
+    return ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
+
+
+def adopt(files: CrashingFiles, **settings: str) -> bool:
+    loaded = BrokerConfig.load("", {**SETTINGS, **{name.replace("_", "."): text for name, text in settings.items()}})
+    return adoption.adopt(loaded, files, Random(1), NOW_MS)
+
+
+def image(files: CrashingFiles) -> Image:
+    """What a broker reads."""
+    store = Store.open(
+        "/data", files=files, node_id=3, config=BrokerConfig.load("").log_config({}), now_ms=NOW_MS, random=Random(2)
+    )
+    assert store.failed == {}
+    found = Image.empty(store.cluster_id).apply_all(Journal(store.logs["__headgate_metadata", 0]).replay())
+    store.close()
+    return found
+
+
+def test_without_kafkas_metadata_there_are_defaults(caplog: pytest.LogCaptureFixture) -> None:
+    files = kafkas("t-0", "t-2", "__consumer_offsets-1", "u-0", ids={"t-0": IDS[0], "t-2": IDS[0]})
+    files.write("/data/t-2/leader-epoch-checkpoint", b"0\n1\n4 0\n")
+    assert adopt(files)
+    found = image(files)
+    assert found.cluster_id == "abcdefghijklmnopqrstuv"
+    assert {name: len(one.partitions) for name, one in found.topics.items()} == {
+        "__consumer_offsets": 2, "t": 3, "u": 1,
+    }  # fmt: skip
+    assert found.topics["t"].topic_id == IDS[0]
+    assert [state.leader_epoch for state in found.topics["t"].partitions] == [0, 0, 5]
+    assert all(state.leader == 3 and state.replicas == state.isr == (3,) for state in found.topics["t"].partitions)
+    assert found.topics["t"].configs == {}
+    assert found.topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"
+    made = directories.read_topic_id(files, "/data/u-0")
+    assert made == found.topics["u"].topic_id
+    for name in ("t", "u", "__consumer_offsets"):
+        assert f"{name}: its configs are not known" in caplog.text
+    assert "t: of 3 partitions these are not in log.dirs and begin empty: 1" in caplog.text
+    assert "__consumer_offsets: of 2 partitions these are not in log.dirs and begin empty: 0" in caplog.text
+
+
+def test_kafkas_metadata_tells_configs_and_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    unknown = bytes.fromhex("01600000")
+    files = with_metadata(
+        kafkas("t-0", "u-0", "u-1", ids={"t-0": IDS[0]}),
+        unknown,
+        *topic("t", IDS[0], 7, 9),
+        *topic("u", IDS[1], 0, 0),
+        *topic("gone", IDS[2], 0),
+        *topic("elsewhere", IDS[3], 0),
+        config("t", "retention.ms", "5"),
+        config("t", "retention.ms", "1000"),
+        config("t", "segment.bytes", "2000"),
+        config("t", "segment.bytes", None),
+        config("u", "remote.storage.enable", "true"),
+        config("gone", "retention.ms", "5"),
+        config("", "log.cleaner.threads", "3", BROKER_RESOURCE),
+        ProducerIdsRecord(broker_id=3, next_producer_id=5000),
+        RemoveTopicRecord(topic_id=IDS[2]),
+        b"\x01\x02\x00\x7f",
+    )
+    before = files.list(METADATA)
+    with caplog.at_level(logging.INFO):
+        assert adopt(files)
+    found = image(files)
+    assert found.topics.keys() == {"t", "u"}
+    assert found.topics["t"].configs == {"retention.ms": "1000"}
+    assert [state.leader_epoch for state in found.topics["t"].partitions] == [8, 10]
+    assert found.topics["u"].topic_id == IDS[1]
+    assert found.next_producer_id == 5000
+    assert files.list(METADATA) == before
+    for sentence in (
+        "2 of them of kinds that mean nothing here",
+        "u: remote.storage.enable is left out",
+        "1 topics have no partition in log.dirs and are not adopted: elsewhere",
+        "set them again where they matter: log.cleaner.threads",
+        "t: 2 partitions, id",
+    ):
+        assert sentence in caplog.text
+
+
+def test_a_directory_of_another_topic_of_that_name(caplog: pytest.LogCaptureFixture) -> None:
+    """All that there is of it are the records: they are kept, the configs are not theirs."""
+    files = with_metadata(kafkas("t-0", ids={"t-0": IDS[4]}), *topic("t", IDS[0], 3), config("t", "retention.ms", "5"))
+    assert adopt(files)
+    found = image(files).topics["t"]
+    assert (found.topic_id, found.configs) == (IDS[4], {})
+    assert "t: its directories are of another topic of that name" in caplog.text
+
+
+def test_partitions_of_two_topics_under_one_name() -> None:
+    files = kafkas("t-0", "t-1", "t-2", ids={"t-0": IDS[0], "t-1": IDS[1], "t-2": IDS[1]})
+    with pytest.raises(StorageError, match=r"/data/t-0: of another topic that was called t too.* move"):
+        adopt(files)
+    with_metadata(files, *topic("t", IDS[0], 0, 0, 0))
+    with pytest.raises(StorageError, match=r"/data/t-1, /data/t-2: of another topic"):
+        adopt(files)
+    assert foreign.is_foreign(files, ["/data"])
+
+
+def test_a_partition_far_from_all_others() -> None:
+    with pytest.raises(StorageError, match=r"3999999999 of 4000000001 partitions of t are not in log.dirs"):
+        adopt(kafkas("t-0", "t-4000000000"))
+
+
+def test_damaged_metadata_is_used_up_to_there(caplog: pytest.LogCaptureFixture) -> None:
+    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), config("t", "retention.ms", "5"))
+    files.append(f"{METADATA}/{0:020d}.log", b"torn")
+    assert adopt(files)
+    assert image(files).topics["t"].configs == {"retention.ms": "5"}
+    assert "of Kafka's metadata the 3 records before that are used" in caplog.text
+    files = kafkas("t-0")
+    files.make_directories(METADATA)
+    files.write(f"{METADATA}/{0:020d}.log", b"no batch, but more bytes than its header has" * 2)
+    assert adopt(files)
+    assert "t: its configs are not known" in caplog.text
+
+
+def test_producer_ids_begin_behind_those_that_wrote() -> None:
+    files = kafkas("t-0")
+    producers = Producers()
+    producers.record(read_header(numbered(0, producer_id=41)), 0)
+    files.write("/data/t-0/00000000000000000001.snapshot", producers.to_snapshot())
+    assert adopt(files)
+    assert image(files).next_producer_id == 42 + adoption.PRODUCER_IDS_APART
+
+
+@pytest.mark.parametrize("settings", [{"node_id": "4"}, {"node_id": "0"}])
+def test_another_node_id_is_an_error(settings: dict[str, str]) -> None:
+    files = kafkas("t-0")
+    before = files.list("/data")
+    with pytest.raises(StorageError, match=r"belongs to node.id=3"):
+        adopt(files, **settings)
+    assert files.list("/data").keys() == before.keys() | {".lock"}
+
+
+def test_a_running_kafka_has_the_lock() -> None:
+    files = kafkas("t-0")
+    files.lock("/data/.lock")
+    with pytest.raises(DirectoryLocked):
+        adopt(files)
+
+
+def test_what_is_ours_already_is_left_alone() -> None:
+    files = kafkas("t-0")
+    assert adopt(files)
+    before, writes = image(files), files.writes
+    assert not adopt(files)
+    assert files.writes == writes
+    assert image(files) == before
+    assert not adopt(CrashingFiles())
+    assert not adopt(kafkas())
+
+
+def test_cut_short_it_is_kafkas_still_or_wholly_ours() -> None:
+    steps = 0
+    while True:
+        files = kafkas("t-0", "t-1", "u-0", ids={"t-0": IDS[0], "t-1": IDS[0]})
+        files.sync_all("/data")
+        files.cut_after = steps
+        try:
+            adopt(files)
+        except PowerCut:
+            steps += 1
+        else:
+            break
+        after = files.crash(Random(steps), power=True)
+        if foreign.is_foreign(after, ["/data"]):
+            assert adopt(after)
+        assert {name: len(one.partitions) for name, one in image(after).topics.items()} == {"t": 2, "u": 1}
+    assert steps > 10
+    assert OWN_METADATA in files.list("/data")
+
+
+def test_what_does_not_fit_is_left_out() -> None:
+    known = KafkaMetadata()
+    for record in (PartitionRecord(topic_id=IDS[0], partition_id=0), RemoveTopicRecord(topic_id=IDS[0])):
+        known.apply(record)
+    assert known == KafkaMetadata()
