@@ -18,7 +18,7 @@ from random import Random
 from typing import NamedTuple
 
 from storage import checkpoint
-from storage.errors import BadFile, StorageError
+from storage.errors import BadFile, StorageError, WrongDirectory
 from storage.files import Files
 
 META_PROPERTIES = "meta.properties"
@@ -115,7 +115,7 @@ def write_meta(files: Files, directory: str, meta: Meta) -> None:
 def own(files: Files, directory: str, node_id: int, cluster_id: str | None, random: Random) -> Meta:
     """Read the identity of a data directory, or give a new one its identity.
 
-    Raises StorageError if it is another node's, or of another cluster.
+    Raises WrongDirectory if it is another node's, or of another cluster; StorageError if that cannot be told.
     """
     meta = read_meta(files, directory)
     if meta is None:
@@ -127,11 +127,13 @@ def own(files: Files, directory: str, node_id: int, cluster_id: str | None, rand
         meta = Meta(cluster_id or random_id(random), node_id, random_id(random))
         write_meta(files, directory, meta)
     elif meta.node_id != node_id:
-        raise StorageError(
+        raise WrongDirectory(
             f"{directory} belongs to node.id={meta.node_id}, not {node_id}; set that node.id, or another log.dirs"
         )
     elif cluster_id not in (None, meta.cluster_id):
-        raise StorageError(f"{directory} belongs to cluster {meta.cluster_id}, not {cluster_id}; set another log.dirs")
+        raise WrongDirectory(
+            f"{directory} belongs to cluster {meta.cluster_id}, not {cluster_id}; set another log.dirs"
+        )
     elif not meta.directory_id:  # as Kafka before 3.7 left it
         meta = meta._replace(directory_id=random_id(random))
         with contextlib.suppress(OSError):  # where there is no room it gets another one at the next start

@@ -16,6 +16,10 @@ class DirectoryLocked(StorageError):
         super().__init__(f"the data directory {directory} is in use by {who}; stop it, or choose another log.dirs")
 
 
+class WrongDirectory(StorageError):
+    """A data directory is another node's, or of another cluster: nothing of it may be touched."""
+
+
 class CorruptLog(StorageError):
     """A partition's log is damaged where it was already safe on disk: it stays closed, all others go on."""
 

@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode, KafkaError
 from storage import directories
 from storage.checkpoint import TopicPartition
 from storage.config import LogConfig
-from storage.errors import BadFile, StorageError
+from storage.errors import BadFile, DirectoryLocked, StorageError, WrongDirectory
 from storage.files import Files
 from storage.log import Log
 from storage.opening import Opening
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class Stores:
     """The stores of those directories that could be taken; `refused` are the others, and why."""
 
-    def __init__(self, stores: Sequence[Store], refused: Mapping[str, OSError] | None = None) -> None:
+    def __init__(self, stores: Sequence[Store], refused: Mapping[str, Exception] | None = None) -> None:
         """Use `Stores.take`. There is at least one."""
         self._stores = tuple(stores)
         self.refused = dict(refused or {})
@@ -51,13 +51,13 @@ class Stores:
     ) -> Stores:
         """Take these directories, made where they are not there, and open no log yet.
 
-        Raises DirectoryLocked; StorageError for the directory of another node or cluster; OSError if not one of them
-        can be used.
+        Raises DirectoryLocked; WrongDirectory for that of another node or cluster; OSError or StorageError if not one
+        of them can be used.
         """
         cluster_id = cluster_id or _common_cluster(files, paths)
         open_segments = min(MAX_OPEN_SEGMENTS, files.open_limit() // 2) // len(paths)
         stores: list[Store] = []
-        refused: dict[str, OSError] = {}
+        refused: dict[str, Exception] = {}
         try:
             for path in paths:
                 pool = Pool(files, open_segments, MAX_INDEX_BYTES // len(paths))
@@ -66,7 +66,9 @@ class Stores:
                         path, files=files, node_id=node_id, config=config, random=random, cluster_id=cluster_id,
                         pool=pool,
                     )  # fmt: skip
-                except OSError as error:
+                except (DirectoryLocked, WrongDirectory):
+                    raise
+                except (OSError, StorageError) as error:
                     refused[path] = error
                     continue
                 cluster_id = store.cluster_id

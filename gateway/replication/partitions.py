@@ -85,11 +85,16 @@ class Partitions:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
 
     def retry(self, image: Image) -> None:
-        """Try again to open what could not be opened: the reason may have been a moment without room or descriptors."""
-        for name in {name for name, _ in self._offline}:
-            topic = image.topics.get(name)
-            if topic is not None:
-                self._put(topic)
+        """Try again to make what could not be made: the reason may have been a moment without room or descriptors.
+
+        What could not be opened is another's to try (`gateway.opening`); what is in a refused directory stays there.
+        """
+        store, failed = self._store, self._store.failed
+        for key in [key for key in self._offline if key not in failed]:
+            topic = image.topics.get(key[0])
+            may_be_made = key in self._unmade or key in store or not store.refused
+            if topic is not None and may_be_made and key[1] < len(topic.partitions):
+                self._put_one(topic, key[1], self._config.log_config(topic.configs))
 
     def on_open(self, callback: Callable[[str, int], None]) -> None:
         """Have `callback(topic, index)` called when a partition has come online after the broker."""

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
-from storage.errors import DirectoryLocked, StorageError
+from storage.errors import DirectoryLocked, StorageError, WrongDirectory
 from storage.files import Files
 from storage.stores import Stores
 from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch
@@ -87,7 +87,7 @@ def test_each_directory_has_its_own_lock_and_is_let_go_of_when_another_is_taken(
 def test_a_directory_of_another_cluster_is_refused(take: Take) -> None:
     take("a").close()
     take("b", cluster_id="another").close()
-    with pytest.raises(StorageError, match="belongs to cluster"):
+    with pytest.raises(WrongDirectory, match="belongs to cluster"):
         take("a", "b")
 
 
@@ -123,6 +123,19 @@ def test_a_directory_that_cannot_be_used_takes_its_partitions_alone(
     assert len(whole.logs) == 5
     whole.check_not_refused("v", 0)
     whole.close()
+
+
+def test_a_directory_that_has_lost_its_identity(take: Take, tmp_path: Path) -> None:
+    stores = take("a", "b")
+    for partition in range(2):
+        create(stores, "t", partition)
+    stores.close()
+    (tmp_path / "b" / "meta.properties").unlink()
+    stores = take("a", "b")
+    assert "no meta.properties, which says whose it is" in str(stores.refused[f"{tmp_path}/b"])
+    stores.close()
+    with pytest.raises(StorageError, match=r"no meta\.properties"):
+        take("b")
 
 
 def test_without_any_directory_there_is_no_store(take: Take, tmp_path: Path) -> None:
