@@ -10,7 +10,9 @@ from compat_tests.wire import METADATA, ask, connect
 ALL_TOPICS = struct.pack(">i", -1)
 
 
-class _Reader:
+class Reader:
+    """Numbers and strings of an answer, one after another."""
+
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._position = 0
@@ -32,7 +34,7 @@ class _Reader:
 def leaders(bootstrap: str) -> dict[tuple[str, int], int]:
     """(topic, partition) -> node id of its leader, -1 where there is none at the moment."""
     with connect(bootstrap, 30) as stream:
-        reader = _Reader(ask(stream, METADATA, 1, ALL_TOPICS))
+        reader = Reader(ask(stream, METADATA, 1, ALL_TOPICS))
     for _ in range(reader.number("i")):
         reader.number("i"), reader.string(), reader.number("i"), reader.string()
     reader.number("i")
