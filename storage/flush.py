@@ -78,7 +78,7 @@ class Flush:
 
 def is_due(log: Log, now_ms: int) -> bool:
     """Whether a log asks for a flush: by flush.ms, or because of a segment that was rolled."""
-    if log.being_written is not None or log.is_flushing or log.sync_error is not None:
+    if log.being_written is not None or log.flushing is not None or log.sync_error is not None:
         return False
     if log.indexes_unsynced:
         return True
@@ -91,9 +91,9 @@ def is_due(log: Log, now_ms: int) -> bool:
 def begin(log: Log) -> Flush:
     """A flush of everything that is written. Raises OSError, and then nothing is changed; KafkaError."""
     if log.sync_error is not None:
-        raise log.sync_error
+        raise log.refusal()
     # The system tells of an error once: of two at a time the other would believe that all is well.
-    assert not log.is_flushing, f"{log!r} is being flushed"
+    assert log.flushing is None, f"{log!r} is being flushed"
     unsynced = log.since(log.recovery_point)
     # Those of a segment that was sealed without a roll, at a stop, too.
     indexes = dict.fromkeys(path for segment in unsynced for path in segment.sealed_indexes)
@@ -109,16 +109,16 @@ def begin(log: Log) -> Flush:
     made = Flush(log.pool.files, written, _hold(unsynced), paths, directories, list(indexes))
     epochs.is_synced, log.names_unsynced = True, False
     log.indexes_unsynced.clear()
-    log.is_flushing = True
+    log.flushing = made
     return made
 
 
 def end(log: Log, made: Flush, now_ms: int | None) -> None:
     """Take up what a flush did, or what it could not do."""
     made.release()
-    log.is_flushing = False
+    log.flushing = None
     if made.error is not None:
-        log.sync_error = log.disk_error(made.error)
+        log.fail(made.error)
     if not made.is_done:
         log.epochs.is_synced, log.names_unsynced = False, True
         log.indexes_unsynced[:0] = made.indexes

@@ -48,9 +48,9 @@ class Log:
         "directory",
         "end_offset",
         "epochs",
+        "flushing",
         "has_transactions",
         "indexes_unsynced",
-        "is_flushing",
         "is_retired",
         "last_flush_ms",
         "names_unsynced",
@@ -95,7 +95,7 @@ class Log:
         self.names_unsynced = False
         self.indexes_unsynced: list[str] = []  # of segments that were rolled since the last flush
         self.is_retired = False  # deleted, or about to be
-        self.is_flushing = False  # by `begin_flush`, until `end_flush`
+        self.flushing: Flush | None = None  # from `begin_flush` until `end_flush`
         self.last_flush_ms = 0
         self.sync_error: KafkaError | None = None
         """What kept the disk from taking the log: since then nobody knows what is on it, and no flush is made."""
@@ -238,7 +238,7 @@ class Log:
         """Write what is staged, roll if that is due, and begin anew with as much room as the segment has."""
         self.write_staged()
         if self.sync_error is not None:
-            raise self.sync_error
+            raise self.refusal()
         try:
             if self._must_roll(size, max_timestamp, last_offset, now_ms):
                 self.roll(now_ms)
@@ -402,6 +402,8 @@ class Log:
             self.recovery_point = offset
             self.pool.write_recovery_points()
         segment = self._segments.owner(offset)
+        if self.flushing is not None:  # of what is appended now it knows nothing
+            self.flushing.end_offset = min(self.flushing.end_offset, offset)
         self.drop_behind(segment, segment.locate(offset))
         self.end_offset = offset
         self.epochs.truncate_to(offset)
@@ -419,6 +421,8 @@ class Log:
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Forget everything, and go on at `offset`. Raises OSError."""
         self.recovery_point = min(self.recovery_point, self._segments[0].base_offset)
+        if self.flushing is not None:
+            self.flushing.end_offset = self.recovery_point
         self.pool.write_recovery_points()
         for segment in reversed(self.segments):
             segment.delete()
@@ -598,7 +602,7 @@ class Log:
     def begin_flush(self) -> Flush:
         """What makes everything written so far durable; to be run, in any thread, and handed to `end_flush`.
 
-        Raises OSError, and then nothing is changed; the KafkaError that is `sync_error`.
+        Raises OSError, and then nothing is changed; KafkaError(KAFKA_STORAGE_ERROR) after one that failed.
         """
         return flush.begin(self)
 
@@ -632,8 +636,8 @@ class Log:
         if self.being_written is not None:  # nobody was told of it
             with suppress(KafkaError):
                 self.end_write(self.being_written, OSError(errno.ECANCELED, "the log was closed"))
-        if self.is_flushing:  # nobody was told of that either
-            self.is_flushing, self.names_unsynced, self.epochs.is_synced = False, True, False
+        if self.flushing is not None:  # its end has not been taken up, and will not be
+            self.end_flush(self.flushing)
         try:
             is_changed = self._segments.active.seal()
             self._take_snapshot()
@@ -664,6 +668,16 @@ class Log:
         self.is_retired = True
         for segment in self._segments:
             segment.retire()
+
+    def fail(self, error: OSError) -> None:
+        """A sync failed: nobody knows what is on the disk. Nothing is appended or flushed until that is found out."""
+        if self.sync_error is None:
+            self.sync_error = self.disk_error(error)
+
+    def refusal(self) -> KafkaError:
+        """`sync_error` to be raised: a new one each time, as what is raised keeps where it was."""
+        assert self.sync_error is not None
+        return KafkaError(self.sync_error.code, self.sync_error.message)
 
     def disk_error(self, error: OSError) -> KafkaError:
         """What clients are told of an error of the disk."""

@@ -92,9 +92,15 @@ class _Rows(Generic[P, R]):
     def add(self) -> None:
         """Make the next one."""
         item = self._items[len(self._rows)]
-        self._rows.append(guarded(item, self._answer, self._refuse))
-        pending = self._metadata.pending
-        self._changes.append(pending if pending is not None and self._is_changed(item) else None)
+        change = None
+        try:
+            row = self._answer(item)
+            if self._metadata.pending is not None and self._is_changed(item):
+                change = self._metadata.pending
+        except (KafkaError, OSError) as error:
+            row = self._refuse(item, *refusal(error))
+        self._rows.append(row)
+        self._changes.append(change)
 
     @property
     def is_settled(self) -> bool:

@@ -110,7 +110,7 @@ class Behind:
             return
         if log.sync_error is not None:
             self.row.refuse(*_known(refusal(log.sync_error), self.version))
-        elif log.is_retired and not log.is_flushing:
+        elif log.is_retired and log.flushing is None:
             self.row.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted before it was on the disk")
 
 

@@ -6,10 +6,9 @@ the next write, and one sync serves all that is in it.
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.metadata")
 
 _READ_BYTES = 1 << 20
-_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _LEADER_EPOCH = 0  # one node has this log to itself
 
 # Nothing of it ever expires, and the largest change is one batch.
@@ -46,13 +44,35 @@ class _Submitted(NamedTuple):
     done: Done
 
 
+class _Writing:
+    """A write and its sync, as a thread makes them."""
+
+    def __init__(self, taken: list[_Submitted], staged: Staged, flush: Flush) -> None:
+        self.taken = taken
+        self.staged = staged
+        self.flush = flush
+        self.write_error: OSError | None = None
+        self.sync_error: OSError | None = None
+
+    def run(self) -> None:
+        try:
+            self.staged.write()
+        except OSError as error:
+            self.write_error = error
+            return
+        try:
+            self.flush.run()
+        except OSError as error:
+            self.sync_error = error
+
+
 class Journal:
     """Metadata records in a storage log."""
 
     def __init__(self, log: Log, scheduler: Scheduler | None = None) -> None:
         self._log = log
         self._scheduler = scheduler
-        self._failure: str | None = None
+        self._refused_from: int | None = None  # what is behind was written, but nobody believes that it is there
         self._queue: deque[_Submitted] = deque()
         self._is_busy = False
 
@@ -97,30 +117,33 @@ class Journal:
     def append(self, records: Sequence[MetadataRecord], now_ms: int) -> None:
         """Write one change; it is on disk when this returns.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR). After a failed sync nobody knows what is on
-        disk, so nothing more is written.
+        Raises KafkaError(KAFKA_STORAGE_ERROR). After a failed sync nobody knows what is on disk: nothing more is
+        written until the log was mended.
         """
+        log = self._log
         self._check()
-        if self._log.names_unsynced:  # this takes descriptors: where there are none, nothing is written yet
-            self._sync(_NO_DESCRIPTORS)
-        self._log.append(_batch(records, now_ms), leader_epoch=_LEADER_EPOCH, now_ms=now_ms)
-        self._sync()
+        if log.names_unsynced:  # this takes descriptors: where there are none, nothing is written yet
+            log.flush()
+        first_offset = log.end_offset
+        log.append(_batch(records, now_ms), leader_epoch=_LEADER_EPOCH, now_ms=now_ms)
+        try:
+            log.flush()
+        except KafkaError:
+            self._refused_from = first_offset
+            raise
 
     def _check(self) -> None:
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
-
-    def _sync(self, harmless: Container[int] = ()) -> None:
-        try:
-            self._log.flush()
-        except (OSError, KafkaError) as error:
-            if getattr(error.__cause__, "errno", None) in harmless:
-                raise
-            raise self._fail(error) from error
-
-    def _fail(self, error: BaseException) -> KafkaError:
-        self._failure = f"metadata cannot be changed since a sync to disk failed ({error}); restart the broker"
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        """Raises KafkaError while the disk is not to be trusted; else what was refused is cut off."""
+        log = self._log
+        if log.sync_error is not None:
+            message = f"metadata cannot be changed since a sync to disk failed: {log.sync_error.message}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        if self._refused_from is not None:
+            try:
+                log.truncate_to(self._refused_from)
+            except OSError as error:
+                raise log.disk_error(error) from error
+            self._refused_from = None
 
     # By a thread
 
@@ -144,28 +167,28 @@ class Journal:
         self._is_busy = bool(self._queue)
         if not self._queue:
             return
+        if scheduler.is_over:  # the broker has stopped
+            self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker stopped before it was written"))
+            return
         try:
             if self._log.names_unsynced:  # as in `append`
                 self._sync_names(scheduler)
             else:
                 self._write(scheduler)
-        except (OSError, KafkaError) as error:
-            self._refuse([], self._told(error))
-
-    def _told(self, error: OSError | KafkaError) -> KafkaError:
-        return error if isinstance(error, KafkaError) else self._log.disk_error(error)
+        except KafkaError as error:
+            self._refuse([], error)
+        except OSError as error:
+            self._refuse([], self._log.disk_error(error))
 
     def _sync_names(self, scheduler: Scheduler) -> None:
         flush = self._log.begin_flush()
 
         def synced(result: object) -> None:
             self._log.end_flush(flush)
-            if not isinstance(result, BaseException):
-                self._next(scheduler)
-            elif getattr(result, "errno", None) in _NO_DESCRIPTORS and isinstance(result, OSError):
+            if isinstance(result, OSError):
                 self._refuse([], self._log.disk_error(result))
             else:
-                self._refuse([], self._fail(result))
+                self._next(scheduler)
 
         scheduler.in_thread(flush.run, synced)
 
@@ -179,34 +202,29 @@ class Journal:
         assert staged is not None, "they are not empty"
         try:
             flush = log.begin_flush()
-        except BaseException as error:
+        except OSError as error:
             with suppress(KafkaError):
                 log.end_write(staged, error)
-            self._queue.extendleft(reversed(taken))
-            raise
-        scheduler.in_thread(
-            lambda: _written_and_synced(staged, flush),
-            lambda result: self._written(taken, staged, flush, result, scheduler),
-        )
+            self._refuse(taken, log.disk_error(error))
+            return
+        writing = _Writing(taken, staged, flush)
+        scheduler.in_thread(writing.run, lambda _: self._written(writing, scheduler))
 
-    def _written(
-        self, taken: list[_Submitted], staged: Staged, flush: Flush, result: object, scheduler: Scheduler
-    ) -> None:
-        log = self._log
-        error = result if isinstance(result, BaseException) else None
-        is_unwritten = error is not None and flush.error is None
+    def _written(self, writing: _Writing, scheduler: Scheduler) -> None:
+        log, flush = self._log, writing.flush
         try:
-            log.end_write(staged, error if is_unwritten else None)
+            log.end_write(writing.staged, writing.write_error)
         except KafkaError as refusal:
             log.end_flush(flush)
-            self._refuse(taken, refusal)
+            self._refuse(writing.taken, refusal)
             return
         flush.end_offset = log.end_offset  # it was begun before the write, but made after it
         log.end_flush(flush)
-        if error is not None:
-            self._refuse(taken, self._fail(error))
+        if writing.sync_error is not None:
+            self._refused_from = writing.staged.first_offset
+            self._refuse(writing.taken, log.disk_error(writing.sync_error))
             return
-        for one in taken:
+        for one in writing.taken:
             _tell(one, None)
         self._next(scheduler)
 
@@ -227,8 +245,3 @@ def _tell(one: _Submitted, error: KafkaError | None) -> None:
         one.done(error)
     except Exception:  # a fault of ours must not keep the others waiting
         logger.exception("a change of the metadata was written, but could not be taken up")
-
-
-def _written_and_synced(staged: Staged, flush: Flush) -> None:
-    staged.write()
-    flush.run()

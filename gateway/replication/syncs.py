@@ -60,7 +60,7 @@ class Syncs:
         self._is_planned = False
         if self._scheduler.is_over:  # the store flushes everything when it is closed
             return
-        ready = [partition for partition in self._wanted if not partition.log.is_flushing]
+        ready = [partition for partition in self._wanted if partition.log.flushing is None]
         while ready and self._threads < MOST_THREADS:
             share = -(-len(ready) // (MOST_THREADS - self._threads))
             begun = self._begun(ready[:share])
@@ -99,7 +99,7 @@ class Syncs:
         self._is_flushing = False
         if self._scheduler.is_over:
             return
-        for partition in [waiting for waiting in self._queue if not waiting.log.is_flushing]:
+        for partition in [waiting for waiting in self._queue if waiting.log.flushing is None]:
             del self._queue[partition]
             flush = self._flush_of(partition)
             if flush is not None:

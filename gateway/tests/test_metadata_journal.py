@@ -1,8 +1,10 @@
 """The metadata log: one batch a change, read back as it was written, never guessed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import FeatureLevelRecord, ProducerIdsRecord, TopicRecord
 from protocol.records.batch import Record, build
 from storage.errors import StorageError
-from storage.files import Files
+from storage.files import File, Files
 from storage.log import Log
 from storage.store import Store
 
@@ -81,14 +83,117 @@ def test_without_descriptors_nothing_is_written_and_the_next_change_succeeds(
     assert list(Journal(log).replay()) == [FEATURE]
 
 
-def test_after_a_failed_sync_nothing_more_is_written(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal(log)
+class Threads:
+    """A scheduler that keeps what was to run in a thread until it is told to run it."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+
+    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self.waiting.append((work, done))
+
+    def run(self) -> None:
+        while self.waiting:
+            work, done = self.waiting.pop(0)
+            try:
+                result = work()
+            except OSError as error:
+                result = error
+            done(result)
+
+
+class Submitted:
+    """A journal whose changes are written by threads, and what became of them."""
+
+    def __init__(self, log: Log) -> None:
+        self.threads = Threads()
+        self.journal = Journal(log, self.threads)  # type: ignore[arg-type]
+        self.ended: list[tuple[int, ErrorCode | None]] = []
+
+    def submit(self, *levels: int) -> None:
+        for level in levels:
+            record = FeatureLevelRecord(name="f", feature_level=level)
+            self.journal.submit([record], 0, partial(self._end, level))
+
+    def _end(self, level: int, error: KafkaError | None) -> None:
+        self.ended.append((level, None if error is None else error.code))
+
+    def levels(self, log: Log) -> list[int]:
+        return [record.feature_level for record in Journal(log).replay() if isinstance(record, FeatureLevelRecord)]
+
+
+def test_a_thread_writes_and_what_comes_meanwhile_is_in_the_next_write(log: Log) -> None:
+    submitted = Submitted(log)
+    submitted.submit(1, 2, 3)
+    assert (len(submitted.threads.waiting), submitted.ended) == (1, [])
+    submitted.threads.run()
+    assert submitted.ended == [(1, None), (2, None), (3, None)]
+    submitted.submit(4)
+    submitted.submit(5, 6)
+    assert len(submitted.threads.waiting) == 1
+    submitted.threads.run()
+    assert submitted.levels(log) == [1, 2, 3, 4, 5, 6]
+    assert log.recovery_point == log.end_offset == 6
+
+
+def test_a_write_that_fails_refuses_all_that_follow_it(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted = Submitted(log)
+    submitted.submit(1)
+    submitted.threads.run()
     with monkeypatch.context() as patch:
-        patch.setattr(Log, "flush", lambda log: (_ for _ in ()).throw(OSError(5, "I/O error")))
+        patch.setattr(File, "write_at", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        submitted.submit(2, 3)
+        submitted.threads.run()
+    refused = ErrorCode.KAFKA_STORAGE_ERROR
+    assert submitted.ended == [(1, None), (2, refused), (3, refused)]
+    submitted.submit(4)
+    submitted.threads.run()
+    assert submitted.levels(log) == [1, 4]
+
+
+@pytest.mark.parametrize("by_thread", [False, True])
+def test_after_a_failed_sync_nothing_is_written_until_the_log_was_mended(
+    log: Log, monkeypatch: pytest.MonkeyPatch, by_thread: bool
+) -> None:
+    submitted = Submitted(log)
+    submitted.submit(1)
+    submitted.threads.run()
+
+    def change(level: int) -> None:
+        if by_thread:
+            submitted.submit(level)
+            submitted.threads.run()
+            (number, error) = submitted.ended[-1]
+            assert number == level
+            if error is not None:
+                raise KafkaError(error)
+        else:
+            submitted.journal.append([FeatureLevelRecord(name="f", feature_level=level)], 0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(File, "sync", lambda _: (_ for _ in ()).throw(OSError(5, "I/O error")))
         with pytest.raises(KafkaError) as first:
-            journal.append([TOPIC], 0)
+            change(2)
     assert first.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     end_offset = log.end_offset
-    with pytest.raises(KafkaError, match="restart the broker"):
-        journal.append([FEATURE], 0)
+    with pytest.raises(KafkaError, match="metadata cannot be changed since a sync to disk failed"):
+        change(3)
     assert log.end_offset == end_offset
+    log.sync_error = None
+    change(4)
+    assert submitted.levels(log) == [1, 4], "what was refused is not there"
+
+
+def test_without_descriptors_a_thread_writes_nothing_and_the_next_change_succeeds(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted = Submitted(log)
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "sync_directory", lambda *_: (_ for _ in ()).throw(OSError(24, "Too many open files")))
+        submitted.submit(1)
+        submitted.threads.run()
+    assert (submitted.ended, log.end_offset) == ([(1, ErrorCode.KAFKA_STORAGE_ERROR)], 0)
+    submitted.submit(2)
+    submitted.threads.run()
+    assert submitted.levels(log) == [2]

@@ -1,0 +1,230 @@
+"""A disk that takes as long as the test says: who has nothing to do with it is served meanwhile."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+
+from gateway.broker import Broker
+from gateway.clock import SystemClock
+from gateway.config import BrokerConfig
+from gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
+from protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records.batch import Record, build
+from storage.files import File, Files
+
+LIMIT_S = 20.0
+"""Far more than anything here takes, and far less than the disk would."""
+
+
+class _GatedFile(File):
+    __slots__ = ("_files", "_path")
+
+    def __init__(self, files: GatedFiles, path: str, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self._files = files
+        self._path = path
+
+    def sync(self) -> None:
+        self._files.pass_gate("sync", self._path)
+
+    def write_at(self, data: memoryview | bytearray | bytes, position: int) -> None:
+        self._files.pass_gate("write", self._path)
+        super().write_at(data, position)
+
+
+class GatedFiles(Files):
+    """The disk, behind a gate: while that is closed, syncs of some paths, or also writes, do not end."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.path = ""
+        self.operations: tuple[str, ...] = ("sync",)
+        self.waiting = 0
+        self.loop_thread = 0
+
+    def close(self, path: str, *operations: str) -> None:
+        self.path, self.operations = path, operations or ("sync",)
+        self.gate.clear()
+
+    def open_gate(self) -> None:
+        self.gate.set()
+
+    def pass_gate(self, operation: str, path: str) -> None:
+        if self.gate.is_set() or self.path not in path or operation not in self.operations:
+            return
+        assert threading.get_ident() != self.loop_thread, f"{operation} of {path} would stop the loop"
+        self.waiting += 1
+        self.gate.wait(LIMIT_S)
+        self.waiting -= 1
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return _GatedFile(self, path, os.open(path, flags, 0o644))
+
+    def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
+        self.pass_gate("write", path)
+        super().write(path, data)
+
+    def append(self, path: str, data: bytes | bytearray) -> None:
+        self.pass_gate("write", path)
+        super().append(path, data)
+
+    def sync(self, path: str) -> None:
+        self.pass_gate("sync", path)
+
+    async def until_waiting(self) -> None:
+        while not self.waiting:  # noqa: ASYNC110  a thread waits, which has no trio to tell of it
+            await trio.sleep(0.001)
+
+
+Scenario = Callable[[MemoryBroker, GatedFiles], Awaitable[None]]
+
+
+def run(directory: Path, scenario: Scenario, **settings: str) -> None:
+    async def main() -> None:
+        overrides = {"log.dirs": str(directory), "offsets.topic.num.partitions": "2"}
+        overrides |= {name.replace("_", "."): value for name, value in settings.items()}
+        files, listener = GatedFiles(), MemoryListener()
+        broker = Broker(BrokerConfig.load("", overrides), clock=SystemClock(), files=files, random=Random(0))
+        with trio.fail_after(LIMIT_S):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(broker.run, [("PLAINTEXT", listener)])
+                files.loop_thread = threading.get_ident()
+                try:
+                    await scenario(MemoryBroker(broker, listener), files)
+                finally:
+                    files.open_gate()
+                await broker.stop()
+
+    trio.run(main)
+
+
+def creation(name: str, partitions: int = 1, **configs: str) -> CreateTopicsRequest:
+    rows = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=-1, configs=rows)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+
+
+def produced(name: str, *values: bytes, acks: int = -1) -> ProduceRequest:
+    data = memoryview(build([Record(timestamp=SystemClock().now_ms(), value=value) for value in values]))
+    return ProduceRequest(None, acks, 60_000, [TopicProduceData(name, partition_data=[PartitionProduceData(0, data)])])
+
+
+async def append(client: WireClient, name: str, *values: bytes, acks: int = -1) -> tuple[int, int]:
+    response = await client.ask(produced(name, *values, acks=acks), 9)
+    (row,) = response.responses[0].partition_responses
+    return row.error_code, row.base_offset
+
+
+async def fetched(client: WireClient, name: str) -> Any:
+    topic = FetchTopic(name, partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)])
+    response = await client.ask(FetchRequest(max_wait_ms=0, topics=[topic]), 11)
+    (row,) = response.responses[0].partitions
+    return row
+
+
+async def described(client: WireClient, *names: str) -> dict[str, int]:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    response = await client.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+    return {topic.name: topic.error_code for topic in response.topics}
+
+
+def test_a_sync_that_takes_long_holds_up_only_who_waits_for_it(tmp_path: Path) -> None:
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        waits, others = broker.connect(), broker.connect()
+        for name, flush in (("slow", "commit"), ("other", "commit"), ("plain", "cache")):
+            response = await others.ask(creation(name, headgate_flush=flush), 5)
+            assert response.topics[0].error_code == 0
+        files.close("/slow-0/")
+        await waits.send(produced("slow", b"a"), 9)
+        await files.until_waiting()
+        for number in range(3):
+            assert await append(others, "plain", b"b") == (0, number)
+            assert await append(others, "other", b"b") == (0, number), "a sync of its own"
+            assert await append(others, "slow", b"b", acks=1) == (0, 1 + number)
+            assert (await fetched(others, "slow")).high_watermark == 0
+            assert (await fetched(others, "plain")).high_watermark == number + 1
+            assert await described(others, "slow", "plain") == {"slow": 0, "plain": 0}
+        files.open_gate()
+        response = await waits.receive()
+        assert response.responses[0].partition_responses[0].error_code == 0
+        while (await fetched(others, "slow")).high_watermark < 4:  # noqa: ASYNC110  the last sync is asked for by nobody
+            await trio.sleep(0.001)
+
+    run(tmp_path, scenario)
+
+
+def test_metadata_is_written_beside_everybody_else_and_seen_when_it_is_on_the_disk(tmp_path: Path) -> None:
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        clients = [broker.connect() for _ in range(6)]
+        others = broker.connect()
+        await others.ask(creation("there"), 5)
+        files.close("__headgate_metadata")
+        await clients[0].send(creation("new"), 5)
+        await files.until_waiting()
+        await clients[1].send(MetadataRequest(topics=[MetadataRequestTopic(name="auto")]), 9)
+        config = AlterableConfig(name="retention.ms", value="5")
+        resource = AlterConfigsResource(resource_type=2, resource_name="there", configs=[config])
+        await clients[2].send(AlterConfigsRequest(resources=[resource]), 1)
+        await clients[3].send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
+        await clients[4].send(FindCoordinatorRequest(key="g", key_type=0), 3)
+        await clients[5].send(MetadataRequest(topics=[MetadataRequestTopic(name="auto")]), 9)
+        assert await described(others, "there", "new", "auto") == {"there": 0, "new": 3, "auto": 3}
+        assert await append(others, "there", b"a") == (0, 0)
+        assert broker.broker.services.metadata.pending is not None
+        files.open_gate()
+        answers: list[Any] = [await client.receive() for client in clients]
+        assert (answers[0].topics[0].name, answers[0].topics[0].error_code) == ("new", 0)
+        for answer in (answers[1], answers[5]):
+            ((topic,),) = [answer.topics]
+            assert (topic.name, topic.error_code, topic.partitions[0].leader_id) == ("auto", 0, 0)
+        assert answers[2].responses[0].error_code == 0
+        assert (answers[3].error_code, answers[3].producer_id) == (0, 0)
+        assert (answers[4].error_code, answers[4].node_id) == (0, 0)
+        assert await described(others, "new", "auto") == {"new": 0, "auto": 0}
+        assert broker.broker.services.metadata.image.topics["there"].configs == {"retention.ms": "5"}
+
+    run(tmp_path, scenario)
+
+
+def test_what_is_planned_upon_what_is_not_on_the_disk_is_refused_with_it(tmp_path: Path) -> None:
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        first, second, third = (broker.connect() for _ in range(3))
+        await first.ask(creation("the_first_change_makes_files"), 5)
+        files.close("__headgate_metadata", "write")
+        await first.send(creation("a"), 5)
+        await files.until_waiting()
+        await second.send(creation("a.b"), 5)
+        while "a.b" not in broker.broker.services.metadata.planned.topics:  # noqa: ASYNC110  clients are not in order
+            await trio.sleep(0.001)
+        clash = await third.ask(creation("a_b"), 5)
+        assert clash.topics[0].error_code == 17, "it collides with what is planned"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(File, "write_at", _full)
+            files.open_gate()
+            answers: list[Any] = [await client.receive() for client in (first, second)]
+        assert [answer.topics[0].error_code for answer in answers] == [56, 56]
+        assert await described(third, "a", "a.b") == {"a": 3, "a.b": 3}
+        answer = await third.ask(creation("a_b"), 5)
+        assert answer.topics[0].error_code == 0
+
+    run(tmp_path, scenario)
+
+
+def _full(file: File, data: bytes, position: int) -> None:
+    raise OSError(28, "No space left on device")
