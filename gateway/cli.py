@@ -35,6 +35,7 @@ COMMANDS = {
     "groups": Command(
         "tools.groups.command:main", "consumer groups: members, lag, offsets to reset, export and import"
     ),
+    "log": Command("tools.log.command:main", "files of a data directory: list, dump, verify, repair; no broker needed"),
     "config": Command("gateway.cli:config", "say of every line of a server.properties what it does here"),
 }
 

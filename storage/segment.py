@@ -618,6 +618,8 @@ class Walk:
             return f"a batch of {header.size} bytes is cut after {left}"
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:
             return f"offsets {header.base_offset} to {header.last_offset} do not follow {self.next_offset - 1}"
+        if header.last_offset - self._segment.base_offset > MAX_RELATIVE_OFFSET:  # no checksum covers the base offset
+            return f"offset {header.last_offset} is too far from {self._segment.base_offset}, where the segment begins"
         if header.last_offset >= self.check_crc_from and not self._check_crc(self._bytes(header.size)):
             return f"the CRC of the batch with offsets {header.base_offset} to {header.last_offset} is wrong"
         return None

@@ -122,7 +122,8 @@ def resolve(fields: list[dict[str, Any]], common: dict[str, list[dict[str, Any]]
 def assert_declared(cls: type[Struct], fields: list[dict[str, Any]], version: int, flexible: bool) -> None:
     """A version of a declared struct has the fields of Kafka's: names, order, types, nulls, tags and defaults."""
     ours = list(fields_in(cls, version))
-    theirs = [field for field in fields if version in Versions.parse(field["versions"])]
+    # A field of tagged versions alone need not say it twice
+    theirs = [field for field in fields if version in Versions.parse(field.get("versions") or field["taggedVersions"])]
     expected = [defined_field(field, version) for field in theirs]
     assert [described(field, version, flexible) for field in ours] == expected, f"{cls.__name__} v{version}"
     for our, their in zip(ours, theirs, strict=True):

@@ -1,0 +1,163 @@
+"""Records of `__transaction_state`: Apache Kafka's definitions, its own tool reading ours, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import MalformedRequest
+from protocol.internal.transactions import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+    UnknownVersion,
+    decode,
+    decode_value,
+    encode_key,
+    encode_value,
+    state_name,
+)
+from protocol.records import batch
+from protocol.records.batch import Record
+from protocol.schema import Versions
+from protocol.tests.definitions import JARS, assert_declared, in_jar, missing, parsed
+from protocol.tests.values import full, messages
+
+THEN = 1_700_000_000_000
+KEY = TransactionLogKey("pay")
+ONGOING = TransactionLogValue(
+    producer_id=7,
+    producer_epoch=3,
+    transaction_timeout_ms=60_000,
+    transaction_status=1,
+    transaction_partitions=[PartitionsSchema("orders", [0, 2])],
+    transaction_last_update_timestamp_ms=THEN + 1,
+    transaction_start_timestamp_ms=THEN,
+)
+EMPTY = TransactionLogValue(7, producer_epoch=3, transaction_partitions=None, transaction_start_timestamp_ms=-1)
+BUMPED = TransactionLogValue(7, 6, 8, 3, 0, 60_000, 4, None, THEN, -1, 2)
+ONGOING_BYTES = (
+    "0000000000000000000700030000ea600100000001" + "00066f7264657273000000020000000000000002"
+    "0000018bcfe568010000018bcfe56800"
+)
+
+
+def test_bytes_of_version_0() -> None:
+    assert encode_key(KEY).hex() == "00000003706179"
+    assert encode_value(ONGOING).hex() == ONGOING_BYTES
+    assert decode(bytes.fromhex("00000003706179"), bytes.fromhex(ONGOING_BYTES)) == (KEY, ONGOING)
+
+
+@given(data=st.data(), version=st.sampled_from([0, 1]))
+def test_what_is_written_is_read(data: st.DataObject, version: int) -> None:
+    value = data.draw(messages(TransactionLogValue, version))
+    assert isinstance(value, TransactionLogValue)
+    key = data.draw(messages(TransactionLogKey, 0))
+    assert isinstance(key, TransactionLogKey)
+    assert decode(encode_key(key), encode_value(value, version)) == (key, value)
+
+
+def test_a_tombstone() -> None:
+    assert decode(encode_key(KEY), None) == (KEY, None)
+
+
+def test_a_key_of_a_newer_program_is_named_and_left_alone() -> None:
+    assert decode(b"\0\1?", b"?") == UnknownVersion(1)
+
+
+def test_states_have_kafkas_names() -> None:
+    assert [state_name(status) for status in (0, 1, 5, 7, 8, -1)] == [
+        "Empty",
+        "Ongoing",
+        "CompleteAbort",
+        "PrepareEpochFence",
+        "state 8",
+        "state -1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "key, value, sentence",
+    [
+        ("", None, "the key of a transaction's record has 0 bytes; it begins with an int16"),
+        ("0000000370617900", None, "1 bytes follow a TransactionLogKey"),
+        ("00000003706179", "00", "the value of a transaction's record has 1 bytes"),
+        ("00000003706179", "0002", "a TransactionLogValue has version 2; 0-1 are known here"),
+        ("00000003706179", ONGOING_BYTES + "00", "1 bytes follow a TransactionLogValue"),
+        ("00000003706179", ONGOING_BYTES[:-2], "TransactionLogValue v0"),
+    ],
+)
+def test_what_nobody_wrote_is_refused(key: str, value: str | None, sentence: str) -> None:
+    with pytest.raises(MalformedRequest) as caught:
+        decode(bytes.fromhex(key), None if value is None else bytes.fromhex(value))
+    assert sentence in str(caught.value)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    try:
+        decode_value(data)
+    except MalformedRequest:
+        return
+
+
+@pytest.mark.sockets
+def test_fields_are_those_of_kafkas_definitions() -> None:
+    texts = in_jar("broker/kafka-transaction-coordinator-[0-9]*.jar")
+    assert set(texts) == {"TransactionLogKey", "TransactionLogValue"}
+    for cls in (TransactionLogKey, TransactionLogValue):
+        defined = parsed(texts[cls.__name__])
+        assert cls.versions == Versions.parse(defined["validVersions"])
+        for version in range(cls.versions.last + 1):
+            flexible = version in Versions.parse(defined["flexibleVersions"])
+            assert flexible == (version in cls.flexible)
+            assert_declared(cls, defined["fields"], version, flexible)
+
+
+@pytest.mark.slow
+@pytest.mark.sockets
+def test_kafkas_tool_reads_what_we_write(tmp_path: Path) -> None:
+    """A transaction under way, one that ended, one with ids before and after a bump, one with all fields, none."""
+    values = [(ONGOING, 0), (EMPTY, 0), (BUMPED, 1), (full(TransactionLogValue, 1), 1), (None, 0)]
+    log = tmp_path / f"{0:020}.log"
+    written = [Record(THEN, THEN, encode_key(KEY), value and encode_value(value, version)) for value, version in values]
+    log.write_bytes(batch.build([record._replace(offset=-1) for record in written]))
+    rows = dumped(log)
+    assert [key for key, _ in rows] == [{"type": "0", "data": {"transactionalId": "pay"}}] * len(values)
+    for (value, version), (_, shown) in zip(values, rows, strict=True):
+        if value is None:
+            assert shown is None
+            continue
+        assert shown["version"] == str(version)
+        data = shown["data"]
+        assert isinstance(value, TransactionLogValue)
+        assert (data["producerId"], data["producerEpoch"]) == (value.producer_id, value.producer_epoch)
+        assert data["transactionStatus"] == value.transaction_status
+        assert data["transactionPartitions"] == (
+            None
+            if value.transaction_partitions is None
+            else [{"topic": one.topic, "partitionIds": one.partition_ids} for one in value.transaction_partitions]
+        )
+        assert data.get("previousProducerId", -1) == value.previous_producer_id
+        assert data.get("nextProducerId", -1) == value.next_producer_id
+        assert data.get("nextProducerEpoch", -1) == value.next_producer_epoch
+        assert data.get("clientTransactionVersion", 0) == value.client_transaction_version
+
+
+def dumped(log: Path) -> list[tuple[Any, Any]]:
+    """Key and value of every record, as Kafka's tool read them."""
+    jars = JARS / "broker"
+    if shutil.which("java") is None or not any(jars.glob("*.jar")):
+        missing(f"Java, or the jars in {jars}, are not here: install a JDK and run `make jars`")
+    options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*")
+    command = ["java", *options, "kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(log)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    lines = [line.partition(" key: ")[2].split(" payload: ") for line in said.splitlines() if line.startswith("|")]
+    return [(json.loads(key), None if value == "<DELETE>" else json.loads(value)) for key, value in lines]

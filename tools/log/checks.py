@@ -1,0 +1,361 @@
+"""What is wrong with a partition's files: each batch is read, and what can be derived is derived again and compared.
+
+corrupt: bytes that are no batches, or batches that are gone, where everything was safe on the disk once. torn: the
+same behind the recovery point, where a crash leaves such; the next start cuts there. index, snapshot, epochs: what is
+derived says something else than the batches do; the next start, or a repair, makes it again. file: a small file that
+cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from protocol.records import control
+from protocol.records.batch import BatchHeader
+from protocol.records.control import Marker
+from storage import directories, snapshots
+from storage import epochs as leader_epochs
+from storage.epochs import Epochs
+from storage.errors import BadFile
+from storage.files import Files
+from storage.index import Index, OffsetIndex, TimeIndex
+from storage.pool import Pool
+from storage.producers import DEFAULT_EXPIRATION_MS, SNAPSHOT_SUFFIX, Producers
+from storage.segment import DERIVED_SUFFIXES, Segment, Walk
+from storage.transactions import Transactions
+from tools.log import reading, scanning
+from tools.log.overlay import Overlay
+from tools.log.places import DataDirectory, Partition, is_empty
+from tools.log.scanning import Bad
+from tools.log.small_files import read_entries
+from tools.log.truth import Truth
+
+CORRUPT, TORN, INDEX, SNAPSHOT, EPOCHS, FILE = "corrupt", "torn", "index", "snapshot", "epochs", "file"
+SAME, OTHER, UNFINISHED, WRONG, UNKNOWN = "same", "other", "unfinished", "wrong", "unknown"
+DEFAULT_INTERVAL_BYTES = 4096
+INDEX_SUFFIXES = tuple(suffix for suffix in DERIVED_SUFFIXES if suffix != SNAPSHOT_SUFFIX)
+
+Advance = Callable[[int, str], None]
+"""(bytes, of what): so much more is done."""
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong: of which kind, with which file, and a sentence."""
+
+    kind: str
+    path: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.path}: {self.problem}"
+
+
+@dataclass
+class SegmentReport:
+    """What was found in a segment. `indexes`: same, other (true, but not as here), unfinished, wrong, unknown.
+
+    `interval_bytes` is the one with which its indexes were made, `asked_interval_bytes` the one that was tried first.
+    `opened`: the transactions that are open where it begins, producer id -> first offset.
+    """
+
+    segment: Segment
+    batches: int = 0
+    records: int = 0
+    end_offset: int = 0
+    bad: list[Bad] = field(default_factory=list)
+    indexes: str = UNKNOWN
+    interval_bytes: int = DEFAULT_INTERVAL_BYTES
+    asked_interval_bytes: int = DEFAULT_INTERVAL_BYTES
+    opened: Mapping[int, int] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass
+class Report:
+    """What was found in a partition."""
+
+    partition: Partition
+    segments: list[SegmentReport]
+    findings: list[Finding]
+    start_offset: int = 0
+    end_offset: int = 0
+
+
+def check(
+    data: DataDirectory, partition: Partition, advance: Advance, interval_bytes: int = DEFAULT_INTERVAL_BYTES
+) -> Report:
+    """Look at everything in a partition's directory; nothing is changed. Raises OSError."""
+    return _Check(data, partition, advance, interval_bytes).run()
+
+
+class _Check:
+    def __init__(self, data: DataDirectory, partition: Partition, advance: Advance, interval_bytes: int) -> None:
+        self._data = data
+        self._partition = partition
+        self._advance = advance
+        self._interval_bytes = interval_bytes
+        self._disk = Files()
+        self._pool = Pool(Overlay())
+        self._names = self._disk.list(partition.directory)
+        self._segments = reading.segments(self._pool, partition.directory, self._names)
+        self._recovery_point = data.recovery_points.get(partition.key, 0)
+        self._report = Report(partition, [], [])
+        self._producers = _ProducerCheck(self._disk, partition.directory, self._names, self._base())
+        self._epochs = Epochs(self._disk, partition.directory, lambda: self._report.end_offset)
+        self._strange_epochs = 0
+        self._opened: Mapping[int, int] = {}
+        self._current = SegmentReport(self._segments[0]) if self._segments else None
+
+    def _base(self) -> int:
+        return self._segments[0].base_offset if self._segments else 0
+
+    def _add(self, kind: str, path: str, problem: str) -> None:
+        self._report.findings.append(Finding(kind, path, problem))
+
+    def run(self) -> Report:
+        self._check_small_files()
+        expected = self._base()
+        for number, segment in enumerate(self._segments):
+            following = self._segments[number + 1] if number + 1 < len(self._segments) else None
+            is_told = bool(self._report.segments and self._report.segments[-1].bad)
+            if segment.base_offset > expected and not is_told and not self._is_safe(expected):
+                self._add(TORN, segment.path, f"it should begin at offset {expected}; the next start cuts there")
+            found = self._check_segment(segment, following)
+            self._report.segments.append(found)
+            self._report.end_offset = expected = max(expected, found.end_offset)
+            segment.close()
+        self._check_ends()
+        for path, problem in self._producers.finish(self._report.end_offset):
+            self._add(SNAPSHOT, path, problem)
+        return self._report
+
+    def _is_safe(self, offset: int) -> bool:
+        """Whether what is at an offset was on the disk once, so that a crash does not explain what is wrong."""
+        return self._data.is_clean or offset < self._recovery_point
+
+    # Segments
+
+    def _check_segment(self, segment: Segment, following: Segment | None) -> SegmentReport:
+        found = self._current = SegmentReport(
+            segment, end_offset=segment.base_offset, asked_interval_bytes=self._interval_bytes
+        )
+        found.opened = self._producers.opened()
+        held = {suffix: self._content(segment, suffix) for suffix in INDEX_SUFFIXES}
+        offsets = read_entries(OffsetIndex, held[OffsetIndex.SUFFIX] or b"")
+        times = read_entries(TimeIndex, held[TimeIndex.SUFFIX] or b"")
+        truth = Truth(segment.base_offset, offsets.pairs, times.pairs)
+
+        def visit(position: int, header: BatchHeader) -> None:
+            truth.see(position, header)
+            self._visit(segment, position, header)
+
+        self._opened = found.opened
+        walk = self._rebuild(segment, self._interval_bytes)
+        limit = scanning.limit_of(segment, following, self._recovery_point or None if self._data.is_clean else None)
+        found.bad = scanning.scan(segment, walk, limit, visit)
+        for bad in found.bad:
+            self._add_bad(segment, bad, following)
+        if not found.bad:
+            self._judge_indexes(segment, held, truth, is_last=following is None)
+        if self._strange_epochs:
+            path = f"{segment.directory}/{leader_epochs.FILE_NAME}"
+            sentence = f"{self._strange_epochs} batches of {segment.path} were written in other epochs than it says"
+            self._add(EPOCHS, path, sentence)
+            self._strange_epochs = 0
+        return found
+
+    def _visit(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        found = self._current
+        assert found is not None
+        found.batches += 1
+        found.records += max(0, header.records_count)
+        found.end_offset = header.last_offset + 1
+        self._producers.see(header, read_marker(segment, position, header))
+        known = self._epochs.epoch_at(header.base_offset)
+        self._strange_epochs += 0 <= known != header.partition_leader_epoch and header.partition_leader_epoch >= 0
+        self._advance(header.size, str(self._partition))
+
+    def _add_bad(self, segment: Segment, bad: Bad, following: Segment | None) -> None:
+        self._advance(bad.end - bad.start, str(self._partition))
+        following_offset = None if following is None else following.base_offset
+        behind = bad.next_offset if bad.next_offset is not None else following_offset
+        lost = f"from {bad.first_offset} on" if behind is None else f"{bad.first_offset} to {behind - 1}"
+        is_safe = self._is_safe(bad.first_offset)
+        what_next = "`headgate log repair` goes on behind it" if is_safe else "the next start cuts the log there"
+        sentence = f"bytes {bad.start} to {bad.end}, offsets {lost}: {bad.problem}; {what_next}"
+        self._add(CORRUPT if is_safe else TORN, segment.path, sentence)
+
+    # Indexes
+
+    def _rebuild(self, segment: Segment, interval_bytes: int) -> Walk:
+        walk = segment.rebuild(interval_bytes)
+        walk.transactions = Transactions(self._opened)
+        return walk
+
+    def _content(self, segment: Segment, suffix: str) -> bytes | None:
+        name = f"{segment.base_offset:020d}{suffix}"
+        return self._disk.read(f"{segment.directory}/{name}") if name in self._names else None
+
+    def _judge_indexes(
+        self, segment: Segment, held: Mapping[str, bytes | None], truth: Truth, *, is_last: bool
+    ) -> None:
+        found = self._current
+        assert found is not None
+        found.interval_bytes = self._interval_bytes
+        different = self._different(segment, held)
+        if different and truth.interval_bytes is not None and not truth.false_offsets:
+            for _ in self._rebuild(segment, truth.interval_bytes):
+                pass
+            found.interval_bytes = truth.interval_bytes
+            different = self._different(segment, held)
+        if not different:
+            found.indexes = SAME
+            return
+        if not self._data.is_clean and (is_last or found.end_offset > self._recovery_point):
+            found.indexes = UNFINISHED
+            return
+        true = {OffsetIndex.SUFFIX: not truth.false_offsets, TimeIndex.SUFFIX: not truth.false_times}
+        wrong = [suffix for suffix in different if not true.get(suffix) or not _is_whole(suffix, held[suffix])]
+        found.indexes = WRONG if wrong else OTHER
+        if wrong:
+            said = [f"{suffix} {'is missing' if held[suffix] is None else 'is wrong'}" for suffix in wrong]
+            found.problem = ", ".join(said)
+            self._add(INDEX, segment.path, f"{found.problem}; `headgate log repair` makes it again")
+
+    def _different(self, segment: Segment, held: Mapping[str, bytes | None]) -> list[str]:
+        """The indexes that are not what comes of the batches."""
+        segment.seal()
+        made = self._pool.files
+        different = []
+        for suffix, content in held.items():
+            path = f"{segment.directory}/{segment.base_offset:020d}{suffix}"
+            expected = made.read(path) if segment.size and made.exists(path) else b""
+            is_there = content is not None or not (expected or suffix in _ALWAYS)
+            if (content or b"") != expected or not (is_there or not segment.size):
+                different.append(suffix)
+        return different
+
+    # The rest
+
+    def _check_small_files(self) -> None:
+        directory = self._partition.directory
+        try:
+            directories.read_topic_id(self._disk, directory)
+        except BadFile as error:
+            self._add(FILE, f"{directory}/{directories.PARTITION_METADATA}", str(error))
+        path = f"{directory}/{leader_epochs.FILE_NAME}"
+        try:
+            entries = [] if is_empty(self._disk, path) else leader_epochs.read_entries(self._disk, directory)
+        except BadFile as error:
+            self._add(FILE, path, str(error))
+            return
+        self._epochs.load(entries or ())
+        if entries is None and any(segment.size for segment in self._segments):
+            self._add(EPOCHS, path, "it is missing; the next start makes it again from the batches")
+
+    def _check_ends(self) -> None:
+        """What the checkpoints say is there."""
+        key, end, directory = self._partition.key, self._report.end_offset, self._partition.directory
+        self._report.start_offset = max(self._data.start_offsets.get(key, 0), self._base())
+        if self._partition.state:
+            return
+        for what, point in (
+            ("the recovery point", self._recovery_point),
+            ("the high watermark", self._data.high_watermarks.get(key, 0)),
+            ("the log's start", self._data.start_offsets.get(key, 0)),
+        ):
+            if point > end:
+                sentence = f"the log ends at offset {end}, and {what} is {point}: what was between is gone"
+                self._add(CORRUPT, directory, sentence)
+
+
+_KINDS: Mapping[str, type[Index]] = {OffsetIndex.SUFFIX: OffsetIndex, TimeIndex.SUFFIX: TimeIndex}
+_ALWAYS = tuple(_KINDS)  # every segment has these
+
+
+def _is_whole(suffix: str, content: bytes | None) -> bool:
+    if content is None:
+        return False
+    entries = read_entries(_KINDS[suffix], content)
+    return not entries.is_cut and not entries.unused
+
+
+def read_marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:
+    """The transaction marker in a batch, if it is one. Raises OSError."""
+    if not header.is_control:
+        return None
+    return control.read(segment.file.read_at(min(header.size, control.LARGEST_BYTES), position))
+
+
+class _ProducerCheck:
+    """The producers' states, replayed batch by batch, and compared with each snapshot on the way."""
+
+    def __init__(self, files: Files, directory: str, names: Mapping[str, int], base_offset: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._pending = sorted(snapshots.offsets(names))
+        self._replayed = Producers()
+        self._problems: list[tuple[str, str]] = []
+        while self._pending and self._pending[0] <= base_offset:  # what was before the first segment is only said there
+            self._replayed = self._load(self._pending.pop(0)) or self._replayed
+
+    def see(self, header: BatchHeader, marker: Marker | None) -> None:
+        while self._pending and self._pending[0] <= header.base_offset:
+            self._compare(self._pending.pop(0))
+        self._replayed.record(header, header.base_offset, marker)
+
+    def opened(self) -> Mapping[int, int]:
+        """Producer id -> first offset, of the transactions that are open now."""
+        return dict(self._replayed.transactions.open)
+
+    def finish(self, end_offset: int) -> list[tuple[str, str]]:
+        """What is wrong: path and sentence."""
+        for offset in self._pending:
+            if offset <= end_offset:
+                self._compare(offset)
+            else:
+                sentence = f"it is of offset {offset}, and the log ends at {end_offset}; the next start removes it"
+                self._problems.append((self._path(offset), sentence))
+        return self._problems
+
+    def _path(self, offset: int) -> str:
+        return f"{self._directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
+
+    def _load(self, offset: int) -> Producers | None:
+        try:
+            return Producers.from_snapshot(self._files.read(self._path(offset)))
+        except BadFile as error:
+            self._problems.append((self._path(offset), f"{error}; the next start does without it"))
+            return None
+
+    def _compare(self, offset: int) -> None:
+        snapshot = self._load(offset)
+        if snapshot is not None:
+            written_ms = self._files.modified_ms(self._path(offset))
+            for problem in contradictions(snapshot, self._replayed, written_ms):
+                self._problems.append((self._path(offset), problem))
+
+
+def contradictions(snapshot: Producers, replayed: Producers, written_ms: int) -> Iterable[str]:
+    """Where a snapshot, written at a time, says something else than the batches before its offset do.
+
+    It may know of batches that are gone since, by retention or compaction; of those that are there it has to know, but
+    for producers that had been silent for producer.id.expiration.ms.
+    """
+    for producer_id, state in replayed.by_id.items():
+        known = snapshot.by_id.get(producer_id)
+        if known is None:
+            if written_ms - state.last_timestamp < DEFAULT_EXPIRATION_MS and state.batches:
+                yield f"producer {producer_id}, who wrote up to offset {state.batches[-1].last_offset}, is not in it"
+            continue
+        ours, theirs = (one.batches[-1] if one.batches else None for one in (state, known))
+        if ours is None or (theirs is not None and theirs.last_offset > ours.last_offset):
+            continue
+        if theirs is None or (theirs.last_offset, theirs.last_sequence) != (ours.last_offset, ours.last_sequence):
+            said = "nothing" if theirs is None else f"sequence {theirs.last_sequence} at offset {theirs.last_offset}"
+            wrote = f"sequence {ours.last_sequence} at offset {ours.last_offset}"
+            yield f"producer {producer_id} wrote {wrote}, and it says {said}"
+        elif known.epoch < state.epoch:
+            yield f"producer {producer_id} is in epoch {state.epoch}, and it says {known.epoch}"

@@ -1,0 +1,107 @@
+"""`headgate log ls`: the partitions of a data directory, or the segments of them, by what their ends and names say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from protocol.errors import KafkaError
+from storage.files import Files
+from storage.pool import Pool
+from storage.recovery import CLEANED_SUFFIXES, TORN_SUFFIX
+from storage.segment import DELETED_SUFFIX, Segment
+from tools.log import reading
+from tools.log.overlay import Overlay
+from tools.log.places import DataDirectory, Partition, Place
+from tools.log.small_files import topic_id_of
+from tools.output import Row
+
+_ASIDE = (TORN_SUFFIX, DELETED_SUFFIX, *CLEANED_SUFFIXES)
+
+
+def partition_rows(place: Place) -> Iterator[Row]:
+    """A row for each partition. Raises OSError."""
+    pool = Pool(Overlay())
+    for partition in place.partitions:
+        names = pool.files.list(partition.directory)
+        segments = reading.segments(pool, partition.directory, names)
+        end = end_offset(segments)
+        key, data = partition.key, place.data
+        recovery_point = data.recovery_points.get(key)
+        yield {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "topic_id": topic_id_of(pool, partition.directory),
+            "segments": len(segments),
+            "bytes": sum(segment.size for segment in segments),
+            "start_offset": max(data.start_offsets.get(key, 0), segments[0].base_offset if segments else 0),
+            "end_offset": end,
+            "high_watermark": data.high_watermarks.get(key),
+            "recovery_point": recovery_point,
+            "state": state(data, partition, segments, end),
+            "aside_bytes": sum(size for name, size in names.items() if name.endswith(_ASIDE)),
+            "directory": partition.directory,
+        }
+        _close(segments)
+
+
+def state(data: DataDirectory, partition: Partition, segments: Sequence[Segment], end: int | None) -> str:
+    """What the next start has to do: nothing (clean), look at the end or scan (unclean), or it cannot (damaged)."""
+    if partition.state:
+        return partition.state
+    recovery_point = data.recovery_points.get(partition.key, 0)
+    if end is None or end < recovery_point:
+        return "damaged"
+    if data.is_clean:
+        return "clean"
+    return "unclean" if end > recovery_point or not segments else "flushed"
+
+
+def segment_rows(place: Place) -> Iterator[Row]:
+    """A row for each segment. Raises OSError."""
+    pool, files = Pool(Overlay()), Files()
+    for partition in place.partitions:
+        segments = reading.segments(pool, partition.directory, pool.files.list(partition.directory))
+        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+            yield {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "segment": segment.base_offset,
+                "bytes": segment.size,
+                "end_offset": end_offset([segment]) if following is None else following.base_offset,
+                "first_timestamp": _first_timestamp(segment),
+                "index_entries": segment.offsets.entries,
+                "time_index_entries": segment.times.entries,
+                "modified": files.modified_ms(segment.path),
+                "path": segment.path,
+            }
+        _close(segments)
+
+
+def end_offset(segments: Sequence[Segment]) -> int | None:
+    """The offset behind the last batch; None where the last segment does not end with one."""
+    if not segments:
+        return 0
+    last = segments[-1]
+    if not last.size:
+        return last.base_offset
+    indexed = last.offsets.last_position
+    for position in (indexed, 0):  # the index may be of other bytes: batch by batch, then
+        try:
+            hop = last.seek(position, last.size - 1) if 0 <= position < last.size else None
+        except KafkaError:
+            continue
+        if hop is not None:
+            return hop[3] + 1
+    return None
+
+
+def _first_timestamp(segment: Segment) -> int:
+    try:
+        return segment.first_timestamp
+    except KafkaError:
+        return -1
+
+
+def _close(segments: Sequence[Segment]) -> None:
+    for segment in segments:
+        segment.close()

@@ -1,0 +1,136 @@
+"""What a path means: a data directory, a partition's directory in one, or a single file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from storage import checkpoint, directories
+from storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, TopicPartition
+from storage.errors import BadFile
+from storage.files import Files, parent
+from storage.segment import LOG_SUFFIX
+from storage.store import CLEAN_SHUTDOWN
+
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+# <topic>-<partition>.<id>-<what becomes of it>, as Apache Kafka has them too; deleted long names are cut
+_LEAVING = re.compile(r"(?P<name>.+)\.[0-9a-zA-Z]{22,32}-(?P<state>delete|future|stray)")
+
+
+class NotFound(Exception):
+    """A path is nothing that the commands know; the sentence says what it would have to be."""
+
+
+class Partition(NamedTuple):
+    """A partition's directory. `state`: "" for one in use, else delete, future or stray, as its name ends."""
+
+    directory: str
+    topic: str
+    partition: int
+    state: str = ""
+
+    @property
+    def key(self) -> TopicPartition:
+        """As the checkpoints have it."""
+        return self.topic, self.partition
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass
+class DataDirectory:
+    """What a data directory says of its partitions, and what of that cannot be read (`problems`)."""
+
+    path: str
+    is_clean: bool = False
+    recovery_points: Mapping[TopicPartition, int] = field(default_factory=dict)
+    high_watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    start_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    cleaned: Mapping[TopicPartition, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, files: Files, path: str) -> DataDirectory:
+        """Look at the small files; there may be none of them."""
+        data = cls(path, is_clean=files.exists(f"{path}/{CLEAN_SHUTDOWN}"))
+        data.recovery_points = data._offsets(files, RECOVERY_POINTS)
+        data.high_watermarks = data._offsets(files, HIGH_WATERMARKS)
+        data.start_offsets = data._offsets(files, START_OFFSETS)
+        data.cleaned = data._offsets(files, CLEANER_OFFSETS)
+        try:
+            directories.read_meta(files, path)
+        except BadFile as error:
+            data.problems.append(str(error))
+        return data
+
+    def _offsets(self, files: Files, name: str) -> Mapping[TopicPartition, int]:
+        path = f"{self.path}/{name}"
+        try:
+            return {} if is_empty(files, path) else checkpoint.read_offsets(files, path)
+        except BadFile as error:
+            self.problems.append(str(error))
+            return {}
+
+
+class Place(NamedTuple):
+    """A data directory with the partitions of it that are meant."""
+
+    data: DataDirectory
+    partitions: Sequence[Partition]
+
+
+def is_empty(files: Files, path: str) -> bool:
+    """Whether a file has nothing in it at all: so Apache Kafka makes those in which there is nothing to be said yet."""
+    return files.exists(path) and not files.size(path)
+
+
+def find(
+    files: Files, paths: Sequence[str], topics: Collection[str], partitions: Collection[int]
+) -> Iterator[Place | str]:
+    """What each path means: partitions, or the path of one file.
+
+    Of a data directory only these topics and partitions are taken, all if none are named. Raises NotFound.
+    """
+    for given in paths:
+        path = given.rstrip("/") or "/"
+        if Path(path).is_file():
+            yield path
+        elif not Path(path).is_dir():
+            raise NotFound(f"there is no {path}")
+        else:
+            yield _directory(files, path, topics, partitions)
+
+
+def _directory(files: Files, path: str, topics: Collection[str], partitions: Collection[int]) -> Place:
+    names = files.list(path)
+    own = _parse(str(Path(path).resolve()))
+    if own is not None and any(name.endswith(LOG_SUFFIX) for name in names):
+        found = [own._replace(directory=path)]
+        return Place(DataDirectory.read(files, parent(path)), found)
+    parsed = (_parse(f"{path}/{name}") for name, size in names.items() if size < 0)
+    found = sorted((one for one in parsed if one is not None), key=lambda one: (one.key, one.directory))
+    if not found and not files.exists(f"{path}/{directories.META_PROPERTIES}"):
+        raise NotFound(f"{path} is neither a data directory nor a partition's: nothing in it is named <topic>-<number>")
+    wanted = [
+        one for one in found if (not topics or one.topic in topics) and (not partitions or one.partition in partitions)
+    ]
+    missing = set(topics) - {one.topic for one in found}
+    if missing:
+        raise NotFound(f"{path} has no partition of {', '.join(sorted(missing))}; `headgate log ls {path}` lists all")
+    return Place(DataDirectory.read(files, path), wanted)
+
+
+def _parse(path: str) -> Partition | None:
+    name = path.rpartition("/")[2]
+    leaving = _LEAVING.fullmatch(name)
+    key = directories.parse_partition(leaving["name"] if leaving else name)
+    return None if key is None else Partition(path, *key, leaving["state"] if leaving else "")
+
+
+def partition_of(path: str) -> Partition | None:
+    """Of which partition a file is, by the directory that it is in; None if that is no partition's."""
+    return _parse(parent(str(Path(path).resolve())))

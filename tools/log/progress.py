@@ -1,0 +1,69 @@
+"""How far a long command is: a bar with rate and time left on a terminal, JSON lines otherwise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TextIO
+
+_BAR_EVERY_S = 0.2
+_LINE_EVERY_S = 5.0
+_WIDTH = 24
+
+
+class Progress:
+    """Bytes done of a total. Says nothing of what is over before its first line is due."""
+
+    def __init__(self, total_bytes: int, stream: TextIO, clock_s: Callable[[], float]) -> None:
+        self.total_bytes = total_bytes
+        self.done_bytes = 0
+        self._stream = stream
+        self._is_terminal = stream.isatty()
+        self._clock_s = clock_s
+        self._began_s = clock_s()
+        self._every_s = _BAR_EVERY_S if self._is_terminal else _LINE_EVERY_S
+        self._due_s = self._began_s + self._every_s
+        self._is_shown = False
+
+    def add(self, count: int, what: str) -> None:
+        """So many bytes of `what` more are done."""
+        self.done_bytes += count
+        now_s = self._clock_s()
+        if now_s >= self._due_s:
+            self._due_s = now_s + self._every_s
+            self._show(now_s - self._began_s, what)
+
+    def clear(self) -> None:
+        """Take the bar away, so that something else can be said."""
+        if self._is_shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._is_shown = False
+
+    def _show(self, elapsed_s: float, what: str) -> None:
+        rate = self.done_bytes / elapsed_s if elapsed_s > 0 else 0.0
+        left_s = (self.total_bytes - self.done_bytes) / rate if rate else 0.0
+        share = self.done_bytes / self.total_bytes if self.total_bytes else 1.0
+        if self._is_terminal:
+            bar = ("#" * round(share * _WIDTH)).ljust(_WIDTH, ".")
+            line = f"[{bar}] {share:4.0%} {rate / 1e6:,.0f} MB/s, {_duration(left_s)} left, {what}"
+            self._stream.write(f"\r\x1b[K{line}")
+            self._is_shown = True
+        else:
+            row = {
+                "progress": what,
+                "done_bytes": self.done_bytes,
+                "total_bytes": self.total_bytes,
+                "bytes_per_s": round(rate),
+                "seconds_left": round(left_s, 1),
+            }
+            self._stream.write(json.dumps(row) + "\n")
+        self._stream.flush()
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

@@ -1,0 +1,134 @@
+"""A segment from end to end, past what is damaged: every sound batch, and the bytes that are none.
+
+Behind a fault the next batch is where the header of the damaged one says, or else the first place at which there is a
+whole batch with the right checksum and an offset that may come there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from storage.segment import MAX_RELATIVE_OFFSET, Segment, Walk
+
+_WINDOW_BYTES = 1 << 20
+_OFFSET_BYTES, _MAGIC_AT = 8, 16
+
+Visit = Callable[[int, BatchHeader], None]
+
+
+class Bad(NamedTuple):
+    """Bytes from `start` to `end` that are no batches. Lost are the offsets from `first_offset` to `next_offset` - 1.
+
+    `next_offset` is that of the sound batch behind them; None if there is none in the segment.
+    """
+
+    start: int
+    end: int
+    first_offset: int
+    next_offset: int | None
+    problem: str
+
+
+def scan(segment: Segment, first: Walk, limit_offset: int, visit: Visit) -> list[Bad]:
+    """Go through a segment, from the walk `first` on; every checksum is looked at. What is bad, in order.
+
+    Offsets from `limit_offset` on are another segment's. Raises OSError.
+    """
+    found: list[Bad] = []
+    walk = first
+    while True:
+        position, expected, problem = _go(segment, walk, limit_offset, visit)
+        if problem is None:
+            return found
+        good = _next_good(segment, position, expected, limit_offset)
+        end, offset = (segment.size, None) if good is None else good
+        found.append(Bad(position, end, expected, offset, problem))
+        if offset is None:
+            return found
+        walk = segment.walk(end)
+        walk.next_offset = expected
+
+
+def _go(segment: Segment, walk: Walk, limit_offset: int, visit: Visit) -> tuple[int, int, str | None]:
+    """Walk as far as it goes: where it ends, which offset would come there, and what is wrong with what does.
+
+    The base offset of a batch is the one thing that no checksum covers. One that is too high shows in the next batch,
+    which then seems to go back; so a batch is taken for sound when the next one is known.
+    """
+    walk.check_crc_from = 0
+    expected = walk.next_offset
+    last: tuple[int, BatchHeader] | None = None
+    for position, header in walk:
+        if header.last_offset >= limit_offset:
+            break
+        if last is not None:
+            visit(*last)
+            expected = last[1].last_offset + 1
+        last = position, header
+    else:
+        if last is not None and walk.problem is not None and _goes_back_to(segment, walk, expected):
+            return last[0], expected, f"its offset {last[1].base_offset} is not before that of the batch behind it"
+        if last is not None:
+            visit(*last)
+        return walk.position, walk.next_offset, walk.problem
+    if last is not None:
+        visit(*last)
+        expected = last[1].last_offset + 1
+    return walk.position, expected, f"offset {header.last_offset} belongs to the next segment, from {limit_offset} on"
+
+
+def _goes_back_to(segment: Segment, walk: Walk, expected: int) -> bool:
+    """Whether the batch at which a walk ended is sound, and follows the one before the last."""
+    again = segment.walk(walk.position)
+    again.next_offset, again.check_crc_from = expected, 0
+    return next((header.base_offset < walk.next_offset for _, header in again), False)
+
+
+def limit_of(segment: Segment, following: Segment | None, end_offset: int | None = None) -> int:
+    """The first offset that cannot be in a segment; `end_offset`: where the log ends, if that is known."""
+    if following is not None:
+        return following.base_offset
+    return segment.base_offset + MAX_RELATIVE_OFFSET + 1 if end_offset is None else end_offset
+
+
+def _next_good(segment: Segment, position: int, next_offset: int, limit_offset: int) -> tuple[int, int] | None:
+    """Where the next sound batch begins, and with which offset."""
+    for candidate in _candidates(segment, position, next_offset, limit_offset):
+        walk = segment.walk(candidate)
+        walk.next_offset, walk.check_crc_from = next_offset, 0
+        for _, header in walk:
+            if header.last_offset < limit_offset:
+                return candidate, header.base_offset
+            break
+    return None
+
+
+def _candidates(segment: Segment, position: int, next_offset: int, limit_offset: int) -> Iterator[int]:
+    """Places behind `position` that may be a batch's beginning: offset, size and magic are such as it could have."""
+    head = segment.file.read_at(HEADER_SIZE, position)
+    hop = position + LOG_OVERHEAD + int.from_bytes(head[_OFFSET_BYTES:LOG_OVERHEAD], "big", signed=True)
+    if position < hop < segment.size:
+        yield hop
+    pattern = _pattern(next_offset, limit_offset)
+    start = position + 1
+    while start < segment.size:
+        window = segment.file.read_at(_WINDOW_BYTES + _MAGIC_AT, start)
+        for found in pattern.finditer(window):
+            candidate = start + found.start()
+            size = int.from_bytes(window[found.start() + _OFFSET_BYTES : found.start() + LOG_OVERHEAD], "big")
+            if found.start() < _WINDOW_BYTES and candidate + LOG_OVERHEAD + size <= segment.size:
+                yield candidate
+        start += _WINDOW_BYTES
+
+
+def _pattern(next_offset: int, limit_offset: int) -> re.Pattern[bytes]:
+    """An offset that begins as all in the range do, a size that is not nothing, anything for 4 bytes, a magic."""
+    ends = [offset.to_bytes(_OFFSET_BYTES, "big") for offset in (next_offset, max(next_offset, limit_offset - 1))]
+    same = next((count for count in range(_OFFSET_BYTES) if ends[0][count] != ends[1][count]), _OFFSET_BYTES)
+    rest = b".{%d}" % (_OFFSET_BYTES - same)
+    return re.compile(
+        b"(?=" + re.escape(ends[0][:same]) + rest + rb"(?!\x00{4})[\x00-\x7f].{3}.{4}[\x00-\x02])", re.DOTALL
+    )

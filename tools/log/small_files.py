@@ -1,0 +1,145 @@
+"""The files beside the segments as rows: indexes, producer snapshots, epochs, identities, checkpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from storage import aborted, checkpoint, directories
+from storage import epochs as leader_epochs
+from storage.aborted import AbortedIndex
+from storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
+from storage.errors import BadFile
+from storage.files import Files, parent
+from storage.index import Index, OffsetIndex, TimeIndex
+from storage.pool import Pool
+from storage.producers import SNAPSHOT_SUFFIX, Producers
+from tools.log.places import CLEANER_OFFSETS, is_empty
+from tools.output import Row
+
+Reader = Callable[[Files, str], Iterator[Row]]
+
+# <20 digits>.<kind>, and what it may have behind that while it is replaced or deleted
+_OF_SEGMENT = re.compile(r"(?P<base>\d{20})(?P<suffix>\.[a-z]+)(?:\.(?:deleted|cleaned|swap|tmp))?")
+
+
+class Entries(NamedTuple):
+    """The entries of an index, relative as in the file. `unused`: zeros at the end, which Kafka makes room with."""
+
+    pairs: list[tuple[int, int]]
+    unused: int
+    is_cut: bool
+
+
+def read_entries(kind: type[Index], data: bytes) -> Entries:
+    """What is in an index. Only the first entry may be zeros, and only where its segment has no other."""
+    whole = len(data) - len(data) % kind.ENTRY.size
+    pairs: list[tuple[int, int]] = list(kind.ENTRY.iter_unpack(data[:whole]))
+    used = len(pairs)
+    while used and pairs[used - 1] == (0, 0):
+        used -= 1
+    return Entries(pairs[:used], len(pairs) - used, whole != len(data))
+
+
+def reader_of(name: str) -> Reader | None:
+    """What reads a file of this name; None for one of batches, and for one that is not known."""
+    found = _OF_SEGMENT.fullmatch(name)
+    return _BY_SUFFIX.get(found["suffix"]) if found else _BY_NAME.get(name)
+
+
+def _base_offset(path: str) -> int:
+    return int(path.rpartition("/")[2][:20])
+
+
+def _offset_index(files: Files, path: str) -> Iterator[Row]:
+    entries, base = _whole(path, read_entries(OffsetIndex, files.read(path))), _base_offset(path)
+    return ({"offset": base + relative, "position": position} for relative, position in entries)
+
+
+def _time_index(files: Files, path: str) -> Iterator[Row]:
+    entries, base = _whole(path, read_entries(TimeIndex, files.read(path))), _base_offset(path)
+    return ({"timestamp": timestamp, "offset": base + relative} for timestamp, relative in entries)
+
+
+def _whole(path: str, entries: Entries) -> list[tuple[int, int]]:
+    if entries.is_cut:
+        raise BadFile(f"{path} is cut within an entry; a broker makes it again from the log when it starts")
+    return entries.pairs
+
+
+def _aborted(files: Files, path: str) -> Iterator[Row]:
+    try:
+        entries = aborted.parse(files.read(path))
+    except BadFile as error:
+        raise BadFile(f"{path}: {error}; a broker makes it again from the log when it starts") from None
+    return (entry._asdict() for entry in entries)
+
+
+def _snapshot(files: Files, path: str) -> Iterator[Row]:
+    """Producers at the offset that the file is named by; a snapshot holds the last batch of each."""
+    try:
+        producers = Producers.from_snapshot(files.read(path))
+    except BadFile as error:
+        raise BadFile(f"{path}: {error}") from None
+    for producer_id, producer in producers.by_id.items():
+        last = producer.batches[-1] if producer.batches else None
+        yield {
+            "producer_id": producer_id,
+            "producer_epoch": producer.epoch,
+            "first_sequence": last.first_sequence if last else -1,
+            "last_sequence": last.last_sequence if last else -1,
+            "first_offset": last.first_offset if last else -1,
+            "last_offset": last.last_offset if last else -1,
+            "timestamp": producer.last_timestamp,
+            "coordinator_epoch": producer.coordinator_epoch,
+            "transaction_start": producer.transaction_start,
+        }
+
+
+def _epochs(files: Files, path: str) -> Iterator[Row]:
+    if is_empty(files, path):
+        return
+    for epoch, start_offset in leader_epochs.read_entries(files, parent(path)) or ():
+        yield {"leader_epoch": epoch, "start_offset": start_offset}
+
+
+def _partition_metadata(files: Files, path: str) -> Iterator[Row]:
+    topic_id = directories.read_topic_id(files, parent(path))
+    yield {"topic_id": None if topic_id is None else directories.format_id(topic_id)}
+
+
+def _meta(files: Files, path: str) -> Iterator[Row]:
+    meta = directories.read_meta(files, parent(path))
+    if meta is not None:
+        yield {"cluster_id": meta.cluster_id, "node_id": meta.node_id, "directory_id": meta.directory_id or None}
+
+
+def _offsets(files: Files, path: str) -> Iterator[Row]:
+    if is_empty(files, path):
+        return
+    for (topic, partition), offset in checkpoint.read_offsets(files, path).items():
+        yield {"topic": topic, "partition": partition, "offset": offset}
+
+
+_BY_SUFFIX: dict[str, Reader] = {
+    OffsetIndex.SUFFIX: _offset_index,
+    TimeIndex.SUFFIX: _time_index,
+    AbortedIndex.SUFFIX: _aborted,
+    SNAPSHOT_SUFFIX: _snapshot,
+}
+_BY_NAME: dict[str, Reader] = {
+    leader_epochs.FILE_NAME: _epochs,
+    directories.PARTITION_METADATA: _partition_metadata,
+    directories.META_PROPERTIES: _meta,
+    **dict.fromkeys((HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, CLEANER_OFFSETS), _offsets),
+}
+
+
+def topic_id_of(pool: Pool, directory: str) -> str | None:
+    """The id of a partition's topic; None where none can be read."""
+    try:
+        topic_id = directories.read_topic_id(pool.files, directory)
+    except BadFile:
+        return None
+    return None if topic_id is None else directories.format_id(topic_id)

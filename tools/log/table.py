@@ -1,0 +1,68 @@
+"""Rows for eyes: fewer columns than JSON lines have, times that can be read, what is long cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from tools.output import Row, format_table, printable
+
+_LONGEST = 60
+# Columns that tables leave out, unless they say something in one of the rows that are shown together
+_QUIET: dict[str, tuple[object, ...]] = {
+    "headers": ([],),
+    "timestamp_type": ("CreateTime", None),
+    "producer_id": (-1,),
+    "producer_epoch": (-1,),
+    "base_sequence": (-1,),
+    "sequence": (-1,),
+    "transactional": (False,),
+    "control": (False,),
+    "magic": (2,),
+    "codec": ("none",),
+    "aside_bytes": (0,),
+    "lost_from": (None,),
+    "lost_to": (None,),
+    "from_byte": (None,),
+    "to_byte": (None,),
+}
+_NEVER = ("crc", "topic_id", "directory", "base_timestamp")
+_TIMES = ("timestamp", "max_timestamp", "first_timestamp", "modified")
+
+
+def lines(rows: Sequence[Row]) -> list[str]:
+    """A table of rows that are alike."""
+    if not rows:
+        return []
+    names = [name for name in rows[0] if name not in _NEVER and not _is_quiet(name, rows)]
+    shown = [{name: _shown(name, row[name]) for name in names} for row in rows]
+    return [printable(line) for line in format_table(shown)]
+
+
+def _is_quiet(name: str, rows: Sequence[Row]) -> bool:
+    return name in _QUIET and all(row[name] in _QUIET[name] for row in rows)
+
+
+def _shown(name: str, value: Any) -> Any:
+    if name in _TIMES:
+        return time_text(value)
+    if name == "findings":
+        return len(value)
+    if isinstance(value, dict | list):
+        value = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and name != "path" and len(value) > _LONGEST:
+        return value[: _LONGEST - 1] + "…"
+    return value
+
+
+def time_text(milliseconds: int | None) -> str | None:
+    """A time in UTC; a dash in the table for none, the number itself for what no calendar has."""
+    if milliseconds is None or milliseconds < 0:
+        return None
+    try:
+        moment = datetime.fromtimestamp(milliseconds // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(milliseconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03}Z"

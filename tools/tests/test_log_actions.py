@@ -1,0 +1,74 @@
+"""What the commands tell, in order: rows and failures of many partitions, one of which is damaged."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from tools.log import actions
+from tools.log.actions import Failure
+from tools.tests.log_data import Data, change, positions
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Data:
+    with Data(tmp_path / "data") as made:
+        for topic in "abc":
+            made.fill(topic)
+    log = made.segments("b")[0]
+    change(log, positions(log)[2] + 16)
+    return made
+
+
+def options(data: Data, **more: object) -> argparse.Namespace:
+    defaults = {
+        "paths": [str(data.path)],
+        "topics": [],
+        "partitions": [],
+        "batches": False,
+        "gaps": False,
+        "from_offset": 0,
+        "to_offset": None,
+        "limit": None,
+        "index_interval_bytes": 4096,
+        "dry_run": False,
+    }
+    return argparse.Namespace(**{**defaults, **more})
+
+
+def test_a_dump_goes_on_behind_a_partition_that_is_damaged(data: Data) -> None:
+    told = list(actions.dump(options(data, batches=True)))
+    failures = [one for one in told if isinstance(one, Failure)]
+    assert len(failures) == 1
+    assert f"{data.segments('b')[0]}: byte " in failures[0]
+    before = told[: told.index(failures[0])]
+    assert [len([one for one in part if not isinstance(one, Failure)]) for part in (before, told)] == [42, 82]
+
+
+def test_limits_hold_for_each(data: Data) -> None:
+    told = list(actions.dump(options(data, limit=3)))
+    assert [one["topic"] for one in told if not isinstance(one, Failure)] == ["a"] * 3 + ["b"] * 3 + ["c"] * 3
+
+
+def test_a_failure_stands_behind_its_row(data: Data) -> None:
+    told = list(actions.verify(options(data)))
+    assert [isinstance(one, Failure) for one in told] == [False, False, True, False]
+
+
+def test_a_repair_gives_the_lock_back(data: Data) -> None:
+    for _ in range(2):
+        list(actions.repair(options(data)))
+    assert [one for one in actions.verify(options(data)) if isinstance(one, Failure)] == []
+
+
+def test_a_copy_of_a_partition_is_repaired_where_it_lies(data: Data, tmp_path: Path) -> None:
+    """Without a data directory around it: no lock, and no checkpoint, is made there."""
+    copy = tmp_path / "elsewhere" / "b-0"
+    copy.parent.mkdir()
+    data.directory("b").rename(copy)
+    (row,) = actions.repair(options(data, paths=[str(copy)]))
+    assert not isinstance(row, Failure)
+    assert (row["lost_from"], row["lost_to"]) == (4, 5)
+    assert [path.name for path in copy.parent.iterdir()] == ["b-0"]

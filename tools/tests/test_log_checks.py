@@ -1,0 +1,166 @@
+"""What a check says of files that are not as they should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from protocol.records.batch import BatchHeader
+from storage.config import LogConfig
+from storage.files import Files
+from storage.producers import DEFAULT_EXPIRATION_MS, Producers
+from tools.log import checks
+from tools.log.checks import Finding, Report, contradictions
+from tools.log.places import DataDirectory, Partition
+from tools.tests.log_data import SMALL, Data, change, positions
+
+NOW_MS = 10 * DEFAULT_EXPIRATION_MS
+
+
+def report(data: Data, interval_bytes: int = 4096) -> Report:
+    found = DataDirectory.read(Files(), str(data.path))
+    partition = Partition(str(data.directory()), "t", 0)
+    return checks.check(found, partition, lambda count, what: None, interval_bytes)
+
+
+def findings(data: Data) -> list[Finding]:
+    return report(data).findings
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Data:
+    with Data(tmp_path / "data") as made:
+        made.fill()
+    return made
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Data:
+    with Data(tmp_path / "data", is_clean=False) as made:
+        made.fill()
+    return made
+
+
+def test_a_sound_partition(data: Data) -> None:
+    found = report(data)
+    assert (found.findings, found.start_offset, found.end_offset) == ([], 0, 80)
+    assert {one.indexes for one in found.segments} == {checks.SAME}
+    assert sum(one.records for one in found.segments) == 80
+
+
+@pytest.mark.parametrize("interval_bytes", [0, 200, 500, 4096])
+def test_the_interval_of_indexes_need_not_be_known(tmp_path: Path, interval_bytes: int) -> None:
+    config = LogConfig(segment_bytes=2000, index_interval_bytes=interval_bytes)
+    with Data(tmp_path / "data", config) as data:
+        data.fill()
+    found = report(data)
+    assert {one.indexes for one in found.segments} == {checks.SAME}
+    assert SMALL.index_interval_bytes == 200
+
+
+def test_what_a_kill_leaves_is_no_fault(killed: Data) -> None:
+    found = report(killed)
+    assert found.findings == []
+    assert {one.indexes for one in found.segments} <= {checks.SAME, checks.UNFINISHED}
+    assert found.segments[-1].indexes == checks.UNFINISHED
+
+
+def test_damage_after_a_stop_and_after_a_kill(data: Data) -> None:
+    log = data.segments()[-1]
+    change(log, positions(log)[-1] + 70)
+    (finding,) = (one for one in findings(data) if one.path == str(log))
+    assert (finding.kind, "offsets 78 on" in finding.problem or "78" in finding.problem) == ("corrupt", True)
+    (data.path / ".kafka_cleanshutdown").unlink()
+    (data.path / "recovery-point-offset-checkpoint").unlink()
+    assert [one.kind for one in findings(data) if one.path == str(log)] == ["torn"]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_indexes(data: Data, suffix: str) -> None:
+    index = data.segments()[0].with_suffix(suffix)
+    held = index.read_bytes()
+    for content in (
+        held[:-1] + b"\xff",
+        held + bytes(12 if suffix == ".timeindex" else 8),
+        held[:-3],
+    ):
+        index.write_bytes(content)
+        (finding,) = findings(data)
+        assert (finding.kind, finding.path) == ("index", str(data.segments()[0]))
+        assert finding.problem.startswith(f"{suffix} is wrong;")
+    index.unlink()
+    assert [one.problem.partition(";")[0] for one in findings(data)] == [f"{suffix} is missing"]
+
+
+def test_other_entries_that_are_true_are_no_fault(data: Data) -> None:
+    """As Apache Kafka's brokers make them: here one in the middle is left out."""
+    index = data.segments()[0].with_suffix(".index")
+    held = index.read_bytes()
+    index.write_bytes(held[:8] + held[16:])
+    found = report(data)
+    assert found.findings == []
+    assert found.segments[0].indexes in {checks.OTHER, checks.SAME}
+
+
+def test_epochs(data: Data) -> None:
+    path = data.directory() / "leader-epoch-checkpoint"
+    path.write_text("0\n2\n0 0\n1 44\n")
+    (finding,) = findings(data)
+    assert (finding.kind, finding.path) == ("epochs", str(path))
+    assert finding.problem.startswith("2 batches of ")
+    path.unlink()
+    assert "missing" in findings(data)[0].problem
+    path.write_text("0\n1\nx\n")
+    assert [one.kind for one in findings(data)] == ["file"]
+    path.write_bytes(b"")
+    assert findings(data) == []
+
+
+def test_ends(data: Data) -> None:
+    (data.path / "replication-offset-checkpoint").write_text("0\n1\nt 0 90\n")
+    (finding,) = findings(data)
+    assert finding.problem == "the log ends at offset 80, and the high watermark is 90: what was between is gone"
+
+
+def test_snapshots(data: Data) -> None:
+    last = data.directory() / f"{80:020}.snapshot"
+    content = last.read_bytes()
+    last.write_bytes(content[:-1])
+    assert "wrong CRC or length" in findings(data)[0].problem
+    last.write_bytes(min(data.directory().glob("*.snapshot")).read_bytes())
+    (finding,) = findings(data)
+    assert finding.kind == "snapshot"
+    assert finding.problem.startswith("producer 7 wrote sequence 79 at offset 79, and it says sequence ")
+    last.rename(data.directory() / f"{81:020}.snapshot")
+    assert findings(data)[0].problem.startswith("it is of offset 81, and the log ends at 80")
+
+
+def state(producer_id: int = 7, *, offset: int = 10, sequence: int = 3, epoch: int = 0) -> Producers:
+    producers = Producers()
+    producers.record(BatchHeader(offset, 49, 0, 2, 0, 0, 0, NOW_MS, NOW_MS, producer_id, epoch, sequence, 1), offset)
+    return producers
+
+
+@pytest.mark.parametrize(
+    "snapshot, sentence",
+    [
+        (state(), None),
+        (state(offset=12, sequence=5), None),  # what it wrote then is gone since
+        (state(sequence=2), "wrote sequence 3 at offset 10, and it says sequence 2 at offset 10"),
+        (state(offset=9, sequence=2), "wrote sequence 3 at offset 10, and it says sequence 2 at offset 9"),
+        (state(8), "producer 7, who wrote up to offset 10, is not in it"),
+    ],
+)
+def test_contradictions(snapshot: Producers, sentence: str | None) -> None:
+    found = list(contradictions(snapshot, state(), NOW_MS))
+    assert len(found) == (sentence is not None)
+    assert sentence is None or sentence in found[0]
+
+
+def test_a_producer_that_expired_need_not_be_there() -> None:
+    assert list(contradictions(Producers(), state(), NOW_MS + DEFAULT_EXPIRATION_MS)) == []
+
+
+def test_an_epoch_that_is_too_old() -> None:
+    assert "is in epoch 1, and it says 0" in next(iter(contradictions(state(), state(epoch=1), NOW_MS)))

@@ -1,0 +1,84 @@
+"""What paths mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.files import Files
+from tools.log.places import DataDirectory, NotFound, Partition, Place, find, partition_of
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """As Apache Kafka leaves one: three partitions, one being deleted, one that moves, one that nobody wants."""
+    for name in (
+        "a-0",
+        "a-10",
+        "b-with-dash-1",
+        "a-2.0123456789abcdef0123456789abcdef-delete",
+        "a-3.0123456789abcdef0123456789abcdef-future",
+        "c-0.AAECAwQFBgcICQoLDA0ODw-stray",
+        "other",
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{0:020}.log").touch()
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=3\ncluster.id=x\n")
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\na 0 7\n")
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\na 0 5\n")
+    return tmp_path
+
+
+def place(path: Path, topics: list[str] | None = None, partitions: list[int] | None = None) -> Place:
+    (found,) = find(Files(), [str(path)], topics or [], partitions or [])
+    assert isinstance(found, Place)
+    return found
+
+
+def test_a_data_directory(data: Path) -> None:
+    found = place(data)
+    assert [(str(one), one.state) for one in found.partitions] == [
+        ("a-0", ""),
+        ("a-2", "delete"),
+        ("a-3", "future"),
+        ("a-10", ""),
+        ("b-with-dash-1", ""),
+        ("c-0", "stray"),
+    ]
+    assert found.data.recovery_points == {("a", 0): 7}
+    assert found.data.cleaned == {("a", 0): 5}
+    assert (found.data.is_clean, found.data.problems) == (False, [])
+
+
+def test_some_of_it(data: Path) -> None:
+    assert [one.partition for one in place(data, ["a"], [0, 2]).partitions] == [0, 2]
+    with pytest.raises(NotFound, match="no partition of z"):
+        place(data, ["a", "z"])
+
+
+def test_one_partition(data: Path) -> None:
+    found = place(data / "a-0")
+    assert found.partitions == [Partition(str(data / "a-0"), "a", 0)]
+    assert found.data.recovery_points == {("a", 0): 7}
+
+
+def test_a_file(data: Path) -> None:
+    path = str(data / "a-0" / f"{0:020}.log")
+    assert list(find(Files(), [path], [], [])) == [path]
+    assert str(partition_of(path)) == "a-0"
+    assert partition_of(str(data / "other" / "x")) is None
+
+
+def test_a_directory_of_neither_kind(data: Path) -> None:
+    with pytest.raises(NotFound, match="neither a data directory nor"):
+        place(data / "other")
+
+
+def test_what_cannot_be_read_is_told(data: Path) -> None:
+    (data / "replication-offset-checkpoint").write_text("1\n0\n")
+    (data / "meta.properties").write_text("version=1\n")
+    (data / ".kafka_cleanshutdown").touch()
+    found = DataDirectory.read(Files(), str(data))
+    assert found.is_clean
+    assert ["has version '1'" in found.problems[0], "names no node.id" in found.problems[1]] == [True, True]

@@ -1,0 +1,60 @@
+"""Segments of a directory, and files of batches under other names."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from storage.files import Files
+from storage.pool import Pool
+from tools.log.overlay import Overlay
+from tools.log.reading import Damaged, LogFile, batches, segments
+from tools.tests.log_data import Data, change, positions
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Data:
+    with Data(tmp_path / "data") as made:
+        made.fill()
+    return made
+
+
+def bases(data: Data, from_offset: int = 0, to_offset: int | None = None) -> list[int]:
+    pool = Pool(Overlay())
+    found = segments(pool, str(data.directory()), Files().list(str(data.directory())))
+    return [one.header.base_offset for one in batches(found, from_offset, to_offset)]
+
+
+def test_all_batches(data: Data) -> None:
+    assert bases(data) == list(range(0, 80, 2))
+
+
+@pytest.mark.parametrize("from_offset, to_offset", [(0, 1), (1, 2), (25, 27), (26, 26), (79, None), (80, None)])
+def test_those_that_hold_some_offsets(data: Data, from_offset: int, to_offset: int | None) -> None:
+    end = 80 if to_offset is None else to_offset
+    assert bases(data, from_offset, to_offset) == [n for n in range(0, 80, 2) if n + 1 >= from_offset and n < end]
+
+
+def test_damage_ends_it(data: Data) -> None:
+    log = data.segments()[1]
+    at = positions(log)[3]
+    change(log, at + 16)
+    with pytest.raises(Damaged) as caught:
+        bases(data)
+    assert (caught.value.path, caught.value.position, caught.value.next_offset) == (str(log), at, int(log.stem) + 6)
+    assert bases(data, to_offset=int(log.stem)) == list(range(0, int(log.stem), 2))
+
+
+def test_a_file_under_another_name(data: Data, tmp_path: Path) -> None:
+    log = data.segments()[1]
+    copy = tmp_path / f"{log.name}.1234.deleted"
+    shutil.copy(log, copy)
+    (first, *_) = batches([LogFile(Pool(Overlay()), str(copy))])
+    assert first.header.base_offset == int(log.stem)
+    assert [record.offset for record in first.records()] == [int(log.stem), int(log.stem) + 1]
+    part = tmp_path / "part"
+    part.write_bytes(log.read_bytes()[positions(log)[2] :])
+    (first, *_) = batches([LogFile(Pool(Overlay()), str(part))])
+    assert first.header.base_offset == int(log.stem) + 4

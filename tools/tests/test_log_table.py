@@ -1,0 +1,31 @@
+"""Rows for eyes."""
+
+from __future__ import annotations
+
+from tools.log.table import lines, time_text
+
+ROW = {"offset": 5, "timestamp": 1_700_000_000_123, "key": {"a": "b"}, "value": "x" * 100, "headers": [], "crc": 1}
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    head, row = lines([ROW])
+    assert head.split() == ["OFFSET", "TIMESTAMP", "KEY", "VALUE"]
+    assert row.split() == ["5", "2023-11-14T22:13:20.123Z", '{"a":', '"b"}', "x" * 59 + "…"]
+    assert "HEADERS" in lines([ROW, {**ROW, "headers": [["h", "v"]]}])[0]
+
+
+def test_nothing() -> None:
+    assert lines([]) == []
+
+
+def test_what_would_move_the_cursor_is_spelt() -> None:
+    assert "\\x1b" in lines([{**ROW, "value": "\x1b[2J"}])[1]
+
+
+def test_times() -> None:
+    assert [time_text(one) for one in (None, -1, 0, 1 << 62)] == [
+        None,
+        None,
+        "1970-01-01T00:00:00.000Z",
+        str(1 << 62),
+    ]
