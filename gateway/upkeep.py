@@ -1,20 +1,27 @@
 """What a broker does by itself, time and again: flush, roll and expire logs, and write checkpoints.
 
 Waiting for the disk is done in worker threads: flushes (`replication/syncs.py`), checkpoints, removing what was
-deleted. Everything else is short, and runs on the loop.
+deleted, asking for room. Everything else is short, or made short, and runs on the loop.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 
 from gateway.clock import Clock
 from gateway.config import BrokerConfig
+from gateway.mender import Mender
 from gateway.metadata.image import Image
+from gateway.replication.partition import Partition
 from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
+from gateway.space import Space
 from protocol.errors import KafkaError
+from storage.doomed import Removal
+from storage.log import Log
+from storage.store import Store
 from storage.stores import Stores
 
 logger = logging.getLogger("headgate.upkeep")
@@ -23,8 +30,14 @@ logger = logging.getLogger("headgate.upkeep")
 FLUSH_CHECK_MS = 1_000
 # How often partitions that could not be opened are tried again.
 RETRY_MS = 1_000
-# How often the files of deleted topics are removed. Kafka leaves them there for a minute.
+# How often is looked for deleted files whose time (file.delete.delay.ms) has come.
 REMOVE_MS = 1_000
+# How often is looked for logs of which a sync failed.
+MEND_MS = 1_000
+# Retention looks at many partitions: for so long, then others have a turn.
+SLICE_MS = 2.0
+# How often retention is asked while a disk is nearly full.
+LOW_CHECK_MS = 10_000
 
 
 class Upkeep:
@@ -44,7 +57,10 @@ class Upkeep:
         self._clock = clock
         self._scheduler = scheduler
         self._is_checkpointing = self._is_removing = False
+        self._to_expire: deque[Partition] = deque()
         self._config = config
+        self._space = Space(partitions, config, scheduler, self._room_changed)
+        self._mender = Mender(self._broken, self._is_there, self._mended, clock, scheduler)
         flush_check_ms = min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS)
         self._works: list[tuple[float, Callable[[], None]]] = [
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
@@ -53,12 +69,15 @@ class Upkeep:
             (config.producer_id_expiration_check_interval_ms, self.expire_producers),
             (flush_check_ms, self.flush_due),
             (REMOVE_MS, self.remove_deleted),
+            (MEND_MS, self.mend),
+            (LOW_CHECK_MS, self._expire_if_low),
         ]
 
     def start(self) -> None:
         """Do each work once its interval has passed, and again after each further one."""
         for interval_ms, work in self._works:
             self._again(interval_ms, work)
+        self._space.look()
 
     def _again(self, interval_ms: float, work: Callable[[], None]) -> None:
         def run() -> None:
@@ -83,25 +102,73 @@ class Upkeep:
             logger.error("the checkpoints of %s cannot be written: %s", self._store.directory, result)
 
     def remove_deleted(self) -> None:
-        """Remove the files of deleted partitions, in a thread."""
-        if self._store.has_deleted and not self._is_removing:
-            self._is_removing = True
-            self._scheduler.in_thread(self._store.remove_deleted, self._removed)
+        """Remove deleted files whose time has come, in a thread; at once where the room is needed."""
+        if self._is_removing:
+            return
+        now_ms = self._clock.monotonic_ms()
+        for store in self._store:
+            removal = store.pool.doomed.take(now_ms, at_once=store.directory in self._space.low)
+            if removal is not None:
+                self._remove(store, removal)
+                return
 
-    def _removed(self, result: object) -> None:
-        self._is_removing = False
-        if isinstance(result, BaseException):
-            logger.error("deleted partitions in %s cannot be removed: %s", self._store.directory, result)
+    def _remove(self, store: Store, removal: Removal) -> None:
+        def removed(result: object) -> None:
+            self._is_removing = False
+            store.pool.doomed.take_back(removal, self._clock.monotonic_ms())
+            if isinstance(result, BaseException):
+                logger.error("deleted files in %s cannot be removed: %s", store.directory, result)
+            self.remove_deleted()
+
+        self._is_removing = True
+        self._scheduler.in_thread(removal.run, removed)
 
     def expire(self) -> None:
-        """Roll what is old enough, and delete what retention no longer keeps."""
+        """Roll what is old enough, and delete what retention no longer keeps: all partitions, some in each turn."""
+        if not self._to_expire:
+            self._to_expire.extend(self._partitions)
+            self._expire_some()
+
+    def _expire_some(self) -> None:
+        until_ms = self._clock.monotonic_ms() + SLICE_MS
+        while self._to_expire and self._clock.monotonic_ms() < until_ms:
+            partition = self._to_expire.popleft()
+            if self._is_there(partition.log):
+                self._expire(partition)
+        if self._to_expire:
+            self._scheduler.call_after(0.0, self._expire_some)
+
+    def _expire(self, partition: Partition) -> None:
         now_ms = self._clock.now_ms()
+        try:
+            partition.log.delete_old_segments(now_ms, partition.high_watermark)
+            partition.log.roll_if_due(now_ms)
+        except (OSError, KafkaError) as error:
+            logger.error("old segments of %r cannot be removed: %s", partition.log, error)
+
+    def _expire_if_low(self) -> None:
+        if self._space.low:
+            self.expire()
+
+    def _room_changed(self, directory: str, is_low: bool) -> None:
+        """There is no room any more, or there is again."""
+        self._expire_if_low()
+
+    def mend(self) -> None:
+        """Make logs whole again of which a sync failed, in a thread."""
+        self._mender.run()
+
+    def _broken(self) -> list[Log]:
+        return [log for store in self._store for log in store.pool.broken]
+
+    def _is_there(self, log: Log) -> bool:
+        return self._store.logs.get((log.topic, log.partition)) is log
+
+    def _mended(self, log: Log) -> None:
+        """The log takes records again, maybe fewer than there were."""
         for partition in self._partitions:
-            try:
-                partition.log.roll_if_due(now_ms)
-                partition.log.delete_old_segments(now_ms, partition.high_watermark)
-            except (OSError, KafkaError) as error:
-                logger.error("old segments of %r cannot be removed: %s", partition.log, error)
+            if partition.log is log:
+                partition.advance()
 
     def expire_producers(self) -> None:
         """Forget producers that have not written for `producer.id.expiration.ms`."""

@@ -14,13 +14,12 @@ entries. Source: Apache Kafka's `TransactionIndex`, `AbortedTxn`.
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from bisect import bisect_left
 from typing import NamedTuple
 
 from storage.errors import BadFile
-from storage.index import BLOCK_BYTES, EntryFile
+from storage.index import EntryFile
 from storage.pool import Pool
 
 VERSION = 0
@@ -57,9 +56,7 @@ class AbortedIndex(EntryFile):
         self.entries += 1
         if self._data is not None:
             self._data += entry
-        if len(self._pending) >= BLOCK_BYTES:
-            with contextlib.suppress(OSError):
-                self.flush()
+        self._flush_block()
 
     def collect(self, start: int, up_to: int) -> tuple[list[tuple[int, int]], bool]:
         """(producer id, first offset) of transactions with records from `start` on and before `up_to`.

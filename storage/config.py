@@ -53,6 +53,8 @@ class LogConfig:
     """Whether the high watermark follows what is on the disk: with `flush.messages=1` too, which asks for no less."""
     records_unsynced: int = field(init=False, repr=False, default=LONG_MAX)
     """After so many records that are not on the disk a flush is due."""
+    max_segment_ms: int = field(init=False, repr=False, default=0)
+    """The age at which a segment is closed: in a compacted log in time for max.compaction.lag.ms, as in Kafka."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_compacted", "compact" in self.cleanup_policy)
@@ -63,6 +65,8 @@ class LogConfig:
         commits_synced = self.headgate_flush == COMMIT or self.flush_messages == 1
         object.__setattr__(self, "commits_synced", commits_synced)
         object.__setattr__(self, "records_unsynced", 1 if commits_synced else self.flush_messages)
+        longest = min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+        object.__setattr__(self, "max_segment_ms", longest)
 
     @property
     def is_deleted(self) -> bool:

@@ -6,12 +6,15 @@ A follower asks where an epoch ends, to cut what another leader never had. Sourc
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
 from storage import checkpoint
 from storage.errors import BadFile
 from storage.files import Files
+
+logger = logging.getLogger("headgate.storage")
 
 FILE_NAME = "leader-epoch-checkpoint"
 NO_EPOCH = -1
@@ -25,7 +28,7 @@ class Epochs:
     stand still.
     """
 
-    __slots__ = ("_directory", "_entries", "_files", "_log_end", "is_synced", "latest")
+    __slots__ = ("_directory", "_entries", "_files", "_is_stale", "_log_end", "is_synced", "latest")
 
     def __init__(self, files: Files, directory: str, log_end: Callable[[], int]) -> None:
         self._files = files
@@ -36,6 +39,7 @@ class Epochs:
         """The newest epoch; -1 if there is none. Asked with every append, so it is a plain value."""
         self.is_synced = True
         """Whether the file's content is known to be on the disk."""
+        self._is_stale = False  # the file could not be written, and says less than is known
 
     def load(self, entries: Iterable[tuple[int, int]]) -> None:
         """Take what was read from the file."""
@@ -91,7 +95,22 @@ class Epochs:
         """The log now begins at `start_offset`: the epoch there begins there, older ones go."""
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if after:
-            self.replace([(self._entries[after - 1][0], start_offset), *self._entries[after:]])
+            self.keep([(self._entries[after - 1][0], start_offset), *self._entries[after:]])
+
+    def keep(self, entries: Iterable[tuple[int, int]], *, always: bool = False) -> None:
+        """`replace` for what the log itself tells: it holds, even where the disk has no room to write it down."""
+        changed = list(entries)
+        try:
+            self.replace(changed, always=always)
+        except OSError as error:
+            logger.warning("%s cannot be written for now: %s", self.path, error)
+            self.load(changed)
+            self._is_stale = True
+
+    def write_again(self, *, unsynced: bool = False) -> None:
+        """Write down what could not be written before, or was not yet synced. Raises OSError."""
+        if self._is_stale or (unsynced and not self.is_synced and self._entries):
+            self._write(self._entries, sync=True)
 
     def _write(self, entries: list[tuple[int, int]], *, sync: bool) -> None:
         content = checkpoint.text(f"{epoch} {start_offset}" for epoch, start_offset in entries)
@@ -101,6 +120,7 @@ class Epochs:
             self._files.write(self.path, content)
         self.load(entries)
         self.is_synced = sync
+        self._is_stale = False
 
 
 def read_entries(files: Files, directory: str) -> list[tuple[int, int]] | None:

@@ -23,6 +23,10 @@ except ImportError:
     resource = None  # type: ignore[assignment]
 
 NO_DESCRIPTOR = -1
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""Why a disk takes nothing more, until something is deleted."""
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+"""Why a file cannot be opened that is not the disk's fault."""
 _write = os.pwrite
 _read = os.pread
 _sync_content = getattr(os, "fdatasync", os.fsync)
@@ -190,8 +194,16 @@ class Files:
     """The disk."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing; `create` makes the file if there is none."""
-        return File(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644))
+        """Open for reading and writing; `create` makes the file if there is none.
+
+        For reading alone, where the system has made the disk read-only, as it does when that fails.
+        """
+        try:
+            return File(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644))
+        except OSError as error:
+            if error.errno != errno.EROFS or create:
+                raise
+            return File(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def read(self, path: str) -> bytes:
         """The whole content of a small file."""
@@ -311,7 +323,8 @@ class Lock:
         if fcntl is not None:
             self._take(path)
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+        with contextlib.suppress(OSError):  # on a full disk the lock has no name, and holds all the same
+            os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
 
     def _take(self, path: str) -> None:
         try:

@@ -5,7 +5,7 @@ and may do so in another thread while the log goes on appending. One flush may s
 its end.
 
 After a sync that failed the system may have dropped what it could not write, and say at the next one that all is well:
-so there is no next one. The log keeps the error, and what is on the disk is found out by a recovery.
+so there is no next one. The log keeps the error, and takes nothing until `storage.mending` has made sure.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from protocol.errors import ErrorCode, KafkaError
 from storage.directories import PARTITION_METADATA
-from storage.files import File, Files, parent
+from storage.files import NO_DESCRIPTORS, File, Files, parent
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 # A file could not even be opened for its sync: that can be tried again.
-_NOT_BEGUN = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_NOT_BEGUN = (*NO_DESCRIPTORS, errno.ENOMEM)
 
 
 class Flush:
@@ -126,6 +127,17 @@ def end(log: Log, made: Flush, now_ms: int | None) -> None:
     log.recovery_point = max(log.recovery_point, min(made.end_offset, log.end_offset))
     if now_ms is not None:
         log.last_flush_ms = now_ms
+
+
+def fail(log: Log, error: OSError) -> None:
+    """Have a log take nothing more, as a sync of its files failed: see `storage.mending`."""
+    if log.sync_error is None and error.errno not in _NOT_BEGUN:
+        message = (
+            f"a sync of {log.topic}-{log.partition} failed ({error}): it takes no records until all behind offset"
+            f" {log.recovery_point} was read, checked and written once more, which is tried by itself"
+        )
+        log.sync_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        log.pool.broken.append(log)
 
 
 def _hold(segments: Iterable[Segment]) -> list[File]:

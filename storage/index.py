@@ -32,7 +32,17 @@ NO_TIMESTAMP = -1
 class EntryFile:
     """Entries of one size behind each other, in a file and, the last of them, only in memory yet."""
 
-    __slots__ = ("_pending", "_pool", "_written", "base_offset", "directory", "entries", "is_whole")
+    __slots__ = (
+        "_is_torn",
+        "_pending",
+        "_pool",
+        "_suffix",
+        "_written",
+        "base_offset",
+        "directory",
+        "entries",
+        "is_whole",
+    )
     SUFFIX: ClassVar[str]
     ENTRY: ClassVar[struct.Struct]
 
@@ -48,11 +58,17 @@ class EntryFile:
         self._written = written if self.is_whole else 0
         self.entries = self._written // self.ENTRY.size
         self._pending = bytearray()
+        self._is_torn = False  # the file may be longer than what was written of it
+        self._suffix = self.SUFFIX
 
     @property
     def path(self) -> str:
         """Its file."""
-        return f"{self.directory}/{self.base_offset:020d}{self.SUFFIX}"
+        return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
+
+    def note_deleted(self, suffix: str) -> None:
+        """The file was renamed, and will go."""
+        self._suffix = self.SUFFIX + suffix
 
     @property
     def size(self) -> int:
@@ -78,46 +94,66 @@ class EntryFile:
             file.release()
 
     def flush(self) -> None:
-        """Write what is only in memory yet."""
+        """Write what is only in memory yet. Raises OSError, and then it still is."""
         if not self._pending:
             return
         if self._written:
             self._append_pending()
         else:
+            self.is_whole = False
             self._pool.files.write(self.path, self._pending)
-            self.is_whole = True
+            self.is_whole, self._is_torn = True, False
         self._written += len(self._pending)
         self._pending = bytearray()
 
+    def _flush_block(self) -> None:
+        """Write what is in memory, if it is a block or another one. Without room it stays there, and can be derived."""
+        size = len(self._pending)
+        if size >= BLOCK_BYTES and size % BLOCK_BYTES < self.ENTRY.size:
+            with contextlib.suppress(OSError):
+                self.flush()
+
     def _append_pending(self) -> None:
+        self._cut_torn()
+        self._is_torn = True
         try:
             self._pool.files.append(self.path, self._pending)
         except OSError:
             with contextlib.suppress(OSError):  # a full disk may have taken a part of it
-                self._pool.files.truncate(self.path, self._written)
+                self._cut_torn()
             raise
+        self._is_torn = False
+
+    def _cut_torn(self) -> None:
+        """Cut off what a failed write left. Raises OSError."""
+        if self._is_torn:
+            self._pool.files.truncate(self.path, self._written)
+            self._is_torn = False
 
     def move_to(self, pool: Pool) -> None:
         """Share this pool from now on; nothing is loaded."""
         self._pool = pool
 
     def touch(self) -> None:
-        """Make sure that there is a file, even without entries."""
+        """Make sure that there is a file with all entries, as Kafka wants one even without any. Raises OSError."""
         self.flush()
+        self._cut_torn()
         if not self.is_whole:
             self._pool.files.write(self.path, b"")
             self.is_whole = True
 
     def truncate(self, entries: int) -> None:
-        """Keep only the first `entries`."""
+        """Keep only the first `entries`. Where the disk refuses to cut the file, that is done with the next write."""
         if entries >= self.entries:
             return
         self.entries = entries
         size = self.size
         if size < self._written:
-            self._pool.files.truncate(self.path, size)
             self._written = size
+            self._is_torn = True
             self._pending = bytearray()
+            with contextlib.suppress(OSError):
+                self._cut_torn()
         else:
             del self._pending[size - self._written :]
         self.give_back()
@@ -170,8 +206,7 @@ class Index(EntryFile):
         if self._columns is not None:
             self._columns[0].append(key)
             self._columns[1].append(value)
-        if len(self._pending) >= BLOCK_BYTES:
-            self.flush()
+        self._flush_block()
 
     def _read_last(self) -> tuple[int, int]:
         size = self.ENTRY.size

@@ -17,13 +17,12 @@ from protocol.records import control
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head
 from protocol.records.compression import Steps, finish
 from protocol.records.control import Marker
-from storage import flush, retention, snapshots, times, validation
+from storage import flush, retention, rolling, snapshots, times, validation
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.epochs import Epochs
 from storage.flush import Flush
 from storage.pool import Pool
 from storage.producers import Producers, WrittenBatch
-from storage.retention import SegmentFacts
 from storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
 from storage.segments import Segments
 from storage.staged import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Staged
@@ -40,6 +39,7 @@ class Log:
     """The log of one partition. Offsets: start <= stable <= end; `end_offset` is the one that comes next."""
 
     __slots__ = (
+        "_jitter",
         "_random",
         "_segments",
         "_snapshot_offset",
@@ -103,6 +103,7 @@ class Log:
         """Has a flush made, soon; without it the log makes it at once, and whoever appends waits for the disk."""
         self.staged: Staged | None = None
         self.being_written: Staged | None = None  # by a thread: see `begin_write`
+        self._jitter = random.random()  # the share of segment.jitter.ms that the segment being written has
 
     def __repr__(self) -> str:
         return f"Log({self.topic}-{self.partition}, offsets {self.start_offset} to {self.end_offset})"
@@ -139,6 +140,11 @@ class Log:
     def holds_messages(self) -> bool:
         """Whether there may be messages of magic 0 and 1 in it, as in what was adopted from Apache Kafka."""
         return self._segments.hold_messages
+
+    @property
+    def has_own_start(self) -> bool:
+        """Whether the start is to be written down: it is within a segment, or others may come back in a crash."""
+        return self.start_offset > (0 if self.names_unsynced else self._segments[0].base_offset)
 
     # Writing
 
@@ -251,7 +257,7 @@ class Log:
         # With less to go by, each append looks for itself.
         if active.size and active.first_timestamp >= 0 and not active.is_full(config.segment_index_bytes, MAX_BATCHES):
             staged.max_bytes = min(config.segment_bytes - active.size, MAX_STAGED_BYTES)
-            staged.max_timestamp = active.first_timestamp + config.segment_ms - active.roll_jitter_ms
+            staged.max_timestamp = active.first_timestamp + rolling.longest_ms(config, self._jitter)
             staged.max_offset = active.base_offset + MAX_RELATIVE_OFFSET
         return staged
 
@@ -264,6 +270,8 @@ class Log:
         staged, self.staged = self.staged, None
         if staged is None:
             return
+        if self.sync_error is not None:
+            raise self._take_back(staged, self.refusal())
         try:
             self._segments.active.append(staged.content(), staged.written, self.config.index_interval_bytes)
         except OSError as error:
@@ -278,6 +286,8 @@ class Log:
         """
         staged, self.staged = self.staged, None
         if staged is not None:
+            if self.sync_error is not None:
+                raise self._take_back(staged, self.refusal())
             try:
                 staged.place(self._segments.active.begin_append(), self._segments.active.size)
             except OSError as error:
@@ -295,10 +305,10 @@ class Log:
             raise self._take_back(staged, failure) from failure
         self._written(staged)
 
-    def _take_back(self, staged: Staged, error: OSError) -> KafkaError:
+    def _take_back(self, staged: Staged, error: OSError | KafkaError) -> KafkaError:
         self.end_offset = staged.first_offset
         staged.restore(self.producers)
-        staged.error = self.disk_error(error)
+        staged.error = self.disk_error(error) if isinstance(error, OSError) else error
         return staged.error
 
     def _written(self, staged: Staged) -> None:
@@ -347,46 +357,38 @@ class Log:
                 yield header
 
     def _must_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        active, config = self._segments.active, self.config
-        if active.size + size > config.segment_bytes:
-            return (size <= config.segment_bytes or self._refuse_size(size)) and active.size > 0
-        return active.size > 0 and (
-            self._is_aged(max_timestamp, now_ms)
-            or active.is_full(config.segment_index_bytes)
-            or last_offset >= active.base_offset + MAX_RELATIVE_OFFSET
-        )
-
-    def _refuse_size(self, size: int) -> bool:
-        raise KafkaError(
-            ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes={self.config.segment_bytes}"
-        )
-
-    def _is_aged(self, max_timestamp: int, now_ms: int) -> bool:
-        """Whether segment.ms has passed: by the records' own time if they have one, else by the clock, as in Kafka."""
         active = self._segments.active
-        first_timestamp = active.first_timestamp
-        age = max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - active.created_ms
-        return age > self.config.segment_ms - active.roll_jitter_ms
+        if size > self.config.segment_bytes:
+            message = f"{size} bytes exceed segment.bytes={self.config.segment_bytes}"
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
+        return active.size > 0 and rolling.is_due(
+            active, self.config, self._jitter, size, max_timestamp, last_offset, now_ms
+        )
 
     def roll_if_due(self, now_ms: int) -> bool:
-        """Begin a new segment if the present one is older than segment.ms by the clock; whether it was done."""
+        """Begin a new segment if the present one was begun longer ago than segment.ms; whether it was done.
+
+        An append rolls by the time of records, which may be years old: by the clock of a log that gets them all the
+        time each look would roll it.
+        """
         active = self._segments.active
-        if not active.size or self.being_written is not None or not self._is_aged(now_ms, now_ms):
+        is_aged = now_ms - active.created_ms > rolling.longest_ms(self.config, self._jitter)
+        if not active.size or self.being_written is not None or not is_aged:
             return False
         self.roll(now_ms)
         return True
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment. The old one becomes durable with the next `flush`, which is then due. Raises OSError."""
-        self._segments.active.seal()
         # By name, as the bytes may be on the disk before, by a flush that is under way.
-        self.indexes_unsynced += self._segments.active.sealed_indexes
+        if not self._segments.seal(self.indexes_unsynced):  # a roll before had come so far
+            self.indexes_unsynced += self._segments.active.sealed_indexes
         self._take_snapshot()
+        self._begin_segment(now_ms)
+
+    def _begin_segment(self, now_ms: int) -> None:
         segment = Segment.create(self.pool, self.directory, self.end_offset, now_ms)
-        if self.config.segment_jitter_ms:
-            segment.roll_jitter_ms = self._random.randrange(
-                min(self.config.segment_jitter_ms, self.config.segment_ms) + 1
-            )
+        self._jitter = self._random.random()
         self.names_unsynced = True
         if self.has_transactions:
             segment.follow_transactions()
@@ -404,7 +406,11 @@ class Log:
         segment = self._segments.owner(offset)
         if self.flushing is not None:  # of what is appended now it knows nothing
             self.flushing.end_offset = min(self.flushing.end_offset, offset)
-        self.drop_behind(segment, segment.locate(offset))
+        self.cut(segment, segment.locate(offset), offset)
+
+    def cut(self, segment: Segment, position: int, offset: int) -> None:
+        """Forget everything from a position on, where `offset` would be. Raises OSError."""
+        self.drop_behind(segment, position)
         self.end_offset = offset
         self.epochs.truncate_to(offset)
         self.reload_producers()
@@ -425,7 +431,7 @@ class Log:
             self.flushing.end_offset = self.recovery_point
         self.pool.write_recovery_points()
         for segment in reversed(self.segments):
-            segment.delete()
+            segment.delete(self.config.file_delete_delay_ms)
         self._segments.replace_all([Segment.create(self.pool, self.directory, offset, now_ms)])
         self.start_offset = self.end_offset = self.recovery_point = offset
         self.names_unsynced, self.has_transactions = True, False
@@ -543,12 +549,14 @@ class Log:
     def delete_old_segments(self, now_ms: int, up_to: int) -> int:
         """Delete what retention no longer keeps, below the high watermark `up_to`; how many segments.
 
-        Raises OSError.
+        That takes no room on the disk. Raises OSError.
         """
+        with suppress(OSError):
+            self.epochs.write_again()
         config = self.config
         deletes = config.is_deleted
         count = retention.expired(
-            list(self._facts()),
+            self._segments.facts(self.end_offset),
             now_ms=now_ms,
             retention_ms=config.retention_ms if deletes else -1,
             retention_bytes=config.retention_bytes if deletes else -1,
@@ -556,23 +564,19 @@ class Log:
             up_to=up_to,
         )
         if count == len(self._segments):
-            if self.being_written is not None:
+            if self.being_written is not None or self.staged is not None:
                 return 0
-            self.roll(now_ms)
+            with suppress(OSError):  # where there is no room for it now, it is written with the next segment
+                self._take_snapshot()
+            self._begin_segment(now_ms)
         if count:
             self._delete_first(count)
         return count
 
-    def _facts(self) -> Iterable[SegmentFacts]:
-        segments = self.segments
-        for segment, following in zip(segments, [*segments[1:], None], strict=True):
-            end_offset = self.end_offset if following is None else following.base_offset
-            yield SegmentFacts(end_offset, segment.size, segment.max_timestamp)
-
     def _delete_first(self, count: int) -> None:
         self.advance_start(self._segments[count].base_offset)
-        self._segments.delete_first(count)
-        self.pool.files.sync_directory(self.directory)
+        self.names_unsynced = True
+        self._segments.delete_first(count, self.config.file_delete_delay_ms)
 
     def advance_start(self, offset: int) -> None:
         """Records before `offset` are no longer to be had; their segments go with `delete_old_segments`."""
@@ -588,6 +592,8 @@ class Log:
 
     def flush(self, now_ms: int | None = None) -> None:
         """Make everything appended so far durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        if self.sync_error is not None:
+            raise self.refusal()
         try:
             made = self.begin_flush()
         except OSError as error:
@@ -612,6 +618,15 @@ class Log:
         If the disk refused to take something, `sync_error` says so.
         """
         flush.end(self, made, now_ms)
+
+    def fail(self, error: OSError) -> None:
+        """A sync of its files failed: nothing is taken or flushed until `storage.mending` has made sure of them."""
+        flush.fail(self, error)
+
+    def mended(self) -> None:
+        """Everything there is was checked, and is on the disk."""
+        self.sync_error = None
+        self.flushed()
 
     def flushed(self) -> None:
         """Everything appended so far is on the disk: the whole file system was synced."""
@@ -638,8 +653,10 @@ class Log:
                 self.end_write(self.being_written, OSError(errno.ECANCELED, "the log was closed"))
         if self.flushing is not None:  # its end has not been taken up, and will not be
             self.end_flush(self.flushing)
+        if self.sync_error is not None:
+            raise self.refusal()
         try:
-            is_changed = self._segments.active.seal()
+            is_changed = self._segments.seal(self.indexes_unsynced)
             self._take_snapshot()
         except OSError as error:
             raise self.disk_error(error) from error
@@ -654,6 +671,7 @@ class Log:
 
     def move_to(self, pool: Pool) -> None:
         """Share this pool from now on; the files are closed, and nothing is loaded."""
+        pool.doomed.extend(self.pool.doomed)
         self.pool = pool
         for segment in self._segments:
             segment.move_to(pool)
@@ -668,11 +686,6 @@ class Log:
         self.is_retired = True
         for segment in self._segments:
             segment.retire()
-
-    def fail(self, error: OSError) -> None:
-        """A sync failed: nobody knows what is on the disk. Nothing is appended or flushed until that is found out."""
-        if self.sync_error is None:
-            self.sync_error = self.disk_error(error)
 
     def refusal(self) -> KafkaError:
         """`sync_error` to be raised: a new one each time, as what is raised keeps where it was."""

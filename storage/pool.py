@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from storage.doomed import Doomed
 from storage.files import Files
+
+if TYPE_CHECKING:
+    from storage.log import Log
 
 MAX_OPEN_SEGMENTS = 4096
 MAX_INDEX_BYTES = 64 * 1024 * 1024
@@ -34,8 +38,10 @@ class Pool:
         """Whether what is read may wait for the disk; if not, `storage.files.ColdRead` is raised instead."""
         self.write_recovery_points: Callable[[], None] = _nothing
         """Called before a log is cut below its recovery point: the checkpoint must not promise what will be gone."""
-        self.doomed: list[str] = []
-        """Files of deleted segments, renamed already; to remove a large one takes long, and can be done elsewhere."""
+        self.doomed = Doomed(files)
+        """Files of deleted segments, renamed already, and directories of deleted partitions."""
+        self.broken: list[Log] = []
+        """Those of which a sync failed: `storage.mending` is to be done to them."""
         # Half of what the process may open is left to connections.
         self._max_open_segments = max(1, min(max_open_segments, files.open_limit() // 2))
         self._max_index_bytes = max_index_bytes

@@ -31,7 +31,7 @@ from storage.aborted import AbortedIndex
 from storage.checkpoint import TEMPORARY_SUFFIX
 from storage.config import LogConfig
 from storage.errors import BadFile, CorruptLog, UnsupportedLog
-from storage.files import Files
+from storage.files import NO_ROOM, Files
 from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.log import Log
 from storage.pool import Pool
@@ -51,10 +51,11 @@ class Clean(NamedTuple):
 
 
 class Torn(NamedTuple):
-    """Something else follows byte `at`, where that may happen in a crash."""
+    """Something else follows byte `at`, where that may happen in a crash; `is_beginning`: of a batch, and no more."""
 
     at: int
     reason: str
+    is_beginning: bool = False
 
 
 class Corrupt(NamedTuple):
@@ -70,8 +71,9 @@ Verdict = Clean | Torn | Corrupt
 def judge(walk: Walk, recovery_point: int) -> Verdict:
     """What the end of a scan means. Pure."""
     if walk.problem is not None:
-        kind = Corrupt if walk.next_offset < recovery_point else Torn
-        return kind(walk.position, walk.problem)
+        if walk.next_offset < recovery_point:
+            return Corrupt(walk.position, walk.problem)
+        return Torn(walk.position, walk.problem, walk.is_cut)
     if walk.next_offset < recovery_point:
         return Corrupt(walk.position, f"offsets up to {recovery_point} should follow")
     return Clean()
@@ -121,7 +123,7 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
     Raises CorruptLog, UnsupportedLog (the partition stays closed and untouched), OSError.
     """
     names = pool.files.list(partition.directory)
-    _tidy(pool.files, partition, names)
+    _tidy(pool, partition, names)
     segments = _segments(pool, partition, names, now_ms)
     log = Log(pool, partition.directory, partition.topic, partition.index, partition.topic_id, config, segments, random)
     entries = _read_epochs(pool.files, partition)
@@ -141,7 +143,8 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
     if log.end_offset > log.start_offset and _lacks_epochs(log, entries, epochs):
         epochs = yield from _derive_epochs(log, partition)
     _note_formats(log, epochs)
-    log.epochs.replace(epochs, always=entries is None and log.size > 0)
+    log.epochs.keep(epochs, always=entries is None and log.size > 0)
+    log.epochs.start_from(log.start_offset)
     log.names_unsynced = not partition.is_clean or not log.size  # an empty log has never had a reason to be flushed
     yield from log.reload_producers_steps(snapshots.offsets(names))
     yield from _check_transactions(log, partition)
@@ -151,7 +154,7 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
     return log
 
 
-def _tidy(files: Files, partition: Partition, names: dict[str, int]) -> None:
+def _tidy(pool: Pool, partition: Partition, names: dict[str, int]) -> None:
     """Finish what a crash interrupted: deletions and replacements that had not happened yet."""
     for name in list(names):
         if name.endswith(CLEANED_SUFFIXES):
@@ -159,8 +162,11 @@ def _tidy(files: Files, partition: Partition, names: dict[str, int]) -> None:
                 f"{partition}: {name} is left of a compaction by Apache Kafka; start and stop Kafka once to end it"
             )
         is_orphan = name.endswith(DERIVED_SUFFIXES[:3]) and name.rpartition(".")[0] + LOG_SUFFIX not in names
-        if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)) or is_orphan:
-            files.remove(f"{partition.directory}/{name}")
+        path = f"{partition.directory}/{name}"
+        if name.endswith(DELETED_SUFFIX):
+            pool.doomed.add(path)  # large ones take long
+        elif name.endswith(TEMPORARY_SUFFIX) or is_orphan:
+            pool.files.remove(path)
 
 
 def _segments(pool: Pool, partition: Partition, names: dict[str, int], now_ms: int) -> list[Segment]:
@@ -236,8 +242,18 @@ def _scan(log: Log, partition: Partition) -> Steps[list[tuple[int, int]]]:
             yield from _cut(log, partition, segment, verdict, segments[number + 1 :])
             break
         if segment is not segments[-1]:
-            segment.seal()
+            _seal(segment)
     return epochs
+
+
+def _seal(segment: Segment) -> None:
+    """Write the indexes out, if there is room for them; else they stay in memory until the log rolls next."""
+    try:
+        segment.seal()
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        logger.warning("there is no room for the indexes of %s; they are in memory for now", segment.path)
 
 
 def _is_untouched(log: Log, partition: Partition, segment: Segment) -> bool:
@@ -322,7 +338,7 @@ def _check_transactions(log: Log, partition: Partition) -> Steps[None]:
     known: Transactions | None = None
     for segment in segments:
         is_missing = segment.aborted is None and segment.is_sealed
-        known = (yield from _rebuild(log, partition, segment, known)) if is_missing else None
+        known = (yield from rebuild(log, partition, segment, known)) if is_missing else None
     log.follow_transactions()
 
 
@@ -336,10 +352,10 @@ def _check_indexes(log: Log, partition: Partition, segment: Segment, end_offset:
     if is_there and not (is_looked_through and _end_of_finished(segment, end_offset or 0) is None):
         return
     logger.warning("%s: the indexes of %s are missing or cut; made again", partition, segment.path)
-    yield from _rebuild(log, partition, segment)
+    yield from rebuild(log, partition, segment)
 
 
-def _rebuild(
+def rebuild(
     log: Log, partition: Partition, segment: Segment, known: Transactions | None = None
 ) -> Steps[Transactions | None]:
     """Make the indexes of a segment again. `known` and the result: the transactions open at its ends, if known."""
@@ -352,7 +368,7 @@ def _rebuild(
         raise _corrupt(partition, segment, f"byte {walk.position}, offset {walk.next_offset}: {walk.problem}")
     if log.has_transactions:
         segment.follow_transactions()
-    segment.seal()
+    _seal(segment)
     segment.sync()
     return walk.transactions or known
 
@@ -383,15 +399,20 @@ def _cut(log: Log, partition: Partition, segment: Segment, torn: Torn, later: Se
         partition, torn.at, segment.path, log.end_offset, torn.reason, segment.size - torn.at, len(later), TORN_SUFFIX,
     )  # fmt: skip
     files = log.pool.files
-    yield from _keep_aside(files, segment, torn.at)
-    for unreachable in later:
-        yield from _keep_aside(files, unreachable, 0)
+    try:
+        yield from keep_aside(files, segment, torn.at)
+        for unreachable in later:
+            yield from keep_aside(files, unreachable, 0)
+    except OSError as error:
+        if error.errno not in NO_ROOM or later or not torn.is_beginning:
+            raise  # so it stays closed, and whole, until there is room
+        logger.warning("%s: there is no room to keep the beginning of a batch, which nobody was told of", partition)
     log.drop_behind(segment, torn.at)
     log.end_offset = log.segments[-1].end_offset()
 
 
-def _keep_aside(files: Files, segment: Segment, position: int) -> Steps[None]:
-    """Copy what follows a position to a file of its own.
+def keep_aside(files: Files, segment: Segment, position: int) -> Steps[None]:
+    """Copy what follows a position to a file of its own, in slices. They raise OSError, and then there is none.
 
     Zeros alone, which some file systems leave, are not worth one.
     """
@@ -400,11 +421,16 @@ def _keep_aside(files: Files, segment: Segment, position: int) -> Steps[None]:
     while files.exists(path):
         number += 1
         path = f"{segment.path}.{position}.{number}{TORN_SUFFIX}"
-    for start in range(position, segment.size, _COPY_BYTES):
-        data = segment.file.read_at(min(_COPY_BYTES, segment.size - start), start)
-        if data.count(0) < len(data) or files.exists(path):
-            files.append(path, data)
-        yield
+    try:
+        for start in range(position, segment.size, _COPY_BYTES):
+            data = segment.file.read_at(min(_COPY_BYTES, segment.size - start), start)
+            if data.count(0) < len(data) or files.exists(path):
+                files.append(path, data)
+            yield
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(path)
+        raise
 
 
 def _read_epochs(files: Files, partition: Partition) -> list[tuple[int, int]] | None:

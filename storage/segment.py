@@ -19,7 +19,7 @@ from protocol.records.compression import Steps
 from protocol.records.control import TRANSACTION_BITS, Marker
 from storage import messages
 from storage.aborted import Aborted, AbortedIndex
-from storage.files import ColdRead, File
+from storage.files import NO_ROOM, ColdRead, File
 from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.pool import Pool
 from storage.transactions import Transactions
@@ -141,6 +141,7 @@ class Segment:
     __slots__ = (
         "_file",
         "_first_timestamp",
+        "_has_debris",
         "_indexed_position",
         "_is_being_appended_to",
         "_is_retired",
@@ -148,6 +149,7 @@ class Segment:
         "_max_timestamp",
         "_modified_ms",
         "_pool",
+        "_suffix",
         "aborted",
         "base_offset",
         "created_ms",
@@ -155,7 +157,6 @@ class Segment:
         "holds_messages",
         "is_sealed",
         "offsets",
-        "roll_jitter_ms",
         "size",
         "times",
     )
@@ -177,10 +178,11 @@ class Segment:
         self.times = TimeIndex(pool, directory, base_offset, times_size)
         self.aborted = AbortedIndex(pool, directory, base_offset, aborted_size) if aborted_size >= 0 else None
         self.created_ms = created_ms
-        self.roll_jitter_ms = 0
+        self._suffix = LOG_SUFFIX
         self.holds_messages = False
         """Whether there may be messages of magic 0 and 1 in it: see `storage.messages`."""
         self._file: File | None = None
+        self._has_debris = False  # bytes of a failed write lie behind the end, and the disk refused to cut them off
         self._is_being_appended_to = False  # by a thread, so that the file may be longer than what is known of it
         self._is_retired = False
         self._first_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
@@ -203,20 +205,29 @@ class Segment:
     @property
     def path(self) -> str:
         """Its `.log` file."""
-        return f"{self.directory}/{self.base_offset:020d}{LOG_SUFFIX}"
+        return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
 
     @property
     def file(self) -> File:
-        """The open file; opened at first use."""
+        """The open file; opened at first use. Of a deleted segment it is closed with its last reader."""
         file = self._file
         if file is None:
             self._check_alive()
             file = self._pool.files.open(self.path)
+            if self._suffix != LOG_SUFFIX:
+                return file
             if file.size() > self.size and not self._is_being_appended_to:
-                file.truncate(self.size)  # what a failed write left, when even cutting it off failed
+                self._has_debris = True
+                with contextlib.suppress(OSError):  # it can be read; what is appended next has to cut it off
+                    self._cut_debris(file)
             self._file = file
             self._pool.opened(self)
         return file
+
+    def _cut_debris(self, file: File) -> None:
+        """Cut off what a failed write left behind the end. Raises OSError."""
+        file.truncate(self.size)
+        self._has_debris = False
 
     def _check_alive(self) -> None:
         if self._is_retired:
@@ -309,6 +320,8 @@ class Segment:
         file = self._file or self.file
         if self.is_sealed:
             self._unseal()
+        if self._has_debris:
+            self._cut_debris(file)
         error = None
         try:
             file.write_at(data, position)
@@ -320,6 +333,8 @@ class Segment:
         """The file, with a reference that the caller releases, to be written to behind the end. Raises OSError."""
         if self.is_sealed:
             self._unseal()
+        if self._has_debris:
+            self._cut_debris(self.file)
         file = self.hold()
         self._is_being_appended_to = True
         return file
@@ -333,16 +348,14 @@ class Segment:
             return
         if error is not None:
             self.close()
-            _ = self.file
+            self._has_debris = True
+            with contextlib.suppress(OSError):
+                self._cut_debris(self.file)
             raise error
         position = self.size
-        try:
-            for size, last_offset, timestamp in batches:
-                self.index(position, last_offset, timestamp, index_interval_bytes)
-                position += size
-        except OSError:  # there is no room for the indexes
-            self.truncate(self.size)
-            raise
+        for size, last_offset, timestamp in batches:
+            self.index(position, last_offset, timestamp, index_interval_bytes)
+            position += size
         self.size = position
 
     def index(self, position: int, last_offset: int, timestamp: int, index_interval_bytes: int) -> None:
@@ -366,13 +379,19 @@ class Segment:
         Whether they had to be: then they are not on the disk before the next `sync`. Raises OSError.
         """
         self._check_alive()
+        if self._has_debris:
+            self._cut_debris(self.file)
         if self.is_sealed or not self.size:
             return False
         self.times.append(self.max_timestamp, self.max_timestamp_offset)
-        self.offsets.touch()
-        self.times.touch()
-        if self.aborted is not None:
-            self.aborted.touch()
+        try:
+            self.offsets.touch()
+            self.times.touch()
+            if self.aborted is not None:
+                self.aborted.touch()
+        except OSError:  # more may be appended before it is tried again
+            self._trim_times()
+            raise
         self._modified_ms = None
         self.is_sealed = True
         return True
@@ -412,6 +431,7 @@ class Segment:
     def truncate(self, position: int) -> None:
         """Cut at `position`, where a batch began."""
         self.file.truncate(position)
+        self._has_debris = False
         self.size = position
         self.offsets.truncate_to(position)
         self._trim_times()
@@ -464,19 +484,31 @@ class Segment:
         self._max_offset, self._indexed_position, self.is_sealed = self.base_offset, 0, False
         return Walk(self, 0, index_interval_bytes)
 
-    def delete(self) -> None:
-        """Remove the files; may be called again where it fails. Raises OSError.
+    def delete(self, delay_ms: float = 0.0) -> None:
+        """Have the files removed after `delay_ms`; may be called again where it fails. Raises OSError.
 
-        The `.log` is renamed first: what is left by a crash in between has a suffix that says so. It is removed by
-        `Store.remove_deleted`, as a gigabyte takes a fifth of a second.
+        They are renamed now, the `.log` first: what is left by a crash in between has a suffix that says so. Whoever
+        has planned to read it still can.
         """
         self.close()
-        files = self._pool.files
-        with contextlib.suppress(FileNotFoundError):  # an attempt before came this far
-            files.rename(self.path, self.path + DELETED_SUFFIX)
-        for suffix in DERIVED_SUFFIXES:
-            files.remove(f"{self.directory}/{self.base_offset:020d}{suffix}")
-        self._pool.doomed.append(self.path + DELETED_SUFFIX)
+        files, doomed = self._pool.files, self._pool.doomed
+        for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES):
+            path = f"{self.directory}/{self.base_offset:020d}{suffix}"
+            try:
+                files.rename(path, path + DELETED_SUFFIX)
+            except FileNotFoundError:  # there was none, or an attempt before came this far
+                continue
+            except OSError as error:
+                if error.errno not in NO_ROOM:  # a longer name may need room in the directory
+                    raise
+                files.remove(path)
+                continue
+            doomed.add(path + DELETED_SUFFIX, delay_ms)
+        self._suffix = LOG_SUFFIX + DELETED_SUFFIX
+        self.offsets.note_deleted(DELETED_SUFFIX)
+        self.times.note_deleted(DELETED_SUFFIX)
+        if self.aborted is not None:
+            self.aborted.note_deleted(DELETED_SUFFIX)
 
     # Reading
 
@@ -574,6 +606,7 @@ class Walk:
         self.check_crc_from = NO_LIMIT
         self.problem: str | None = None
         self.transactions: Transactions | None = None
+        self.is_cut = False  # the problem: it is the beginning of a batch, or of a header
         self._segment = segment
         self._read_head = segment.read_head
         self._check_crc = messages.check_crc if segment.holds_messages else batch.check_crc
@@ -588,6 +621,7 @@ class Walk:
                 header = self._read_head(self._bytes(batch.HEADER_SIZE))
             except KafkaError as error:
                 self.problem = error.message
+                self.is_cut = segment.size - self.position < batch.HEADER_SIZE
                 return
             self.problem = self._check(header)
             if self.problem:
@@ -615,6 +649,7 @@ class Walk:
     def _check(self, header: BatchHeader) -> str | None:
         left = self._segment.size - self.position
         if header.size > left:
+            self.is_cut = True
             return f"a batch of {header.size} bytes is cut after {left}"
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:
             return f"offsets {header.base_offset} to {header.last_offset} do not follow {self.next_offset - 1}"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader
 from protocol.records.control import Marker
+from storage.retention import SegmentFacts
 from storage.segment import FileSlice, MessagesSlice, Segment
 
 _MEMO_ENTRIES = 64
@@ -45,6 +46,13 @@ class Segments:
     def hold_messages(self) -> bool:
         """Whether there may be messages of magic 0 and 1 in one of them."""
         return any(segment.holds_messages for segment in self._items)
+
+    def facts(self, end_offset: int) -> list[SegmentFacts]:
+        """What decides which of them may go. Raises OSError."""
+        ends = [*(segment.base_offset for segment in self._items[1:]), end_offset]
+        return [
+            SegmentFacts(end, segment.size, _newest_ms(segment)) for end, segment in zip(ends, self._items, strict=True)
+        ]
 
     # Finding
 
@@ -190,29 +198,54 @@ class Segments:
         self._items.append(segment)
         self.active = segment
 
-    def delete_first(self, count: int) -> None:
-        """Delete the oldest; one of them at least stays. Raises OSError, and then some are deleted."""
+    def delete_first(self, count: int, delay_ms: float) -> None:
+        """Delete the oldest; one of them at least stays. Raises OSError, and then some are deleted.
+
+        Their files are on the disk for `delay_ms` more.
+        """
         self._memo = None
         for _ in range(count):
-            self._items[0].delete()  # one that fails is the first still, and tried again
+            self._items[0].delete(delay_ms)  # one that fails is the first still, and tried again
             del self._items[0]
+
+    def seal(self, unsynced: list[str]) -> bool:
+        """Write out all indexes that are not; whether there were any. Raises OSError.
+
+        They are those of the last one, and of others for which there was no room. Their paths are added to `unsynced`.
+        """
+        is_changed = False
+        for segment in self._items:
+            if not segment.is_sealed and segment.seal():
+                unsynced += segment.sealed_indexes
+                is_changed = True
+        return is_changed
 
     def drop_behind(self, segment: Segment, position: int) -> None:
         """Remove the bytes of a segment from a position on, and the segments behind it. Raises OSError."""
         self._memo = None
         while self._items[-1] is not segment:
-            self._items.pop().delete()
+            self._delete_last()
         segment.truncate(position)
         segment.file.sync()
         if not position and len(self._items) > 1:
-            self._items.pop().delete()
+            self._delete_last()
         self.active = self._items[-1]
+
+    def _delete_last(self) -> None:
+        self._items[-1].delete()  # one that fails is still the last
+        del self._items[-1]
 
     def replace_all(self, segments: Sequence[Segment]) -> None:
         """Have these instead. What becomes of the files of those before is the caller's."""
         self._items[:] = segments
         self.active = self._items[-1]
         self._memo = None
+
+
+def _newest_ms(segment: Segment) -> int:
+    if segment.max_timestamp >= 0 or not segment.size:
+        return segment.max_timestamp
+    return segment.modified_ms  # its records have no time, as before Kafka 0.10
 
 
 def _base_offset(segment: Segment) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable
 
@@ -13,8 +14,17 @@ logger = logging.getLogger("headgate.storage")
 
 
 def save(files: Files, directory: str, offset: int, producers: Producers) -> None:
-    """Write the state before `offset`. Neither atomic nor synced: it has a checksum, and can be made again."""
-    files.write(_path(directory, offset), producers.to_snapshot())
+    """Write the state before `offset`. Neither atomic nor synced: it has a checksum, and can be made again.
+
+    Raises OSError, and then there is none.
+    """
+    path = _path(directory, offset)
+    try:
+        files.write(path, producers.to_snapshot())
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(path)
+        raise
 
 
 def offsets(names: Iterable[str]) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from random import Random
@@ -54,7 +53,6 @@ class Store:
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._start_offsets: dict[TopicPartition, int] = {}
-        self._deleted: list[str] = []
         self._checkpoints = {
             name: OffsetCheckpoint(pool.files, f"{directory}/{name}")
             for name in (HIGH_WATERMARKS, START_OFFSETS, RECOVERY_POINTS)
@@ -163,7 +161,6 @@ class Store:
                 config_of = configs.known_by(log)
         for key in list(self.unopened):
             self.open_now(key, config_of(key[0]), now_ms)
-        self.remove_deleted()
 
     def open_now(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Log | None:
         """Open one log at once; None if it stays closed."""
@@ -229,7 +226,7 @@ class Store:
         for name in sorted(name for name, size in names.items() if size < 0):
             key = directories.parse_partition(name)
             if directories.is_deleted(name):
-                self._deleted.append(self._path(name))
+                self.pool.doomed.add(self._path(name), is_directory=True)
             elif key is not None and key[0] == CLUSTER_METADATA:
                 continue  # Apache Kafka's, in a directory that was adopted: never opened, and never changed
             elif key is None:
@@ -277,10 +274,11 @@ class Store:
             self.checkpoint(_of(self.logs, self._high_watermarks))
 
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
-        """Delete a partition, a damaged one too: its directory is renamed, then removed.
+        """Delete a partition, a damaged one too: its directory is renamed, then removed, with all else that is deleted.
 
-        With `remove` false that is left to `remove_deleted`. Slices that were planned before stay readable. Raises
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, also while its log is being opened.
+        With `remove` false that is left to who takes it from `pool.doomed` after file.delete.delay.ms. Slices that were
+        planned before stay readable. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, also while its
+        log is being opened.
         """
         key = topic, partition
         if self.unopened.get(key) is not None:
@@ -294,30 +292,22 @@ class Store:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be deleted: {error}"
             ) from error
-        self._deleted.append(path)
         self.failed.pop(key, None)
         self.unopened.pop(key, None)
         log = self.logs.pop(key, None)
         if log is not None:
             log.retire()
+        delay_ms = (self.config if log is None else log.config).file_delete_delay_ms
+        self.pool.doomed.add(path, delay_ms, is_directory=True)
         if remove:
             self.remove_deleted()
 
     def remove_deleted(self) -> None:
-        """Remove the directories that `delete` has renamed, and the files of deleted segments; in any thread.
-
-        One that cannot be removed is tried again at the next start.
-        """
-        files = self.pool.files
-        for paths, remove in ((self._deleted, files.remove_tree), (self.pool.doomed, files.remove)):
-            with contextlib.suppress(IndexError):  # nothing is left, or another thread took the last one
-                while True:
-                    _remove(paths.pop(), remove)
-
-    @property
-    def has_deleted(self) -> bool:
-        """Whether there is something for `remove_deleted` to do."""
-        return bool(self._deleted or self.pool.doomed)
+        """Remove everything that was deleted, with no delay. What cannot be removed is still in `pool.doomed`."""
+        removal = self.pool.doomed.take(0.0, at_once=True)
+        if removal is not None:
+            removal.run()
+            self.pool.doomed.take_back(removal, 0.0)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks of the last checkpoint."""
@@ -333,9 +323,7 @@ class Store:
     def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
         """What writes the checkpoints of this moment, to be run in any thread. It raises OSError."""
         self._high_watermarks = {**self._of_closed(self._high_watermarks), **high_watermarks}
-        started = {
-            key: log.start_offset for key, log in self.logs.items() if log.start_offset > log.segments[0].base_offset
-        }
+        started = {key: log.start_offset for key, log in self.logs.items() if log.has_own_start}
         self._start_offsets = {**self._of_closed(self._start_offsets), **started}
         begun = [
             self._checkpoints[HIGH_WATERMARKS].begin(self._high_watermarks),
@@ -376,6 +364,8 @@ class Store:
             if is_clean:
                 self.pool.files.write(self._path(CLEAN_SHUTDOWN), b"", sync=True)
                 self.pool.files.sync_directory(self.directory)
+        except OSError as error:  # as on a full disk: all that was taken is in the logs
+            logger.error("%s cannot be left cleanly, so that the next start scans: %s", self.directory, error)
         finally:
             self._lock.release()
 
@@ -415,13 +405,6 @@ class Store:
         self.pool.files.sync_all(self.directory)
         for log in logs:
             log.flushed()
-
-
-def _remove(path: str, remove: Callable[[str], None]) -> None:
-    try:
-        remove(path)
-    except OSError as error:
-        logger.warning("%s cannot be removed: %s", path, error)
 
 
 def _of(keys: Container[TopicPartition], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -193,11 +193,6 @@ class Stores:
         for store in self._stores:
             store.remove_deleted()
 
-    @property
-    def has_deleted(self) -> bool:
-        """Whether there is something for `remove_deleted` to do."""
-        return any(store.has_deleted for store in self._stores)
-
     # Checkpoints
 
     def high_watermarks(self) -> dict[TopicPartition, int]:

@@ -107,6 +107,9 @@ CLEANUP: tuple[Row, ...] = (
     ("log.retention.bytes", LONG, "-1", "-1..", "The oldest segments of a partition that is larger are deleted; -1: never."),
     ("log.retention.check.interval.ms", LONG, "300000", "1..", "How often logs are looked at for segments to roll or to delete."),
     ("log.segment.delete.delay.ms", LONG, "60000", "0..", "A deleted file stays on disk for so long."),
+    ("log.min.free.bytes", LONG, "67108864", "0..",
+     ("With fewer bytes free on the disk of a data directory nothing is produced into it, until there are a quarter more; all else goes on."
+     " Where it is not set, a tenth of a small disk. 0: never.")),
     ("log.cleanup.policy", LIST, "delete", "compact|delete|",
      "What happens to old records: delete, compact, or both; with neither they stay."),
     ("log.cleaner.enable", BOOLEAN, "true", "", "Whether logs are compacted."),
@@ -203,7 +206,6 @@ PENDING: dict[str, str] = {
     "controlled.shutdown.enable": _ALONE,
     "log.cleaner.": _NO_CLEANER,
     "log.cleanup.policy": _NO_CLEANER,
-    "log.segment.delete.delay.ms": "the files of a deleted topic are removed at once",
     "log.flush.offset.checkpoint.interval.ms": "recovery points are written when high watermarks are",
     "log.flush.start.offset.checkpoint.interval.ms": "log start offsets are written when high watermarks are",
     "log.preallocate": "files grow as they are written",
@@ -238,7 +240,7 @@ CLUSTER_WIDE = frozenset(
     log.cleaner.io.buffer.load.factor log.cleaner.backoff.ms log.cleaner.min.cleanable.ratio log.cleaner.delete.retention.ms
     log.cleaner.min.compaction.lag.ms log.cleaner.max.compaction.lag.ms log.segment.bytes log.roll.ms log.roll.jitter.ms log.retention.ms
     log.retention.bytes log.cleanup.policy log.index.size.max.bytes log.index.interval.bytes log.flush.interval.messages
-    log.segment.delete.delay.ms log.flush.interval.ms log.preallocate num.recovery.threads.per.data.dir min.insync.replicas
+    log.segment.delete.delay.ms log.min.free.bytes log.flush.interval.ms log.preallocate num.recovery.threads.per.data.dir min.insync.replicas
     log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
     transaction.partition.verification.enable producer.id.expiration.ms headgate.flush
     """.split()  # noqa: SIM905 - a name a string would be a page

@@ -73,6 +73,7 @@ class Settings:
     log_retention_bytes: int
     log_retention_check_interval_ms: int
     log_segment_delete_delay_ms: int
+    log_min_free_bytes: int
     log_cleanup_policy: tuple[str, ...]
     log_cleaner_enable: bool
     log_cleaner_threads: int

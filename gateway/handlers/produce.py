@@ -261,6 +261,7 @@ def _convert(
         partition = broker.partitions.get(topic, data.index)
         if partition.validate is OWN:
             _refuse_own(topic)
+        partition.check_writable()
         # Its own bytes: what is converted later no longer finds the frame.
         copied = bytearray(records if isinstance(records, memoryview) else _NOTHING)
         item = Behind(PartitionProduceResponse(data.index, base_offset=-1), partition, acks, None, context.version)

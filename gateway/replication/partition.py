@@ -31,6 +31,7 @@ class Partition:
     """
 
     __slots__ = (
+        "_read_only",
         "_validate",
         "_writer",
         "advanced",
@@ -61,6 +62,7 @@ class Partition:
         self.high_watermark = log.recovery_point if self.commits_synced else log.end_offset
         log.producers.transactions.replicated(self.high_watermark)
         self._validate = HEADER
+        self._read_only: KafkaError | None = None
         self.takes_as_is = log.config.keeps_batches
         """Whether a sound batch is appended as a client sent it, with no look at its records."""
         self.converting = 0
@@ -83,11 +85,26 @@ class Partition:
         self._validate = value
         self.configure(self.log.config)
 
+    @property
+    def read_only(self) -> KafkaError | None:
+        """Why clients cannot produce to it at present; what the broker writes itself is written."""
+        return self._read_only
+
+    @read_only.setter
+    def read_only(self, reason: KafkaError | None) -> None:
+        self._read_only = reason
+        self.configure(self.log.config)
+
+    def check_writable(self) -> None:
+        """Raises KafkaError with the reason of `read_only`. Not asked where `takes_as_is` holds."""
+        if self._read_only is not None:
+            raise KafkaError(self._read_only.code, self._read_only.message)
+
     def configure(self, config: LogConfig) -> None:
         """Take up settings of the log."""
         log = self.log
         log.config = config
-        self.takes_as_is = config.keeps_batches and self._validate == HEADER
+        self.takes_as_is = config.keeps_batches and self._validate == HEADER and self._read_only is None
         self.commits_synced = config.commits_synced
         log.when_flush_is_due = None if self.disk is None else self.sync_soon
         if log.staged is None and log.being_written is None:
@@ -130,6 +147,7 @@ class Partition:
         """`stage` for who writes by himself: `records` have to stay as they are until then."""
         if required_acks == ACKS_ALL:
             self._check_in_sync()
+        self.check_writable()
         return self.log.stage(records, self.leader_epoch, now_ms, validate or self._validate)
 
     def _check_in_sync(self) -> None:

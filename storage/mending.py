@@ -1,0 +1,186 @@
+"""After a failed sync: make sure of everything behind the recovery point, so that a log takes records again.
+
+A system that could not write something to the disk says so once. It may keep those bytes in memory for a while or drop
+them, but counts them as written: the next sync succeeds, and proves nothing (Postgres' "fsyncgate" of 2018). So nothing
+of it is trusted. All that is not known to be on the disk is read, checked by its CRC, written once more and synced.
+What the system had dropped shows there: the log is cut before it, what follows is kept aside, and that is reported.
+
+    log.sync_error ─> begin ─> Mending.run, in a thread ─> end ─> none any more; or the same, and it is tried again
+
+Reads go on meanwhile, and `Log` takes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from operator import lt
+from typing import NamedTuple
+
+from protocol.errors import KafkaError
+from protocol.records.compression import finish
+from storage.aborted import AbortedIndex, parse
+from storage.directories import replace_topic_id
+from storage.errors import BadFile
+from storage.files import Files, parent
+from storage.index import EntryFile
+from storage.log import Log
+from storage.pool import Pool
+from storage.recovery import Partition, keep_aside, rebuild
+from storage.segment import Segment
+
+logger = logging.getLogger("headgate.storage")
+
+_REWRITE_BYTES = 1 << 20
+
+
+class _Piece(NamedTuple):
+    """A segment from a position on, where a batch begins or where it ends."""
+
+    base_offset: int
+    size: int
+    position: int
+    holds_messages: bool
+    indexes: tuple[tuple[str, int, struct.Struct], ...]  # path, size and layout, of a sealed segment
+
+
+class Mending:
+    """What a thread does. Afterwards `error` says why it has to be tried again, or `lost` what is gone.
+
+    `lost`: the base offset of a segment, the byte, the offset from which on it does not hold what was written.
+    `spoilt`: base offsets of segments whose indexes have to be made anew.
+    """
+
+    def __init__(self, log: Log, pieces: list[_Piece]) -> None:
+        self.error: OSError | None = None
+        self.lost: tuple[int, int, int] | None = None
+        self.spoilt: list[int] = []
+        self.end_offset = log.end_offset
+        self._recovery_point = log.recovery_point
+        self._files: Files = log.pool.files
+        self._directory = log.directory
+        self._topic_id = log.topic_id
+        self._pieces = pieces
+
+    def run(self) -> None:
+        """Read, check, write and sync; in any thread."""
+        pool = Pool(self._files, max_open_segments=1)  # the log's own is the loop's
+        try:
+            for piece in self._pieces:
+                if not self._rewrite(pool, piece):
+                    break
+                self._rewrite_indexes(piece)
+            if self._topic_id is not None:
+                replace_topic_id(self._files, self._directory, self._topic_id)
+            self._files.sync_directory(self._directory)
+            self._files.sync_directory(parent(self._directory))
+        except OSError as error:
+            self.error = error
+
+    def _rewrite(self, pool: Pool, piece: _Piece) -> bool:
+        """Whether all of it was there, and is on the disk now."""
+        segment = Segment(pool, self._directory, piece.base_offset, (piece.size, -1, -1, -1))
+        segment.holds_messages = piece.holds_messages
+        written = piece.position
+        try:
+            walk = segment.walk(piece.position)
+            walk.check_crc_from = 0
+            for position, _ in walk:
+                if position - written >= _REWRITE_BYTES:
+                    _write_again(segment, written, position)
+                    written = position
+            _write_again(segment, written, walk.position)
+            segment.file.sync()
+            if walk.problem is None and walk.position == piece.size:
+                return True
+            finish(keep_aside(self._files, segment, walk.position))
+            self.lost = piece.base_offset, walk.position, max(walk.next_offset, self._recovery_point)
+            return False
+        finally:
+            segment.close()
+
+    def _rewrite_indexes(self, piece: _Piece) -> None:
+        for path, size, entry in piece.indexes:
+            data = self._files.read(path)
+            if len(data) != size or not _is_sound(data, entry):
+                self.spoilt.append(piece.base_offset)
+                continue
+            file = self._files.open(path)
+            try:
+                file.write_at(data, 0)
+                file.sync()
+            finally:
+                file.release()
+
+
+def begin(log: Log) -> Mending | None:
+    """What is to be run for a log with a failed sync; None while something is being written. Raises OSError."""
+    if log.being_written is not None or log.staged is not None or log.flushing is not None:
+        return None
+    unsynced = log.since(log.recovery_point)
+    pieces = []
+    for segment in log.segments:
+        position = _start(log, segment) if segment in unsynced else segment.size
+        if segment in unsynced or not set(segment.sealed_indexes).isdisjoint(log.indexes_unsynced):
+            indexes = _indexes(segment)
+            pieces.append(_Piece(segment.base_offset, segment.size, position, segment.holds_messages, indexes))
+    return Mending(log, pieces)
+
+
+def _start(log: Log, segment: Segment) -> int:
+    """Where that begins of a segment which may not be on the disk."""
+    try:
+        return segment.locate(max(log.recovery_point, segment.base_offset)) if segment.size else 0
+    except KafkaError:  # it is damaged before that; where, will be found
+        return 0
+
+
+def _indexes(segment: Segment) -> tuple[tuple[str, int, struct.Struct], ...]:
+    if not segment.is_sealed:  # a recovery makes them anew; they are synced once it is
+        return ()
+    indexes: list[EntryFile] = [segment.offsets, segment.times]
+    if segment.aborted is not None:
+        indexes.append(segment.aborted)
+    return tuple((index.path, index.size, index.ENTRY) for index in indexes)
+
+
+def end(log: Log, mending: Mending) -> bool:
+    """A mending was run: whether the log takes records again. Raises OSError, KafkaError, StorageError: then not."""
+    if mending.error is not None or log.end_offset != mending.end_offset:  # it was cut meanwhile
+        return False
+    if mending.lost is not None:
+        _cut(log, *mending.lost)
+    for segment in log.segments:
+        if segment.base_offset in mending.spoilt:  # a part of its bytes may be in memory alone: so were the indexes
+            finish(rebuild(log, Partition(log.topic, log.partition, log.directory), segment))
+    log.epochs.write_again(unsynced=True)
+    log.mended()
+    what = "%s-%d takes records again: all up to offset %d is on the disk"
+    logger.warning(what, log.topic, log.partition, log.end_offset)
+    return True
+
+
+def _cut(log: Log, base_offset: int, position: int, offset: int) -> None:
+    logger.error(
+        "%s-%d: the system dropped what it could not write: records from offset %d to %d are lost, and what is left of"
+        " them is kept aside", log.topic, log.partition, offset, log.end_offset - 1,
+    )  # fmt: skip
+    segment = next(segment for segment in log.segments if segment.base_offset == base_offset)
+    log.cut(segment, position, max(offset, log.start_offset))
+
+
+def _write_again(segment: Segment, start: int, end: int) -> None:
+    file = segment.file
+    if end > start:
+        file.write_at(file.read_at(end - start, start), start)
+
+
+def _is_sound(data: bytes, entry: struct.Struct) -> bool:
+    """Whether each entry of an index is behind the one before, and none is all zeros, as what was lost is."""
+    if entry is AbortedIndex.ENTRY:
+        try:
+            return bool(parse(data)) or not data
+        except BadFile:
+            return False
+    columns = list(zip(*entry.iter_unpack(data), strict=True))
+    return all(all(map(lt, column, column[1:])) for column in columns) and data[: entry.size] != bytes(entry.size)

@@ -1,0 +1,218 @@
+"""After a failed sync: what is not known to be on the disk is checked and written once more, or found to be lost."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+
+import pytest
+
+from protocol.errors import ErrorCode, KafkaError
+from storage import mending
+from storage.config import LogConfig
+from storage.files import File
+from storage.log import Log
+from storage.segment import Segment
+from storage.tests.builders import (
+    SMALL,
+    append,
+    assert_derived_state,
+    batch,
+    content,
+    new_log,
+    next_offset,
+    numbered,
+    open_store,
+)
+from storage.tests.crashing_files import CrashingFiles, MemoryFile, OpenFile
+
+
+class ForgetfulFile(OpenFile):
+    __slots__ = ()
+
+    def sync(self) -> None:
+        assert isinstance(self._files, ForgetfulFiles)
+        self._files.forget()
+        self._files.tick()
+        sync_changes(self._node)
+
+
+class ForgetfulFiles(CrashingFiles):
+    """A sync that fails counts everything as written: the next one syncs nothing but what was written since."""
+
+    fails = False
+
+    def forget(self) -> None:
+        if self.fails:
+            for name in self.list("/data/t-0"):
+                self.file(f"/data/t-0/{name}").changes.clear()
+            raise OSError(errno.EIO, "input/output error")
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        assert not create
+        return ForgetfulFile(self, self.file(path))
+
+    def sync(self, path: str) -> None:
+        self.forget()
+        self.tick()
+        sync_changes(self.file(path))
+
+
+def sync_changes(node: MemoryFile) -> None:
+    durable = MemoryFile()
+    durable.content[:] = node.durable
+    for change in node.changes:
+        durable.apply(change)
+    node.durable = bytes(durable.content)
+    node.changes.clear()
+
+
+def files_of(log: Log) -> ForgetfulFiles:
+    files = log.pool.files
+    assert isinstance(files, ForgetfulFiles)
+    return files
+
+
+def broken(*batches: memoryview, flushed: int = 10, config: LogConfig = SMALL) -> Log:
+    """A log of which so many batches are on the disk, and a sync of the rest failed."""
+    log = new_log(ForgetfulFiles(), config)
+    append(log, *(batch() for _ in range(flushed)))
+    log.flush()
+    append(log, *(batches or [batch() for _ in range(60)]))
+    fail(log)
+    return log
+
+
+def fail(log: Log) -> None:
+    files = files_of(log)
+    log.names_unsynced = True  # so that it syncs by name
+    files.fails = True
+    with pytest.raises(KafkaError, match="input/output"):
+        log.flush()
+    files.fails = False
+
+
+def mend(log: Log) -> bool:
+    work = mending.begin(log)
+    assert work is not None
+    work.run()
+    return mending.end(log, work)
+
+
+def after_a_power_cut(log: Log, seed: int) -> Log:
+    return open_store(files_of(log).crash(Random(seed), power=True)).logs["t", 0]
+
+
+def test_a_second_sync_alone_proves_nothing() -> None:
+    """The test's own disk: what the failed sync has dropped does not come back by a sync that succeeds."""
+    log = broken()
+    log.sync_error = None
+    log.flush()
+    assert log.recovery_point == log.end_offset
+    store = open_store(files_of(log).crash(Random(0), power=True))
+    assert ("t", 0) in store.failed or store.logs["t", 0].end_offset < log.end_offset
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_is_written_once_more_and_then_survives(seed: int) -> None:
+    log = broken()
+    assert len(log.segments) > 2
+    before, end_offset = content(log), log.end_offset
+    assert log.pool.broken == [log]
+    assert mend(log)
+    assert (log.recovery_point, log.end_offset, log.sync_error) == (end_offset, end_offset, None)
+    append(log, batch())
+    again = after_a_power_cut(log, seed)
+    assert content(again)[: len(before)] == before
+    assert_derived_state(again)
+
+
+def test_nothing_is_taken_meanwhile_and_all_is_read() -> None:
+    log = broken()
+    before = content(log)
+    work = mending.begin(log)
+    assert work is not None
+    for refused in (lambda: append(log, batch()), log.flush, log.finish):
+        with pytest.raises(KafkaError, match="once more") as caught:
+            refused()
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert content(log) == before
+    work.run()
+    assert content(log) == before
+    assert mending.end(log, work)
+
+
+def test_a_disk_that_still_fails_is_tried_again() -> None:
+    log = broken()
+    files_of(log).fails = True
+    assert not mend(log)
+    assert log.sync_error is not None
+    files_of(log).fails = False
+    assert mend(log)
+
+
+def test_what_the_system_dropped_is_lost_kept_aside_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    log = broken(*(numbered(number) for number in range(40)))
+    before, segments = content(log), log.segments
+    lost = next(segment for segment in segments if segment.base_offset > 20)
+    assert lost is not segments[-1]
+    position = lost.locate(lost.base_offset + 2)
+    size = lost.size
+    blank(log, lost, position, 30)
+    assert mend(log)
+    end_offset = lost.base_offset + 2
+    assert (log.end_offset, log.recovery_point) == (end_offset, end_offset)
+    kept = content(log)
+    assert before.startswith(kept)
+    assert next_offset(kept) == end_offset
+    assert f"records from offset {end_offset} to 49 are lost" in caplog.text
+    aside = [name for name in files_of(log).list(log.directory) if name.endswith(".torn")]
+    assert [files_of(log).size(f"{log.directory}/{name}") for name in aside] == [size - position]
+    append(log, numbered(end_offset - 10))
+    assert_derived_state(log)
+
+
+def test_the_first_batch_behind_the_recovery_point_may_be_lost() -> None:
+    log = broken(batch(), batch(), flushed=3)
+    blank(log, log.segments[0], log.segments[0].locate(3), 200)
+    assert mend(log)
+    assert (log.end_offset, log.recovery_point) == (3, 3)
+    assert append(log, batch()) == 4
+    assert_derived_state(log)
+
+
+@pytest.mark.parametrize("suffix", ["offsets", "times"])
+def test_indexes_that_the_system_dropped_are_made_anew(suffix: str) -> None:
+    log = broken()
+    segment = log.segments[1]
+    assert segment.is_sealed
+    path = getattr(segment, suffix).path
+    whole = files_of(log).read(path)
+    files_of(log).file(path).content[:] = bytes(len(whole))
+    assert mend(log)
+    assert files_of(log).read(path) == whole
+    assert_derived_state(log)
+
+
+def test_a_log_that_is_written_to_is_left_alone() -> None:
+    log = broken()
+    log.being_written = log.staged = None
+    log.staged = staged = object()  # type: ignore[assignment]
+    assert mending.begin(log) is None
+    log.staged = None
+    assert staged is not None
+    assert mend(log)
+
+
+def test_want_of_descriptors_is_not_the_disks_fault() -> None:
+    log = new_log()
+    append(log, batch())
+    log.fail(OSError(errno.EMFILE, "too many open files"))
+    assert log.sync_error is None
+    append(log, batch())
+
+
+def blank(log: Log, segment: Segment, position: int, length: int) -> None:
+    """What the system had in memory is gone; the disk has zeros there."""
+    content = files_of(log).file(segment.path).content
+    content[position : position + length] = bytes(min(length, len(content) - position))
