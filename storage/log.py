@@ -445,18 +445,19 @@ class Log:
         """
         finish(self.reload_producers_steps(known))
 
-    def reload_producers_steps(self, known: Iterable[int] | None = None) -> Steps[None]:
-        """The same in slices."""
+    def reload_producers_steps(
+        self, known: Iterable[int] | None = None, producers: Producers | None = None
+    ) -> Steps[None]:
+        """The same in slices. `producers` is their state, if the caller has it."""
         files = self.pool.files
         if known is None:
             known = snapshots.offsets(files.list(self.directory))
         known = snapshots.remove_behind(files, self.directory, known, self.end_offset)
-        self.producers, offset = snapshots.load_latest(files, self.directory, known, self.end_offset)
-        self._snapshot_offset = max(offset, self._segments[0].base_offset)
-        if self._snapshot_offset < self.end_offset:
-            for header, marker in self.batches(self._snapshot_offset):
-                self.producers.record(header, header.base_offset, marker)
-                yield
+        self._snapshot_offset = self._segments[0].base_offset
+        if producers is None:
+            found = snapshots.replayed(files, self.directory, known, self._segments, self.end_offset)
+            producers, self._snapshot_offset = yield from found
+        self.producers = producers
         self.has_transactions = self.has_transactions or self.producers.are_transactional
 
     def batches(self, offset: int) -> Iterator[tuple[BatchHeader, Marker | None]]:

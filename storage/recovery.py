@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from protocol.errors import KafkaError
 from protocol.records import batch
-from protocol.records.batch import BatchHeader
+from protocol.records.batch import NO_PRODUCER_ID, BatchHeader
 from protocol.records.compression import Steps, finish
 from protocol.records.control import TRANSACTION_BITS
 from storage import epochs as leader_epochs
@@ -35,6 +35,7 @@ from storage.files import NO_ROOM, Files
 from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.log import Log
 from storage.pool import Pool
+from storage.producers import Producers
 from storage.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, NO_LIMIT, Segment, Walk
 from storage.transactions import Transactions
 
@@ -130,14 +131,15 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
     log.epochs.load(entries or ())
     epochs = log.epochs.entries
     _note_formats(log, epochs)
+    producers: Producers | None = None
     if partition.is_clean:
         yield from _mend(log, partition)
     else:
-        epochs = yield from _scan(log, partition)
+        epochs, producers = yield from _scan(log, partition, names)
         log.epochs.is_synced = False
     if partition.start_offset > log.end_offset:
         log.restart_at(partition.start_offset, now_ms)
-        epochs = []
+        epochs, producers = [], None
     log.start_offset = max(partition.start_offset, log.segments[0].base_offset)
     log.recovery_point = min(log.end_offset, partition.recovery_point)
     if log.end_offset > log.start_offset and _lacks_epochs(log, entries, epochs):
@@ -146,7 +148,7 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
     log.epochs.keep(epochs, always=entries is None and log.size > 0)
     log.epochs.start_from(log.start_offset)
     log.names_unsynced = not partition.is_clean or not log.size  # an empty log has never had a reason to be flushed
-    yield from log.reload_producers_steps(snapshots.offsets(names))
+    yield from log.reload_producers_steps(snapshots.offsets(names), producers)
     yield from _check_transactions(log, partition)
     if config.commits_synced and log.recovery_point < log.end_offset:
         log.flush()  # a killed broker may have left in memory what a power cut could still take back from consumers
@@ -216,10 +218,12 @@ def _mend(log: Log, partition: Partition) -> Steps[None]:
         )
 
 
-def _scan(log: Log, partition: Partition) -> Steps[list[tuple[int, int]]]:
+def _scan(
+    log: Log, partition: Partition, names: Mapping[str, int]
+) -> Steps[tuple[list[tuple[int, int]], Producers | None]]:
     """After a crash: check what lies behind the recovery point, and make the indexes of these segments again.
 
-    The leader epochs of what is there then.
+    The leader epochs of what is there then, and its producers, if they have come to be known by the way.
     """
     segments = log.segments
     first = _first_to_scan([segment.base_offset for segment in segments], partition.recovery_point)
@@ -232,10 +236,11 @@ def _scan(log: Log, partition: Partition) -> Steps[list[tuple[int, int]]]:
     epochs = [entry for entry in log.epochs.entries if entry[1] < safe]
     if segments[first] is segments[-1] and _is_untouched(log, partition, segments[-1]):
         log.end_offset = partition.recovery_point
-        return epochs
+        return epochs, None
     known: Transactions | None = None
+    producers = _producers_at(log, names, segments[first])
     for number, segment in enumerate(segments[first:], first):
-        verdict, known = yield from _scan_segment(log, partition, segment, epochs, known)
+        verdict, known = yield from _scan_segment(log, partition, segment, epochs, known, producers)
         if isinstance(verdict, Corrupt):
             raise _corrupt(partition, segment, f"byte {verdict.at}, offset {log.end_offset}: {verdict.reason}")
         if isinstance(verdict, Torn):
@@ -243,7 +248,15 @@ def _scan(log: Log, partition: Partition) -> Steps[list[tuple[int, int]]]:
             break
         if segment is not segments[-1]:
             _seal(segment)
-    return epochs
+    return epochs, producers
+
+
+def _producers_at(log: Log, names: Mapping[str, int], segment: Segment) -> Producers | None:
+    """The producers where a segment begins, if a snapshot has them, as one of each roll does; or if it is the first."""
+    producers, offset = snapshots.load_latest(
+        log.pool.files, log.directory, snapshots.offsets(names), segment.base_offset
+    )
+    return producers if offset == segment.base_offset or segment is log.segments[0] else None
 
 
 def _seal(segment: Segment) -> None:
@@ -285,9 +298,17 @@ def _end_of_finished(segment: Segment, end_offset: int) -> int | None:
 
 
 def _scan_segment(
-    log: Log, partition: Partition, segment: Segment, epochs: list[tuple[int, int]], known: Transactions | None
+    log: Log,
+    partition: Partition,
+    segment: Segment,
+    epochs: list[tuple[int, int]],
+    known: Transactions | None,
+    producers: Producers | None,
 ) -> Steps[tuple[Verdict, Transactions | None]]:
-    """How the segment ends. `known`, also in the result: which transactions are open at its ends, if that is known."""
+    """How the segment ends. `known`, also in the result: which transactions are open at its ends, if that is known.
+
+    What is in it is noted in `epochs` and `producers`.
+    """
     if segment.base_offset != log.end_offset:
         # One between them is lost: compaction leaves gaps too, but only in what was made safe before.
         return Torn(0, f"the segment should begin at offset {log.end_offset}"), known
@@ -297,6 +318,8 @@ def _scan_segment(
         _note_epoch(epochs, header)
         if header.attributes & TRANSACTION_BITS and walk.transactions is None:
             walk.transactions = known or (yield from _transactions_at(log, segment.base_offset))
+        if producers is not None and header.producer_id != NO_PRODUCER_ID:
+            producers.record(header, header.base_offset, walk.marker(header))
         partition.bytes_scanned += header.size
         yield
     log.end_offset = walk.next_offset

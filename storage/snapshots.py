@@ -6,9 +6,11 @@ import contextlib
 import logging
 from collections.abc import Iterable
 
+from protocol.records.compression import Steps
 from storage.errors import BadFile
 from storage.files import Files
 from storage.producers import SNAPSHOT_SUFFIX, Producers
+from storage.segments import Segments
 
 logger = logging.getLogger("headgate.storage")
 
@@ -45,6 +47,22 @@ def load_latest(files: Files, directory: str, known: Iterable[int], end_offset: 
                 logger.warning("%s is not used: %s; the producers' state is taken from the log", path, error)
                 files.remove(path)
     return Producers(), -1
+
+
+def replayed(
+    files: Files, directory: str, known: Iterable[int], segments: Segments, end_offset: int
+) -> Steps[tuple[Producers, int]]:
+    """The state at the end of a log, by the newest snapshot and the batches behind it; and where these begin.
+
+    Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
+    """
+    producers, offset = load_latest(files, directory, known, end_offset)
+    offset = max(offset, segments[0].base_offset)
+    if offset < end_offset:
+        for header, marker in segments.batches(offset):
+            producers.record(header, header.base_offset, marker)
+            yield
+    return producers, offset
 
 
 def remove_behind(files: Files, directory: str, known: Iterable[int], end_offset: int) -> list[int]:

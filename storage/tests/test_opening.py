@@ -11,7 +11,7 @@ from protocol.errors import ErrorCode, KafkaError
 from storage import recovery
 from storage.recovery import Partition
 from storage.store import Store
-from storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, content, open_store
+from storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, content, numbered, open_store
 from storage.tests.crashing_files import CrashingFiles
 
 KEYS = [("t", 0), ("t", 1), ("u", 0)]
@@ -80,6 +80,32 @@ def test_slices_are_short_and_tell_how_far_it_is() -> None:
     size = len(batch())
     assert all(0 <= later - earlier <= size for earlier, later in pairwise(seen)), seen
     assert opening.partition.bytes_scanned == expected > 50 * size
+
+
+@pytest.mark.parametrize("flushed", [0, 35, 90])
+@pytest.mark.parametrize("lost", ["", "first", "last", "all"])
+def test_producers_that_come_to_be_known_by_the_scan_are_those_of_the_log(flushed: int, lost: str) -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    for number in range(120):
+        append(log, numbered(number // 3, producer_id=number % 3 + 1))
+        if number == flushed:
+            log.flush()
+            store.checkpoint({})
+    snapshots = sorted(name for name in files.list("/data/t-0") if name.endswith(".snapshot"))
+    assert len(snapshots) > 4
+    for name in {"": [], "first": snapshots[:1], "last": snapshots[-1:], "all": snapshots}[lost]:
+        files.remove(f"/data/t-0/{name}")
+    again = crashed(files).open_now(("t", 0), SMALL, NOW_MS)
+    assert again is not None
+    scanned = again.producers
+    assert len(scanned) == 3
+    again.reload_producers(())
+    assert scanned.to_snapshot() == again.producers.to_snapshot(), "made from all batches"
+    again.close()
+    files = again.pool.files  # type: ignore[assignment]
+    assert f"{again.end_offset:020d}.snapshot" in files.list("/data/t-0")
 
 
 def test_the_work_of_a_log_is_what_lies_behind_its_recovery_point() -> None:
