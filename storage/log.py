@@ -26,7 +26,7 @@ from storage.producers import Producers, WrittenBatch
 from storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
 from storage.segments import Segments
 from storage.staged import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Staged
-from storage.times import TimestampOffset
+from storage.times import More, TimestampOffset
 from storage.validation import FULL, OWN
 
 __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
@@ -516,20 +516,23 @@ class Log:
         finally:
             self.pool.is_patient = True
 
-    def offset_for_time(self, timestamp_ms: int, up_to: int) -> Steps[TimestampOffset | None]:
+    def offset_for_time(self, timestamp_ms: int, up_to: int, more: More | None = None) -> Steps[times.Found]:
         """In slices, the first record of this time or later, below `up_to`. They need nothing of the log any more.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR), the slices OSError.
+        If they end with `More`, ask again with that. Raises KafkaError(KAFKA_STORAGE_ERROR), the slices OSError.
         """
-        return self._search(times.first_from, timestamp_ms, self.start_offset).steps(up_to)
+        start_offset = self.start_offset if more is None else max(self.start_offset, more.base_offset)
+        return self._search(times.first_from, start_offset, timestamp_ms, start_offset).steps(up_to)
 
-    def max_timestamp(self, up_to: int) -> Steps[TimestampOffset | None]:
+    def max_timestamp(self, up_to: int, more: More | None = None) -> Steps[times.Found]:
         """The same for the first record with the highest timestamp, if that is below `up_to`. Source: KIP-734."""
-        return self._search(times.newest, self.start_offset).steps(up_to)
+        return self._search(times.newest, self.start_offset, self.start_offset, more).steps(up_to)
 
-    def _search(self, plan: Callable[..., times.Search], *wanted: int) -> times.Search:
+    def _search(
+        self, plan: Callable[..., times.First | times.Newest], since: int, *wanted: object
+    ) -> times.First | times.Newest:
         try:
-            return plan(self._segments.since(self.start_offset), *wanted)
+            return plan(self._segments.since(since), *wanted)
         except OSError as error:
             raise self.disk_error(error) from error
 

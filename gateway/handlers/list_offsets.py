@@ -27,7 +27,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from storage.log import Log
-from storage.times import TimestampOffset
+from storage.times import Found, More, TimestampOffset
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -45,15 +45,16 @@ MOST_OFFSETS = 100_000
 
 Row = ListOffsetsPartitionResponse
 Answer = Callable[[ListOffsetsPartition, Partition], Row]
-Found = TimestampOffset | KafkaError | OSError | None
+Outcome = Found | KafkaError | OSError
 
 
 class Search(NamedTuple):
-    """A time that is sought in a partition, and the rows that want it."""
+    """A time that is sought in a partition, and the rows that want it. `more`: what was looked through already."""
 
     partition: Partition
     timestamp: int
     rows: list[Row]
+    more: More | None = None
 
 
 @handles(ListOffsetsRequest, versions="1-11")
@@ -121,7 +122,7 @@ class Searching:
         self._isolation_level = request.isolation_level
         self._broker = broker
         self._under_way: list[Search] = []
-        self._found: list[Found] | Exception | None = None
+        self._found: list[Outcome] | Exception | None = None
         self._moved = WaitList()
 
     def answer(self) -> ListOffsetsResponse | Waiting:
@@ -144,12 +145,15 @@ class Searching:
             raise found
         if self._under_way and found is not None:
             for search, one in zip(self._under_way, found, strict=True):
-                _fill(search.rows, one)
+                if isinstance(one, More):
+                    self._left.append(search._replace(more=one))
+                else:
+                    _fill(search.rows, one)
             self._under_way = []
         return not self._under_way
 
     def _begin(self) -> None:
-        planned: list[Steps[TimestampOffset | None]] = []
+        planned: list[Steps[Found]] = []
         for _ in range(min(AT_ONCE, len(self._left))):
             search = self._left.popleft()
             try:
@@ -163,19 +167,23 @@ class Searching:
         made = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters))
         self._found = self._found if made is None else made
 
-    def _plan(self, search: Search) -> Steps[TimestampOffset | None]:
+    def _plan(self, search: Search) -> Steps[Found]:
         log, end = search.partition.log, search.partition.readable_end(self._isolation_level)
         is_newest = search.timestamp == MAX_TIMESTAMP
-        return log.max_timestamp(end) if is_newest else log.offset_for_time(search.timestamp, end)
+        return (
+            log.max_timestamp(end, search.more)
+            if is_newest
+            else log.offset_for_time(search.timestamp, end, search.more)
+        )
 
-    def _done(self, found: list[Found] | Exception) -> None:
+    def _done(self, found: list[Outcome] | Exception) -> None:
         self._found = found
         self._broker.purgatory.touch(self._moved)
 
 
-def _all(searches: Iterable[Steps[TimestampOffset | None]]) -> Steps[list[Found]]:
+def _all(searches: Iterable[Steps[Found]]) -> Steps[list[Outcome]]:
     """What each finds; more than one of them are no work for the loop."""
-    results: list[Found] = []
+    results: list[Outcome] = []
     for steps in searches:
         if results:
             yield
@@ -183,7 +191,7 @@ def _all(searches: Iterable[Steps[TimestampOffset | None]]) -> Steps[list[Found]
     return results
 
 
-def _fill(rows: list[Row], found: Found) -> None:
+def _fill(rows: list[Row], found: TimestampOffset | KafkaError | OSError | None) -> None:
     for row in rows:
         row.offset, row.timestamp, row.leader_epoch = NOTHING
         if isinstance(found, TimestampOffset):
