@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from storage.errors import BadFile
 from storage.index import EntryFile
@@ -33,6 +33,10 @@ class Aborted(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+Reaching: TypeAlias = list[tuple[int, int]]
+"""(producer id, first offset) of aborted transactions that reach into a range of offsets."""
 
 
 class AbortedIndex(EntryFile):
@@ -58,8 +62,8 @@ class AbortedIndex(EntryFile):
             self._data += entry
         self._flush_block()
 
-    def collect(self, start: int, up_to: int) -> tuple[list[tuple[int, int]], bool]:
-        """(producer id, first offset) of transactions with records from `start` on and before `up_to`.
+    def collect(self, start: int, up_to: int) -> tuple[Reaching, bool]:
+        """The transactions with records from `start` on and before `up_to`.
 
         With it, whether entries of later segments can be left alone. Raises ColdRead if the pool is not patient.
         """

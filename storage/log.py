@@ -18,6 +18,7 @@ from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head
 from protocol.records.compression import Steps, finish
 from protocol.records.control import Marker
 from storage import flush, retention, rolling, snapshots, times, validation
+from storage.aborted import Reaching
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.epochs import Epochs
 from storage.flush import Flush
@@ -498,13 +499,11 @@ class Log:
         finally:
             self.pool.is_patient = True
 
-    def aborted(
-        self, start: int, up_to: int, piece: FileSlice | None = None, patient: bool = True
-    ) -> list[tuple[int, int]]:
-        """(producer id, first offset) of aborted transactions with records from `start` on and before `up_to`.
+    def aborted(self, start: int, up_to: int, piece: FileSlice | None = None, patient: bool = True) -> Reaching:
+        """The aborted transactions with records from `start` on and before `up_to`, also if none is left of these.
 
-        With a piece that `read` planned from `start` on, little more than what concerns it. There may be transactions
-        of which no record is left. Raises KafkaError(KAFKA_STORAGE_ERROR), and ColdRead if not `patient`.
+        With a piece that `read` planned from `start` on, little more than what concerns that. Raises
+        KafkaError(KAFKA_STORAGE_ERROR), and ColdRead if not `patient`.
         """
         self.pool.is_patient = patient
         try:
@@ -528,9 +527,7 @@ class Log:
         """The same for the first record with the highest timestamp, if that is below `up_to`. Source: KIP-734."""
         return self._search(times.newest, self.start_offset, self.start_offset, more).steps(up_to)
 
-    def _search(
-        self, plan: Callable[..., times.First | times.Newest], since: int, *wanted: object
-    ) -> times.First | times.Newest:
+    def _search(self, plan: Callable[..., times.Search], since: int, *wanted: object) -> times.Search:
         try:
             return plan(self._segments.since(since), *wanted)
         except OSError as error:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader
 from protocol.records.control import Marker
+from storage.aborted import Reaching
 from storage.retention import SegmentFacts
 from storage.segment import FileSlice, MessagesSlice, Segment
 
@@ -121,8 +122,8 @@ class Segments:
 
     # Reading
 
-    def aborted(self, start: int, up_to: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of aborted transactions with records from `start` on and before `up_to`.
+    def aborted(self, start: int, up_to: int) -> Reaching:
+        """The aborted transactions with records from `start` on and before `up_to`.
 
         They are known where their markers are, which may be in a later segment. Raises OSError, ColdRead.
         """

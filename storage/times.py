@@ -139,6 +139,9 @@ class Newest(NamedTuple):
         return _below(up_to, best)
 
 
+Search: TypeAlias = First | Newest
+
+
 def _below(up_to: int, found: TimestampOffset | None) -> TimestampOffset | None:
     return found if found is not None and found.offset < up_to else None
 
@@ -242,7 +245,7 @@ def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int
     return First(pieces, Wanted(timestamp_ms, start_offset), more)
 
 
-def newest(segments: Sequence[Segment], start_offset: int, more: More | None = None) -> First | Newest:
+def newest(segments: Sequence[Segment], start_offset: int, more: More | None = None) -> Search:
     """For the first record with the highest timestamp. Raises OSError.
 
     Who says `more` has looked where the headers claim the highest one to be, and has not found it there.

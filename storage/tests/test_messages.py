@@ -156,7 +156,7 @@ def test_times_are_found_among_messages(codec: int) -> None:
         assert found[:2] == (offset, NOW_MS + offset)
     newest = finish(log.max_timestamp(log.end_offset))
     assert newest is not None
-    assert newest.offset == COUNT + 4
+    assert newest[0] == COUNT + 4
     assert finish(log.offset_for_time(NOW_MS + 100, log.end_offset)) is None
 
 
