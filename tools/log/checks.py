@@ -105,6 +105,7 @@ class _Check:
         self._producers = _ProducerCheck(self._disk, partition.directory, self._names, self._base())
         self._epochs = Epochs(self._disk, partition.directory, lambda: self._report.end_offset)
         self._strange_epochs = 0
+        self._misses_epochs = False
         self._opened: Mapping[int, int] = {}
         self._current = SegmentReport(self._segments[0]) if self._segments else None
 
@@ -173,9 +174,17 @@ class _Check:
         found.records += max(0, header.records_count)
         found.end_offset = header.last_offset + 1
         self._producers.see(header, read_marker(segment, position, header))
-        known = self._epochs.epoch_at(header.base_offset)
-        self._strange_epochs += 0 <= known != header.partition_leader_epoch and header.partition_leader_epoch >= 0
+        self._see_epoch(header.partition_leader_epoch, header.base_offset)
         self._advance(header.size, str(self._partition))
+
+    def _see_epoch(self, epoch: int, offset: int) -> None:
+        if epoch < 0:
+            return
+        if self._misses_epochs:
+            self._misses_epochs = False
+            path = f"{self._partition.directory}/{leader_epochs.FILE_NAME}"
+            self._add(EPOCHS, path, "it is missing; the next start makes it again from the batches")
+        self._strange_epochs += 0 <= self._epochs.epoch_at(offset) != epoch
 
     def _add_bad(self, segment: Segment, bad: Bad, following: Segment | None) -> None:
         self._advance(bad.end - bad.start, str(self._partition))
@@ -252,8 +261,7 @@ class _Check:
             self._add(FILE, path, str(error))
             return
         self._epochs.load(entries or ())
-        if entries is None and any(segment.size for segment in self._segments):
-            self._add(EPOCHS, path, "it is missing; the next start makes it again from the batches")
+        self._misses_epochs = entries is None
 
     def _check_ends(self) -> None:
         """What the checkpoints say is there."""

@@ -22,9 +22,9 @@ def data(tmp_path: Path) -> Data:
     return made
 
 
-def options(data: Data, **more: object) -> argparse.Namespace:
+def options(data: Data | None, **more: object) -> argparse.Namespace:
     defaults = {
-        "paths": [str(data.path)],
+        "paths": [str(data.path)] if data else [],
         "topics": [],
         "partitions": [],
         "batches": False,
