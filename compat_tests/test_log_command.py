@@ -11,7 +11,7 @@ import random
 import re
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -255,6 +255,18 @@ def test_nothing_is_wrong_with_a_directory_that_was_stopped(filled: Filled) -> N
         assert {row["indexes"] for row in said.rows} == {"same"}
     states = {row["topic"]: row["state"] for row in ours("ls", filled.data).rows}
     assert set(states.values()) == {"clean"}
+
+
+def test_beside_a_running_broker(broker: Broker, topic: Callable[..., str]) -> None:
+    """It is looked at; a repair is refused."""
+    name = topic()
+    produce(broker.bootstrap, name, 100, "none", size=100)
+    said = ours("verify", broker.data, "--topic", name)
+    assert (said.code, said.errors, [row["records"] for row in said.rows]) == (0, "", [100])
+    assert [row["state"] for row in ours("ls", broker.data, "--topic", name).rows] == ["in use"]
+    refused = ours("repair", broker.data, "--topic", name)
+    assert (refused.code, refused.rows) == (1, [])
+    assert "is in use by" in refused.errors
 
 
 def test_committed_offsets_are_decoded_as_by_kafkas_tool(filled: Filled) -> None:

@@ -82,6 +82,8 @@ def _with_failures(rows: Iterable[Row]) -> Told:
         yield Failure(error)
     except KafkaError as error:
         yield Failure(error.message)
+    except OSError as error:
+        yield Failure(f"{error.filename or 'the disk'}: {error.strerror}")
 
 
 def _source(pool: Pool, data: DataDirectory, partition: Partition) -> _Source:
@@ -173,7 +175,12 @@ def _reports(found: list[Place], options: argparse.Namespace) -> Iterator[tuple[
         for problem in place.data.problems:
             yield Failure(f"file: {problem}"), place.data
         for partition in place.partitions:
-            report = checks.check(place.data, partition, progress.add, options.index_interval_bytes)
+            try:
+                report: Report | Failure = checks.check(
+                    place.data, partition, progress.add, options.index_interval_bytes
+                )
+            except OSError as error:  # a disk that fails, or files that a running broker has removed meanwhile
+                report = Failure(f"{partition}: {error.filename or partition.directory}: {error.strerror}")
             progress.clear()
             yield report, place.data
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from protocol.records import control
-from protocol.records.batch import BatchHeader
+from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from protocol.records.control import Marker
 from storage import directories, snapshots
 from storage import epochs as leader_epochs
@@ -188,6 +188,8 @@ class _Check:
 
     def _add_bad(self, segment: Segment, bad: Bad, following: Segment | None) -> None:
         self._advance(bad.end - bad.start, str(self._partition))
+        if self._data.holder is not None and following is None and _is_under_way(segment, bad):
+            return
         following_offset = None if following is None else following.base_offset
         behind = bad.next_offset if bad.next_offset is not None else following_offset
         lost = f"from {bad.first_offset} on" if behind is None else f"{bad.first_offset} to {behind - 1}"
@@ -277,6 +279,13 @@ class _Check:
             if point > end:
                 sentence = f"the log ends at offset {end}, and {what} is {point}: what was between is gone"
                 self._add(CORRUPT, directory, sentence)
+
+
+def _is_under_way(segment: Segment, bad: Bad) -> bool:
+    """Whether a segment ends with the first bytes of a batch: a broker is writing the rest."""
+    head = segment.file.read_at(HEADER_SIZE, bad.start)
+    size = LOG_OVERHEAD + int.from_bytes(head[LOG_OVERHEAD - 4 : LOG_OVERHEAD], "big", signed=True)
+    return bad.end == segment.size and (len(head) < HEADER_SIZE or bad.start + size > segment.size)
 
 
 _KINDS: Mapping[str, type[Index]] = {OffsetIndex.SUFFIX: OffsetIndex, TimeIndex.SUFFIX: TimeIndex}

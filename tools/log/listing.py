@@ -45,12 +45,17 @@ def partition_rows(place: Place) -> Iterator[Row]:
 
 
 def state(data: DataDirectory, partition: Partition, segments: Sequence[Segment], end: int | None) -> str:
-    """What the next start has to do: nothing (clean), look at the end or scan (unclean), or it cannot (damaged)."""
+    """What the next start has to do: nothing (clean), look at the end or scan (unclean), or it cannot (damaged).
+
+    Nothing is to be said of one that a broker has open (in use).
+    """
     if partition.state:
         return partition.state
     recovery_point = data.recovery_points.get(partition.key, 0)
     if end is None or end < recovery_point:
         return "damaged"
+    if data.holder is not None:
+        return "in use"
     if data.is_clean:
         return "clean"
     return "unclean" if end > recovery_point or not segments else "flushed"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import struct
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +15,19 @@ from storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, 
 from storage.errors import BadFile
 from storage.files import Files, parent
 from storage.segment import LOG_SUFFIX
-from storage.store import CLEAN_SHUTDOWN
+from storage.store import CLEAN_SHUTDOWN, LOCK
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
 
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 # <topic>-<partition>.<id>-<what becomes of it>, as Apache Kafka has them too; deleted long names are cut
 _LEAVING = re.compile(r"(?P<name>.+)\.[0-9a-zA-Z]{22,32}-(?P<state>delete|future|stray)")
+
+# Linux, 64 bits: what kind of lock, whence, from where, how long, whose
+_FLOCK = struct.Struct("hhqqi4x")
 
 
 class NotFound(Exception):
@@ -52,11 +62,13 @@ class DataDirectory:
     start_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     cleaned: Mapping[TopicPartition, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    holder: int | None = None
+    """The process id of the broker that has it now, if that can be told."""
 
     @classmethod
     def read(cls, files: Files, path: str) -> DataDirectory:
         """Look at the small files; there may be none of them."""
-        data = cls(path, is_clean=files.exists(f"{path}/{CLEAN_SHUTDOWN}"))
+        data = cls(path, is_clean=files.exists(f"{path}/{CLEAN_SHUTDOWN}"), holder=_holder(f"{path}/{LOCK}"))
         data.recovery_points = data._offsets(files, RECOVERY_POINTS)
         data.high_watermarks = data._offsets(files, HIGH_WATERMARKS)
         data.start_offsets = data._offsets(files, START_OFFSETS)
@@ -86,6 +98,16 @@ class Place(NamedTuple):
 def is_empty(files: Files, path: str) -> bool:
     """Whether a file has nothing in it at all: so Apache Kafka makes those in which there is nothing to be said yet."""
     return files.exists(path) and not files.size(path)
+
+
+def _holder(path: str) -> int | None:
+    """Who holds the POSIX lock that brokers, Headgate's and Kafka's, have on a file; it is asked for, and not taken."""
+    if fcntl is None or sys.platform != "linux" or not Path(path).is_file():
+        return None
+    with Path(path).open("rb") as file:
+        asked = fcntl.fcntl(file, fcntl.F_GETLK, _FLOCK.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
+    kind, *_, process_id = _FLOCK.unpack(asked)
+    return None if kind == fcntl.F_UNLCK else process_id
 
 
 def find(

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.log import actions
+from tools.log import actions, checks
 from tools.log.actions import Failure
+from tools.log.checks import Report
+from tools.log.places import DataDirectory, Partition
 from tools.tests.log_data import Data, change, positions
 
 
@@ -55,6 +57,23 @@ def test_limits_hold_for_each(data: Data) -> None:
 def test_a_failure_stands_behind_its_row(data: Data) -> None:
     told = list(actions.verify(options(data)))
     assert [isinstance(one, Failure) for one in told] == [False, False, True, False]
+
+
+def test_files_that_go_away_meanwhile_cost_their_partition_only(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that runs deletes segments."""
+    check = checks.check
+
+    def checked(place: DataDirectory, partition: Partition, advance: checks.Advance, interval_bytes: int) -> Report:
+        if partition.topic == "a":
+            for path in data.segments("a"):
+                path.unlink()
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return check(place, partition, advance, interval_bytes)
+
+    monkeypatch.setattr(checks, "check", checked)
+    told = list(actions.verify(options(data, topics=["a", "c"])))
+    assert [isinstance(one, Failure) for one in told] == [True, False]
+    assert str(told[0]).startswith("a-0: ")
 
 
 def test_a_repair_gives_the_lock_back(data: Data) -> None:

@@ -76,6 +76,16 @@ def test_damage_after_a_stop_and_after_a_kill(data: Data) -> None:
     assert [one.kind for one in findings(data) if one.path == str(log)] == ["torn"]
 
 
+def test_a_batch_that_a_broker_is_writing_is_no_fault(killed: Data) -> None:
+    log = killed.segments()[-1]
+    log.write_bytes(log.read_bytes()[:-10])
+    assert [one.kind for one in findings(killed) if one.path == str(log)] == ["torn"]
+    found = DataDirectory.read(Files(), str(killed.path))
+    found.holder, found.high_watermarks = 1, {}
+    partition = Partition(str(killed.directory()), "t", 0)
+    assert checks.check(found, partition, lambda count, what: None).findings == []
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_indexes(data: Data, suffix: str) -> None:
     index = data.segments()[0].with_suffix(suffix)

@@ -111,9 +111,8 @@ def test_an_index_of_aborted_transactions_that_is_wrong(data: Data) -> None:
     held = path.read_bytes()
     change(path, 20)
     told = list(actions.verify(options(data)))
-    assert [str(one).partition(";")[0] for one in told if isinstance(one, Failure)] == [
-        f"index: {path.with_suffix('.log')}: .txnindex is wrong"
-    ]
+    failures = [str(one).partition(";")[0] for one in told if isinstance(one, Failure)]
+    assert failures == [f"index: {path.with_suffix('.log')}: .txnindex is wrong"]
     (row,) = rows(actions.repair(options(data)))
     assert row["action"] == "make indexes again"
     assert path.read_bytes() == held
@@ -139,7 +138,7 @@ def test_kafkas_tool_has_no_complaint_of_transactions(data: Data) -> None:
     ]
 
 
-# ----------------------------------------------------------------------------------------------------------- old formats
+# --------------------------------------------------------------------------------------------------------- old formats
 
 
 def old(directory: Path) -> Path:
