@@ -30,6 +30,7 @@ class Partitions:
         self._config = config
         self._purgatory = purgatory
         self._disk = disk
+        self._disks: dict[str, Disk] = {}  # of each log directory that is in use: one may be slow, and no other
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], KafkaError] = {}
         self._elsewhere: dict[tuple[str, int], int] = {}  # led by this node
@@ -226,12 +227,19 @@ class Partitions:
         self._offline.pop(key, None)
         self.hold_messages = self.hold_messages or log.holds_messages
         partition = Partition(topic.name, index, log, topic.partitions[index].leader_epoch, self._advanced)
-        partition.disk = self._disk
+        partition.disk = self._disk_of(log)
         partition.validate = self._config.headgate_validate_records
         if self._full:
             self._check_room(partition)
         self._partitions[key] = partition
         return partition
+
+    def _disk_of(self, log: Log) -> Disk | None:
+        first, directory = self._disk, parent(log.directory)
+        if first is None or directory in self._disks:
+            return self._disks.get(directory)
+        self._disks[directory] = Disk(first.clock, first.scheduler) if self._disks else first
+        return self._disks[directory]
 
     def _log(self, topic: Topic, index: int, log_config: LogConfig) -> Log:
         log = self._store.logs.get((topic.name, index))

@@ -134,6 +134,17 @@ def test_without_the_metadata_log_no_other_directory_is_served(tmp_path: Path, m
     assert not (tmp_path / "b" / "__headgate_metadata-0").exists()
 
 
+def test_a_slow_directory_slows_no_other(tmp_path: Path) -> None:
+    node = node_of(tmp_path, "a", "b")
+    fill(node, "t", 4)
+    disks = [node.services.partitions.get("t", index).disk for index in range(4)]
+    assert (disks[0], disks[1]) == (disks[2], disks[3])
+    assert disks[0] is not disks[1]
+    disks[0].is_slow = True  # type: ignore[union-attr]
+    assert [bool(node.services.partitions.get("t", index).writer()) for index in range(4)] == [True, False, True, False]
+    node.close()
+
+
 def test_a_directory_that_is_added_gets_what_is_new(tmp_path: Path) -> None:
     node = node_of(tmp_path, "a")
     fill(node, "t", 2)
