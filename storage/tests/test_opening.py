@@ -6,15 +6,29 @@ from itertools import pairwise
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
 from storage import recovery
 from storage.recovery import Partition
 from storage.store import Store
-from storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, content, numbered, open_store
+from storage.tests.builders import (
+    DIRECTORY,
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    assert_derived_state,
+    batch,
+    content,
+    numbered,
+    open_store,
+)
 from storage.tests.crashing_files import CrashingFiles
 
 KEYS = [("t", 0), ("t", 1), ("u", 0)]
+seeds = st.integers(0, 1 << 32)
 
 
 def filled() -> CrashingFiles:
@@ -184,6 +198,32 @@ def test_an_opening_that_was_broken_off_is_begun_again(steps: int) -> None:
     assert [log.end_offset for log in store.logs.values()] == [60, 40, 20]
     store.close()
     assert files.exists(f"{DIRECTORY}/.kafka_cleanshutdown")
+
+
+@pytest.mark.slow
+@given(steps=st.lists(st.integers(0, 80), max_size=3), tail=st.binary(max_size=200), power=st.booleans(), seed=seeds)
+@settings(max_examples=60, deadline=None)
+def test_crashes_while_a_log_is_opened(steps: list[int], tail: bytes, power: bool, seed: int) -> None:
+    """Whatever an opening had done already, the next one finds what was flushed, and derives the same from it."""
+    random = Random(seed)
+    files = filled()
+    last = max(name for name in files.list(f"{DIRECTORY}/t-0") if name.endswith(".log"))
+    files.append(f"{DIRECTORY}/t-0/{last}", tail)
+    before = content(crashed(files).open_now(KEYS[0], SMALL, NOW_MS))  # type: ignore[arg-type]
+    flushed = before[: 10 * len(batch())]
+    for count in steps:
+        files = files.crash(random, power=power)
+        half_done = taken(files).begin_opening(KEYS[0], SMALL, NOW_MS).steps()
+        for _ in range(count):
+            next(half_done, None)
+        half_done.close()
+    log = taken(files.crash(random, power=power)).open_now(KEYS[0], SMALL, NOW_MS)
+    assert log is not None
+    found = content(log)
+    assert found.startswith(flushed)
+    assert before.startswith(found)
+    assert power or found == before
+    assert_derived_state(log)
 
 
 def test_a_damaged_log_fails_alone() -> None:
