@@ -28,6 +28,9 @@ pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="it is Headgate tha
 
 OF_EACH: Final = 200
 PARTITIONS: Final = 2
+TRANSACTED: Final = "transacted"
+TRANSACTIONS: Final = ((True, [b"1", b"2"]), (False, [b"3", b"4", b"5"]), (True, [b"6"]))
+METADATA: Final = "__cluster_metadata-0"
 GROUP: Final = "adopted-group"
 COMMITTED: Final = 7
 # 2.8 rolls and indexes as often as that, so that there is something to find
@@ -35,6 +38,7 @@ SMALL: Final = {"segment.bytes": "6000", "index.interval.bytes": "512"}
 # The first is the least that Kafka 4.1 takes
 CONFIGS: Final = {"segment.bytes": "1048576", "retention.ms": "86400000000"}
 QUICK: Final = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+FEW: Final = {**QUICK, "transaction.state.log.num.partitions": "2"}
 OLD_READERS: Final = ("kafka-python 1.4.7 at 0.9", "kafka-python 1.4.7 at 0.10.2", "librdkafka 0.11.6")
 
 
@@ -46,9 +50,10 @@ class Written(NamedTuple):
 
 
 class Directory(NamedTuple):
-    """A stopped Kafka's, and the topics that it had."""
+    """A stopped Kafka's, and the topics that it had. `killed`: the same as a SIGKILL would have left it."""
 
     path: Path
+    killed: Path
     cluster_id: str
     topics: dict[str, Written]
     ids: dict[str, str]
@@ -58,6 +63,9 @@ def fill(kafka: ApacheKafka, wanted: Mapping[str, tuple[Abilities, Mapping[str, 
     """Make topics, write to each with every codec, commit offsets, stop."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     new = [NewTopic(name, PARTITIONS, 1, config=dict(configs)) for name, (_, configs) in wanted.items()]
+    # Transactions need format 2, whatever the broker's own is
+    version = {"message.format.version": "2.8"} if kafka.jar_set == "broker28" else {}
+    new.append(NewTopic(TRANSACTED, 1, 1, config=version))
     for created in admin.create_topics(new, operation_timeout=20).values():
         created.result(20)
     topics = {}
@@ -67,6 +75,7 @@ def fill(kafka: ApacheKafka, wanted: Mapping[str, tuple[Abilities, Mapping[str, 
             records = records_of(abilities, OF_EACH, seed)
             topics[name].records.extend(records)
             produce(kafka.bootstrap, name, records, codec)
+    transact(kafka.bootstrap)
     commit(kafka.bootstrap, next(iter(wanted)))
     described = admin.describe_cluster().result(20)
     ids = {}
@@ -75,7 +84,15 @@ def fill(kafka: ApacheKafka, wanted: Mapping[str, tuple[Abilities, Mapping[str, 
 
         found = admin.describe_topics(TopicCollection(list(wanted)))
         ids = {name: str(future.result(20).topic_id) for name, future in found.items()}
-    return Directory(kafka.logs, described.cluster_id, topics, ids)
+    return Directory(kafka.logs, kafka.directory / "killed" / "logs", described.cluster_id, topics, ids)
+
+
+def copy_alive(directory: Directory) -> None:
+    """Copy what a SIGKILL would leave: nothing happens in there at present."""
+    assert_refused(directory.path, "is in use", "--adopt")
+    directory.killed.parent.mkdir()
+    # Indexes are 10 MB each, nearly all of it holes
+    subprocess.run(["cp", "-a", "--sparse=always", directory.path, directory.killed], check=True)
 
 
 def produce(bootstrap: str, topic: str, records: Sequence[Sent], codec: str) -> None:
@@ -94,6 +111,20 @@ def produce(bootstrap: str, topic: str, records: Sequence[Sent], codec: str) -> 
     assert not failures, failures[:3]
 
 
+def transact(bootstrap: str) -> None:
+    """A transaction that is committed, one that is aborted, and one more."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": "adopted", "transaction.timeout.ms": 30_000}
+    )
+    producer.init_transactions(30)
+    for is_committed, values in TRANSACTIONS:
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(TRANSACTED, value, partition=0)
+        assert producer.flush(30) == 0
+        (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
+
+
 def commit(bootstrap: str, topic: str) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
     try:
@@ -108,7 +139,7 @@ def of_kafka28(tmp_path_factory: pytest.TempPathFactory) -> Directory:
     """Formats 0, 1 and 2, one topic that changed from 1 to 2, and old messages among the committed offsets."""
     if reason := missing("broker28"):
         pytest.skip(reason)
-    settings = {**QUICK, "log.message.format.version": "0.10.2"}
+    settings = {**FEW, "log.message.format.version": "0.10.2"}
     with KafkaAndZooKeeper(settings, heap="512m", directory=tmp_path_factory.mktemp("kafka28")) as kafka:
         wanted = {
             "zero": (BEFORE_TIMES, {**SMALL, "message.format.version": "0.8.2"}),
@@ -125,6 +156,7 @@ def of_kafka28(tmp_path_factory: pytest.TempPathFactory) -> Directory:
         records = records_of(BEFORE_HEADERS, OF_EACH, 9)
         directory.topics["changing"].records.extend(records)
         produce(kafka.bootstrap, "changing", records, "lz4")
+        copy_alive(directory)
     return directory
 
 
@@ -142,8 +174,10 @@ def of_kraft(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     if reason := missing(request.param):
         pytest.skip(reason)
     directory = tmp_path_factory.mktemp(request.param)
-    with ApacheKafka(QUICK, heap="512m", jar_set=request.param, directory=directory) as kafka:
-        return fill(kafka, {"plain": (MODERN, {}), "small": (MODERN, CONFIGS)})
+    with ApacheKafka(FEW, heap="512m", jar_set=request.param, directory=directory) as kafka:
+        filled = fill(kafka, {"plain": (MODERN, {}), "small": (MODERN, CONFIGS)})
+        copy_alive(filled)
+    return filled
 
 
 def magics(path: Path) -> set[int]:
@@ -165,19 +199,24 @@ def tree(path: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-def assert_refused(path: Path) -> None:
-    """In one sentence, and nothing in the directory is touched."""
-    before = tree(path)
-    broker = HeadgateBroker(path.parent / "refused", QUICK, path)
+def assert_refused(path: Path, word: str, *arguments: str) -> None:
+    """In one sentence."""
+    broker = HeadgateBroker(path.parent / "refused", QUICK, path, arguments)
     done = subprocess.run(broker.command(), capture_output=True, text=True, timeout=30, check=False)
     lines = done.stderr.strip().splitlines()
     assert (done.returncode, len(lines)) == (1, 1), done.stderr
-    assert "--adopt" in lines[0]
+    assert word in lines[0]
+
+
+def assert_not_touched(path: Path) -> None:
+    """Without --adopt."""
+    before = tree(path)
+    assert_refused(path, "--adopt")
     assert tree(path) == before
 
 
-def adopted(directory: Directory, *arguments: str) -> HeadgateBroker:
-    broker = HeadgateBroker(directory.path.parent / "headgate", QUICK, directory.path, arguments)
+def adopted(path: Path) -> HeadgateBroker:
+    broker = HeadgateBroker(path.parent / "headgate", QUICK, path, ["--adopt"])
     broker.start()
     return broker
 
@@ -200,6 +239,25 @@ def committed(bootstrap: str, topic: str) -> int:
     return int(answer.result(20).topic_partitions[0].offset)
 
 
+def assert_transactions(bootstrap: str) -> None:
+    """Who reads committed records sees what was committed, and ends behind the last marker; the other one sees all."""
+    for isolation, expected in (
+        ("read_committed", [value for is_committed, values in TRANSACTIONS if is_committed for value in values]),
+        ("read_uncommitted", [value for _, values in TRANSACTIONS for value in values]),
+    ):
+        settings = {"group.id": "-", "isolation.level": isolation, "enable.partition.eof": True}
+        consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+        consumer.assign([TopicPartition(TRANSACTED, 0, 0)])
+        found: list[bytes | None] = []
+        while (message := consumer.poll(20)) is not None and not message.error():
+            found.append(message.value())
+        consumer.close()
+        assert message is not None, found
+        assert (found, message.offset()) == (expected, 9)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    assert "__transaction_state" in admin.list_topics(timeout=20).topics
+
+
 @pytest.fixture(scope="module")
 def old_formats(of_kafka28: Directory) -> Iterator[Broker]:
     formats = {
@@ -213,14 +271,15 @@ def old_formats(of_kafka28: Directory) -> Iterator[Broker]:
     assert {name: magics(of_kafka28.path / name) for name in formats} == formats
     assert magics(of_kafka28.path / "__consumer_offsets-0") | magics(of_kafka28.path / "__consumer_offsets-1") == {1}
     assert len(list((of_kafka28.path / "zero-0").glob("*.log"))) > 3
-    assert_refused(of_kafka28.path)
-    broker = adopted(of_kafka28, "--adopt")
+    assert_not_touched(of_kafka28.path)
+    broker = adopted(of_kafka28.path)
     yield broker
     broker.stop()
 
 
 def test_old_formats_are_read_completely(of_kafka28: Directory, old_formats: Broker) -> None:
     assert_all_read(old_formats.bootstrap, of_kafka28.topics)
+    assert_transactions(old_formats.bootstrap)
     assert committed(old_formats.bootstrap, next(iter(of_kafka28.topics))) == COMMITTED
     said = "\n".join(old_formats.error_lines())
     for topic in of_kafka28.topics:
@@ -254,16 +313,12 @@ def test_times_are_found_in_old_formats(of_kafka28: Directory, old_formats: Brok
 
 def test_writing_goes_on_behind_old_formats(of_kafka28: Directory, old_formats: Broker) -> None:
     """Then it is killed: what recovery makes of it is the same."""
-    topics = of_kafka28.topics
-    for seed, topic in enumerate(("zero-9", "changing"), 20):
-        records = records_of(topics[topic].abilities, OF_EACH, seed)
-        if topics[topic].abilities.times == "none":
-            records = [record._replace(timestamp_ms=-1) for record in records]
-        produce(old_formats.bootstrap, topic, records, "gzip")
-        if topics[topic].abilities.times != "none":
-            topics[topic].records.extend(records)
-        else:
-            topics.pop(topic)
+    topics = dict(of_kafka28.topics)
+    produce(old_formats.bootstrap, "zero-9", topics.pop("zero-9").records, "gzip")
+    before, abilities = topics["changing"]
+    records = records_of(abilities, OF_EACH, 20)
+    produce(old_formats.bootstrap, "changing", records, "gzip")
+    topics["changing"] = Written([*before, *records], abilities)
     old_formats.kill()
     old_formats.arguments = ()  # type: ignore[attr-defined]
     old_formats.start()
@@ -273,11 +328,12 @@ def test_writing_goes_on_behind_old_formats(of_kafka28: Directory, old_formats: 
 
 
 def test_topics_ids_and_configs_of_kraft(of_kraft: Directory) -> None:
-    assert_refused(of_kraft.path)
-    metadata = tree(of_kraft.path / "__cluster_metadata-0")
-    broker = adopted(of_kraft, "--adopt")
+    assert_not_touched(of_kraft.path)
+    metadata = tree(of_kraft.path / METADATA)
+    broker = adopted(of_kraft.path)
     try:
         assert_all_read(broker.bootstrap, of_kraft.topics)
+        assert_transactions(broker.bootstrap)
         assert committed(broker.bootstrap, "plain") == COMMITTED
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         cluster = admin.describe_cluster().result(20)
@@ -287,15 +343,35 @@ def test_topics_ids_and_configs_of_kraft(of_kraft: Directory) -> None:
         assert {name: told[name] for name in CONFIGS} == CONFIGS
         records = records_of(MODERN, OF_EACH, 50)
         Confluent().produce(broker.bootstrap, "plain", records, "zstd")
-        of_kraft.topics["plain"].records.extend(records)
+        plain = Written([*of_kraft.topics["plain"].records, *records], MODERN)
         broker.arguments = ()
         broker.restart()
-        assert_all_read(broker.bootstrap, of_kraft.topics)
+        assert_all_read(broker.bootstrap, {**of_kraft.topics, "plain": plain})
         from confluent_kafka import TopicCollection
 
         for name, future in admin.describe_topics(TopicCollection(list(of_kraft.ids))).items():
             assert str(future.result(20).topic_id) == of_kraft.ids[name]
-        assert tree(of_kraft.path / "__cluster_metadata-0") == metadata
+        assert tree(of_kraft.path / METADATA) == metadata
+        assert not [line for line in broker.error_lines() if "ERROR" in line]
+    finally:
+        broker.stop()
+
+
+def test_what_a_killed_kafka_left_in_old_formats(of_kafka28: Directory) -> None:
+    assert_killed_is_adopted(of_kafka28)
+
+
+def test_what_a_killed_kafka_left(of_kraft: Directory) -> None:
+    assert_killed_is_adopted(of_kraft)
+
+
+def assert_killed_is_adopted(directory: Directory) -> None:
+    """Its indexes end in zeros, and nothing says up to where all is on the disk: everything is scanned."""
+    broker = adopted(directory.killed)
+    try:
+        assert_all_read(broker.bootstrap, directory.topics)
+        assert_transactions(broker.bootstrap)
+        assert committed(broker.bootstrap, next(iter(directory.topics))) == COMMITTED
         assert not [line for line in broker.error_lines() if "ERROR" in line]
     finally:
         broker.stop()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.adoption")
 
 UNFINISHED_SUFFIX = ".adopting"
+_TRANSACTION = struct.Struct(">hq")  # version and producer id, with which a value of __transaction_state begins
 PRODUCER_IDS_APART = 1_000_000
 """Without Kafka's metadata it is not known which producer ids it gave out last; ours begin so far above those seen."""
 
@@ -122,7 +124,9 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
             locks.callback(files.lock(f"{path}/{LOCK}").release)
         survey = foreign.survey(files, paths)
         _check_identity(config, survey)
-        adopted = plan(survey, read_metadata(files, survey), config, random)
+        known = read_metadata(files, survey)
+        transactional = 0 if known is not None and known.next_producer_id else next_transactional_id(files, survey)
+        adopted = plan(survey, known, config, random, transactional)
         for level, sentence in adopted.notes:
             logger.log(level, "%s", sentence)
         for (topic, _), found in survey.partitions.items():
@@ -167,10 +171,24 @@ def read_metadata(files: Files, survey: Survey) -> KafkaMetadata | None:
     return known if known.topics else None
 
 
+def next_transactional_id(files: Files, survey: Survey) -> int:
+    """Above all producer ids that belong to transactional ids: these live longer than what a producer wrote."""
+    found = 0
+    try:
+        for value in foreign.transactional_values(files, survey):
+            if len(value) >= _TRANSACTION.size:
+                found = max(found, _TRANSACTION.unpack_from(value)[1] + 1)
+    except BadFile as error:
+        logger.warning("%s; ids of transactional producers behind that are not known", error)
+    return found
+
+
 # ----------------------------------------------------------------------------------------------------------- planning
 
 
-def plan(survey: Survey, known: KafkaMetadata | None, config: BrokerConfig, random: Random) -> Adopted:
+def plan(
+    survey: Survey, known: KafkaMetadata | None, config: BrokerConfig, random: Random, next_transactional: int = 0
+) -> Adopted:
     """What becomes of a survey. Pure but for `random`. Raises StorageError for directories of different topics."""
     adopted = Adopted()
     topics: dict[str, dict[int, Found]] = {}
@@ -182,7 +200,7 @@ def plan(survey: Survey, known: KafkaMetadata | None, config: BrokerConfig, rand
     absent = sorted(of_kafka.keys() - topics.keys())
     if absent:
         adopted.warn(f"{len(absent)} topics have no partition in log.dirs and are not adopted: {_some(absent)}")
-    _adopt_producer_ids(survey, known, adopted)
+    _adopt_producer_ids(survey, known, next_transactional, adopted)
     _tell_of_other_configs(known, adopted)
     return adopted
 
@@ -277,9 +295,9 @@ def _internal_configs(name: str, config: BrokerConfig) -> dict[str, str]:
     return {"cleanup.policy": "compact", **(offsets if name == CONSUMER_OFFSETS else states)}
 
 
-def _adopt_producer_ids(survey: Survey, known: KafkaMetadata | None, adopted: Adopted) -> None:
-    """No producer may get an id that another one wrote with."""
-    seen = max((found.next_producer_id for found in survey.partitions.values()), default=0)
+def _adopt_producer_ids(survey: Survey, known: KafkaMetadata | None, next_transactional: int, adopted: Adopted) -> None:
+    """No producer may get an id that another one wrote with, or may still write with."""
+    seen = max([next_transactional, *(found.next_producer_id for found in survey.partitions.values())])
     if known is not None and known.next_producer_id >= seen:
         seen = known.next_producer_id
     elif seen:

@@ -41,10 +41,16 @@ def text(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in (VERSION, str(len(rows)), *rows)).encode()
 
 
-def read_lines(files: Files, path: str) -> list[list[str]] | None:
-    """The rows of such a file, split at blanks; None if there is no file. Raises BadFile."""
+def read_lines(files: Files, path: str, *, may_be_empty: bool = False) -> list[list[str]] | None:
+    """The rows of such a file, split at blanks; None if there is no file. Raises BadFile.
+
+    `may_be_empty`: a file of no bytes has no rows.
+    """
     try:
-        version, count, *rows, end = files.read(path).decode().split("\n")
+        content = files.read(path)
+        if may_be_empty and not content:
+            return []
+        version, count, *rows, end = content.decode().split("\n")
     except FileNotFoundError:
         return None
     except ValueError:
@@ -91,8 +97,9 @@ class OffsetCheckpoint:
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """Partition -> offset; empty if there is no file. Raises BadFile."""
+    """Partition -> offset; empty if there is no file, or nothing in it, as Apache Kafka makes one. Raises BadFile."""
     try:
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in read_lines(files, path) or ()}
+        rows = read_lines(files, path, may_be_empty=True) or ()
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
     except ValueError as error:
         raise BadFile(f"{path} has a row that is not a topic, a partition and an offset: {error}") from None

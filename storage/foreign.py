@@ -29,6 +29,7 @@ from storage.segment import LOG_SUFFIX
 
 OWN_METADATA = "__headgate_metadata-0"
 CLUSTER_METADATA = "__cluster_metadata"
+TRANSACTION_STATE = "__transaction_state"
 _CHECKPOINT = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint")
 _TEN_NAMES = 10
 
@@ -54,9 +55,9 @@ class Survey:
 
 def is_foreign(files: Files, paths: Sequence[str]) -> bool:
     """Whether these directories, those that exist, hold partitions that no log of ours knows. Nothing is made."""
-    names = [files.list(path) for path in paths if files.exists(path)]
-    if any(OWN_METADATA in listed for listed in names):
+    if any(files.exists(f"{path}/{OWN_METADATA}") for path in paths):  # of 10,000 partitions a list would take long
         return False
+    names = [files.list(path) for path in paths if files.exists(path)]
     return any(_partitions(listed) or f"{CLUSTER_METADATA}-0" in listed for listed in names)
 
 
@@ -153,6 +154,15 @@ def metadata_values(files: Files, directory: str) -> Iterator[bytes]:
     for base, following in zip(bases, [*bases[1:], 1 << 62], strict=True):
         if following > offset:
             yield from _values(files, f"{directory}/{base:020d}{LOG_SUFFIX}", offset)
+
+
+def transactional_values(files: Files, found: Survey) -> Iterator[bytes]:
+    """The values of all records of `__transaction_state`, of which some may be outdated. Raises BadFile, OSError."""
+    for (topic, _), partition in found.partitions.items():
+        if topic == TRANSACTION_STATE:
+            for name in sorted(files.list(partition.path)):
+                if name.endswith(LOG_SUFFIX):
+                    yield from _values(files, f"{partition.path}/{name}", 0)
 
 
 def _values(files: Files, path: str, first_offset: int) -> Iterator[bytes]:

@@ -194,6 +194,33 @@ def test_producer_ids_begin_behind_those_that_wrote() -> None:
     assert image(files).next_producer_id == 42 + adoption.PRODUCER_IDS_APART
 
 
+def test_producer_ids_begin_behind_those_of_transactional_ids(caplog: pytest.LogCaptureFixture) -> None:
+    """They are in no snapshot any more when the producer was idle for a day."""
+    files = kafkas("t-0", "__transaction_state-7")
+    values = [b"\x00\x00" + (100).to_bytes(8, "big") + bytes(20), b"\x00\x01" + (70).to_bytes(8, "big"), None, b""]
+    path = f"/data/__transaction_state-7/{0:020d}.log"
+    files.write(path, build([Record(key=b"k", value=value) for value in values]) + b"torn")
+    survey = foreign.survey(files, ["/data"])
+    assert adoption.next_transactional_id(files, survey) == 101
+    assert "ids of transactional producers behind that are not known" in caplog.text
+    assert adopt(files)
+    files.truncate(path, files.size(path) - 4)
+    assert image(files).next_producer_id == 101 + adoption.PRODUCER_IDS_APART
+
+
+def test_partitions_in_several_directories() -> None:
+    files = kafkas("t-0", "u-1")
+    files.make_directories("/more/t-1")
+    files.write("/more/meta.properties", b"version=1\nnode.id=3\ncluster.id=abcdefghijklmnopqrstuv\n")
+    assert adopt(files, **{"log.dirs": "/none,/data/,/more"})
+    assert OWN_METADATA in files.list("/data")
+    assert OWN_METADATA not in files.list("/more")
+    assert files.locked == set()
+    topic_id = directories.read_topic_id(files, "/data/t-0")
+    assert topic_id == directories.read_topic_id(files, "/more/t-1")
+    assert {name: len(one.partitions) for name, one in image(files).topics.items()} == {"t": 2, "u": 2}
+
+
 @pytest.mark.parametrize("settings", [{"node_id": "4"}, {"node_id": "0"}])
 def test_another_node_id_is_an_error(settings: dict[str, str]) -> None:
     files = kafkas("t-0")

@@ -49,7 +49,6 @@ def test_a_crash_leaves_the_old_or_the_new(cut_after: int, seed: int) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
         b"0\n",
         b"1\n0\n",
         b"0\nx\n",
@@ -66,6 +65,15 @@ def test_damage_is_named(content: bytes) -> None:
     files.write(PATH, content)
     with pytest.raises(BadFile, match="recovery-point-offset-checkpoint"):
         checkpoint.read_offsets(files, PATH)
+
+
+def test_a_file_of_no_bytes_has_no_offsets() -> None:
+    """Apache Kafka makes it so when it starts. A file of epochs is never left so by us, but by a power cut."""
+    files = new_files()
+    files.write(PATH, b"")
+    assert checkpoint.read_offsets(files, PATH) == {}
+    with pytest.raises(BadFile):
+        checkpoint.read_lines(files, PATH)
 
 
 def test_of_two_states_of_a_checkpoint_the_later_one_stays() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.errors import KafkaError
 from protocol.records import legacy
@@ -206,3 +208,37 @@ def test_other_bytes_are_no_head(data: bytes) -> None:
     with pytest.raises(KafkaError):
         messages.read_head(data)
     assert messages.sound_bytes(data) == 0
+
+
+@pytest.mark.slow
+@given(st.lists(st.tuples(st.sampled_from(["0", "1", "0z", "1z", "2"]), st.integers(1, 12)), min_size=1, max_size=12))
+def test_any_mixture_is_walked_and_sought(parts: list[tuple[str, int]]) -> None:
+    """Beside a look at each item of the file."""
+    data, items, offset = b"", [], 0
+    for kind, count in parts:
+        many = records(offset, count, int(kind[0]))
+        made = [many] if kind in ("0z", "1z", "2") else [[one] for one in many]
+        for one in made:
+            items.append((len(data), one[-1].offset))
+            data += build(one, base_offset=one[0].offset) if kind == "2" else legacy.build(
+                one, int(kind[0]), codec=GZIP if kind.endswith("z") else NONE
+            )  # fmt: skip
+        offset += count
+    log = opened(kafkas((0, data)))
+    (segment,) = log.segments
+    assert [(position, header.last_offset) for position, header in segment.walk()] == items
+    assert log.end_offset == offset
+    for wanted in range(offset + 1):
+        assert segment.locate(wanted) == next((at for at, last in items if last >= wanted), len(data))
+    for limit in range(0, len(data), 37):
+        found = segment.seek(0, limit)
+        assert found is not None
+        assert found[0] == next(at for at, end in zip(*_bounds(items, len(data)), strict=True) if end > limit)
+    assert [(record.offset, record.value) for record in all_read(log)] == [
+        (record.offset, record.value) for record in records(0, offset)
+    ]
+
+
+def _bounds(items: list[tuple[int, int]], size: int) -> tuple[list[int], list[int]]:
+    starts = [at for at, _ in items]
+    return starts, [*starts[1:], size]
