@@ -35,7 +35,7 @@ from storage.tests.builders import (
     open_store,
     transactional,
 )
-from storage.tests.crashing_files import CrashingFiles
+from storage.tests.crashing_files import CrashingFiles, PowerCut
 from storage.transactions import NO_OFFSET, Transactions, opened
 from storage.validation import FULL, HEADER, OWN
 
@@ -333,6 +333,9 @@ class Writer:
         append_own(self.log, marker(is_commit, producer_id=producer_id))
         self.log.producers.transactions.replicated(self.log.end_offset)
         self._resume()
+        self._decide(producer_id, is_commit)
+
+    def _decide(self, producer_id: int, is_commit: bool) -> None:
         self.written = [
             (offset, is_commit if whose == producer_id and state is None else state, whose)
             for offset, state, whose in self.written
@@ -373,11 +376,15 @@ class Writer:
         self.store.checkpoint({KEY: self.log.end_offset})
 
     def reopen(self) -> None:
-        self.store = open_store(self.files)
-        assert not self.store.failed
-        self.log = self.store.logs[KEY]
+        self._open()
         self._resume()
         self.check()
+
+    def _open(self) -> None:
+        self.store = open_store(self.files)
+        assert not self.store.failed
+        log = self.store.logs.get(KEY)
+        self.log = log if log is not None else self.store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
 
     def restart(self) -> None:
         self.store.close()
@@ -411,20 +418,49 @@ class Writer:
         ends = [one.last_offset + 1 for one, _ in self.log.batches(self.log.start_offset)]
         target = self.random.choice([self.log.start_offset, *ends])
         self.log.truncate_to(target)
-        states: dict[int, bool] = {}
-        decided: dict[int, list[int]] = {}
-        for one, ended in self.log.batches(self.log.segments[0].base_offset):
-            if ended is not None:
-                states.update(dict.fromkeys(decided.pop(one.producer_id, []), ended.is_commit))
-            else:
-                decided.setdefault(one.producer_id, []).extend(range(one.base_offset, one.last_offset + 1))
-        self.written = [
-            (offset, states.get(offset) if whose >= 0 else True, whose)
-            for offset, _, whose in self.written
-            if offset < target
-        ]
+        self._remember()
         self._resume()
         self.check()
+
+    def power(self) -> None:
+        """The power goes, and again while the log is opened: what is left is a part of what was written."""
+        assert isinstance(self.files, CrashingFiles)
+        while True:
+            self.files = self.files.crash(self.random, power=True)
+            self.files.cut_after = self.random.choice([None, self.random.randint(0, 12)])
+            try:
+                self._open()
+                self._remember()
+                self.sequences = [0] * 4
+                self._resume()
+                self.check()
+            except PowerCut:
+                continue
+            self.files.cut_after = None
+            return
+
+    def cut(self) -> None:
+        """The power goes in the middle of one of the next steps."""
+        assert isinstance(self.files, CrashingFiles)
+        self.files.cut_after = self.random.randint(0, 25)
+
+    def run(self, what: str) -> None:
+        """A step that may be the last one before the power goes."""
+        try:
+            self.step(what)
+        except PowerCut:
+            self.power()
+
+    def _remember(self) -> None:
+        """What is written is what is left, from offset 0 on, and what became of it is said by the markers that are."""
+        self.written = []
+        for one, ended in self.log.batches(0):
+            if one.is_control:
+                assert ended is not None
+                self._decide(one.producer_id, ended.is_commit)
+            else:
+                whose, state = (one.producer_id, None) if one.is_transactional else (-1, True)
+                self.written += [(offset, state, whose) for offset in range(one.base_offset, one.last_offset + 1)]
 
     def _resume(self) -> None:
         """Producers of whom only a marker is left have to begin at 0, as in Kafka; who is not known may go on."""
@@ -453,6 +489,16 @@ def test_the_same_where_the_end_is_cut_off(steps: list[str], seed: int) -> None:
     for step in steps:
         writer.step(step)
     writer.check()
+
+
+@pytest.mark.slow
+@given(st.lists(st.sampled_from([*STEPS, "flush", "power", "cut", "restart"]), max_size=60), st.integers(0, 1 << 32))
+@settings(max_examples=60, deadline=None)
+def test_what_a_power_cut_leaves_is_as_consistent(steps: list[str], seed: int) -> None:
+    writer = Writer(Random(seed))
+    for step in steps:
+        writer.run(step)
+    writer.run("power")
 
 
 @pytest.mark.slow
