@@ -103,6 +103,14 @@ class Behind:
         is_there = end_offset is not None and self.partition.high_watermark >= end_offset
         return is_there or self.row.error_code != ErrorCode.NONE
 
+    @property
+    def holds_up(self) -> bool:
+        """Whether a client that wants no answer waits for it: for its conversion, and on a slow disk for its write."""
+        if self.is_raw:
+            return True
+        disk = self.partition.disk
+        return self._end_offset is None and disk is not None and disk.is_crowded and not self.is_met
+
     def give_up(self) -> None:
         """Refuse it if the disk failed to take what was written, or the topic was deleted: it will not be there."""
         log = self.partition.log
@@ -137,6 +145,11 @@ class Elsewhere(Behind):
     """A row that waits for nothing: somebody else leads its partition, and is to be named in the response."""
 
     __slots__ = ("endpoint",)
+
+    @property
+    def holds_up(self) -> bool:
+        """It says an error."""
+        return False
 
     def __init__(self, row: PartitionProduceResponse, endpoint: Endpoint | None) -> None:
         self.row = row
@@ -196,9 +209,9 @@ def produce(request: ProduceRequest, context: Context, append: Append = _append)
     response = ProduceResponse(responses)
     if acks == 0:
         context.broker.appends.commit()
-        raw = [item for item in behind if item.is_raw]
-        if raw:
-            return _wait_silently(context, response, raw)
+        held = [item for item in behind if item.holds_up]
+        if held:
+            return _wait_silently(context, response, held)
         _close_on_error(response)
         return None
     if behind:
@@ -394,17 +407,17 @@ def _endpoints(behind: Sequence[Behind]) -> list[NodeEndpoint]:
     return [NodeEndpoint(*endpoint) for endpoint in sorted(found, key=lambda endpoint: endpoint.node_id)]
 
 
-def _wait_silently(context: Context, response: ProduceResponse, raw: Sequence[Behind]) -> Waiting:
-    """With acks=0 the connection waits, for order's sake and so that not more and more is to be converted."""
+def _wait_silently(context: Context, response: ProduceResponse, held: Sequence[Behind]) -> Waiting:
+    """With acks=0 the connection waits: for order's sake, and so that not more and more is converted, or written."""
 
     def attempt(_: WaitList) -> object:
-        return None if any(item.is_raw for item in raw) else finish()
+        return None if any(item.holds_up for item in held) else finish()
 
     def finish() -> object:
         _close_on_error(response)
         return SILENCE
 
-    lists = [item.partition.waiters for item in raw]
+    lists = [item.partition.waiters for item in held]
     return Waiting(lists, context.broker.clock.monotonic_ms() + PATIENCE_MS, attempt, finish, is_silent=True)
 
 

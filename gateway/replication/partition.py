@@ -183,15 +183,16 @@ class Partition:
 
         With `headgate.flush=commit`, to the end of what is on its disk.
         """
-        end_offset = self.log.end_offset
+        log = self.log
+        end_offset = log.end_offset
         if end_offset != self.high_watermark:
             if self.commits_synced:
-                end_offset = min(self.log.recovery_point, end_offset)
+                end_offset = min(log.recovery_point, end_offset)
                 if end_offset <= self.high_watermark:  # a recovery point that was set back takes nothing from anybody
                     return
             self.high_watermark = end_offset
-            if self.log.has_transactions:
-                self.log.producers.transactions.replicated(end_offset)
+            if log.has_transactions:
+                log.producers.transactions.replicated(end_offset)
             if self.waiters.waiters:
                 self.advanced(self)
 

@@ -34,9 +34,11 @@ logger = logging.getLogger("headgate.replication")
 
 SLOW_MS = 5.0
 CALM_MS = 10_000.0
-# What may wait for one directory. Clients that want an answer hold less, by what `Connection` reserves for them; those
-# that do not want one, or gave up and came again, would fill the memory.
+# What may wait for one directory. Clients hold less, by what `Connection` reserves for them; those that gave up and came
+# again would fill the memory.
 MAX_WAITING_BYTES = 256 << 20
+PAUSE_BYTES = 16 << 20
+"""From so much on a client that wants no answer is not read from until its last append is written."""
 _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 _unknown = itertools.count()
 
@@ -77,6 +79,11 @@ class Disk:
         self.waiting_bytes = 0  # of appends that no thread has taken yet
         self._waits = waits
         self._is_suspect = False
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits that who sends without waiting for answers has to be held up."""
+        return self.waiting_bytes > PAUSE_BYTES
 
     def write(self, write: Callable[[], None]) -> None:
         """Write inline, and see how long it takes."""
@@ -128,7 +135,7 @@ class Writer:
         self, records: memoryview, required_acks: int, now_ms: int, done: Done, validate: str | None = None
     ) -> None:
         """Append `records`, which are copied; `done` is called once, with where they are or why they were refused."""
-        if self._disk.waiting_bytes > MAX_WAITING_BYTES:
+        if self._disk.waiting_bytes > MAX_WAITING_BYTES and required_acks:  # who wants no answer is held up instead
             message = f"the disk is slow: {self._disk.waiting_bytes} bytes wait to be written"
             done(KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
             return

@@ -12,7 +12,7 @@ from gateway.replication import writer
 from gateway.replication.partition import Partition
 from gateway.replication.writer import CALM_MS, SLOW_MS
 from gateway.tests.builders import Node
-from gateway.waiting import Waiting
+from gateway.waiting import SILENCE, Waiting
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -251,13 +251,28 @@ def test_what_waits_for_a_disk_is_bounded(node: Node, disk: Disk, monkeypatch: p
     slowed(disk)
     replies = [Reply(node, produced(node, bytes(3_000), index=number % 2)) for number in range(6)]
     assert row(produced(node)) == (ErrorCode.REQUEST_TIMED_OUT, -1)
-    with pytest.raises(CloseConnection, match="the disk is slow"):
-        produced(node, acks=0)
     while disk.threads:
         disk.run_thread()
     assert [reply.row for reply in replies] == [(0, 1), (0, 1), (0, 2), (0, 2), (0, 3), (0, 3)]
     assert Reply(node, produced(node)).value is None
     disk.run_thread()
+
+
+def test_who_wants_no_answer_is_held_up_while_too_much_waits(
+    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not hung up on: that would lose what else it sent."""
+    monkeypatch.setattr(writer, "PAUSE_BYTES", 10_000)
+    monkeypatch.setattr(writer, "MAX_WAITING_BYTES", 10_000)
+    slowed(disk)
+    assert [produced(node, bytes(4_000), acks=0) for _ in range(3)] == [None] * 3, "the first is being written"
+    held = [Reply(node, produced(node, bytes(4_000), acks=0)) for _ in range(3)]
+    disk.run_thread()
+    assert [reply.value for reply in held] == [SILENCE] * 3
+    assert produced(node, b"again", acks=0) is None
+    while disk.threads:
+        disk.run_thread()
+    assert node.services.partitions.get("t", 0).log.end_offset == 1 + 7
 
 
 def test_after_a_while_the_loop_tries_again(node: Node, disk: Disk) -> None:
