@@ -142,7 +142,7 @@ class Upkeep:
         now_ms = self._clock.now_ms()
         try:
             partition.log.delete_old_segments(now_ms, partition.high_watermark)
-            partition.log.roll_if_due(now_ms)
+            partition.roll_if_due(now_ms)
         except (OSError, KafkaError) as error:
             logger.error("old segments of %r cannot be removed: %s", partition.log, error)
 

@@ -89,6 +89,20 @@ def is_due(log: Log, now_ms: int) -> bool:
     return is_rolled or log.config.commits_synced or now_ms - log.last_flush_ms >= log.config.flush_ms
 
 
+def make(log: Log, now_ms: int | None) -> None:
+    """Flush at once. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+    try:
+        made = begin(log)
+    except OSError as error:
+        raise log.disk_error(error) from error
+    try:
+        made.run()
+    except OSError as error:
+        raise log.disk_error(error) from error
+    finally:
+        end(log, made, now_ms)
+
+
 def begin(log: Log) -> Flush:
     """A flush of everything that is written. Raises OSError, and then nothing is changed; KafkaError."""
     if log.sync_error is not None:

@@ -17,7 +17,7 @@ from protocol.records import control
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head
 from protocol.records.compression import Steps, finish
 from protocol.records.control import Marker
-from storage import flush, retention, rolling, snapshots, times, validation
+from storage import flush, retention, rolling, snapshots, times, truncation, validation
 from storage.aborted import Reaching
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.epochs import Epochs
@@ -53,12 +53,14 @@ class Log:
         "has_transactions",
         "indexes_unsynced",
         "is_retired",
+        "is_rolling",
         "last_flush_ms",
         "names_unsynced",
         "partition",
         "pool",
         "producers",
         "recovery_point",
+        "run_roll",
         "staged",
         "start_offset",
         "sync_error",
@@ -96,6 +98,9 @@ class Log:
         self.names_unsynced = False
         self.indexes_unsynced: list[str] = []  # of segments that were rolled since the last flush
         self.is_retired = False  # deleted, or about to be
+        self.is_rolling = False  # by a thread
+        self.run_roll: Callable[[Callable[[], None]], None] = _at_once
+        """Makes the roll that an append needs first; it may refuse to, with an exception that the append ends with."""
         self.flushing: Flush | None = None  # from `begin_flush` until `end_flush`
         self.last_flush_ms = 0
         self.sync_error: KafkaError | None = None
@@ -248,7 +253,7 @@ class Log:
             raise self.refusal()
         try:
             if self._must_roll(size, max_timestamp, last_offset, now_ms):
-                self.roll(now_ms)
+                self.run_roll(lambda: self.roll(now_ms))
             if leader_epoch > self.epochs.latest:
                 self.epochs.assign(leader_epoch, self.end_offset)
         except OSError as error:
@@ -380,11 +385,16 @@ class Log:
         return True
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment. The old one becomes durable with the next `flush`, which is then due. Raises OSError."""
+        """Begin a new segment. The old one becomes durable with the next `flush`, which is then due. Raises OSError.
+
+        May be called in a thread, while the log is read but nothing else is done with it.
+        """
         # By name, as the bytes may be on the disk before, by a flush that is under way.
         if not self._segments.seal(self.indexes_unsynced):  # a roll before had come so far
             self.indexes_unsynced += self._segments.active.sealed_indexes
         self._take_snapshot()
+        if self.is_retired:
+            raise OSError(errno.ESTALE, "the log was deleted; its directory may be another's by now", self.directory)
         self._begin_segment(now_ms)
 
     def _begin_segment(self, now_ms: int) -> None:
@@ -397,17 +407,7 @@ class Log:
 
     def truncate_to(self, offset: int) -> None:
         """Forget everything at and behind `offset`, with the whole batch that holds it. Raises OSError."""
-        if offset >= self.end_offset:
-            return
-        if offset < self.start_offset:
-            raise ValueError(f"{self!r} cannot be cut at {offset}, before its start")
-        if offset < self.recovery_point:
-            self.recovery_point = offset
-            self.pool.write_recovery_points()
-        segment = self._segments.owner(offset)
-        if self.flushing is not None:  # of what is appended now it knows nothing
-            self.flushing.end_offset = min(self.flushing.end_offset, offset)
-        self.cut(segment, segment.locate(offset), offset)
+        truncation.truncate(self, offset)
 
     def cut(self, segment: Segment, position: int, offset: int) -> None:
         """Forget everything from a position on, where `offset` would be. Raises OSError."""
@@ -427,10 +427,7 @@ class Log:
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Forget everything, and go on at `offset`. Raises OSError."""
-        self.recovery_point = min(self.recovery_point, self._segments[0].base_offset)
-        if self.flushing is not None:
-            self.flushing.end_offset = self.recovery_point
-        self.pool.write_recovery_points()
+        truncation.promise_less(self, self._segments[0].base_offset)
         for segment in reversed(self.segments):
             segment.delete(self.config.file_delete_delay_ms)
         self._segments.replace_all([Segment.create(self.pool, self.directory, offset, now_ms)])
@@ -565,7 +562,7 @@ class Log:
             up_to=up_to,
         )
         if count == len(self._segments):
-            if self.being_written is not None or self.staged is not None:
+            if self.being_written is not None or self.staged is not None or self.is_rolling:
                 return 0
             with suppress(OSError):  # where there is no room for it now, it is written with the next segment
                 self._take_snapshot()
@@ -593,18 +590,7 @@ class Log:
 
     def flush(self, now_ms: int | None = None) -> None:
         """Make everything appended so far durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
-        if self.sync_error is not None:
-            raise self.refusal()
-        try:
-            made = self.begin_flush()
-        except OSError as error:
-            raise self.disk_error(error) from error
-        try:
-            made.run()
-        except OSError as error:
-            raise self.disk_error(error) from error
-        finally:
-            self.end_flush(made, now_ms)
+        flush.make(self, now_ms)
 
     def begin_flush(self) -> Flush:
         """What makes everything written so far durable; to be run, in any thread, and handed to `end_flush`.
@@ -696,3 +682,7 @@ class Log:
     def disk_error(self, error: OSError) -> KafkaError:
         """What clients are told of an error of the disk."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.topic}-{self.partition} refuses: {error}")
+
+
+def _at_once(roll: Callable[[], None]) -> None:
+    roll()

@@ -115,7 +115,7 @@ class Mending:
 
 def begin(log: Log) -> Mending | None:
     """What is to be run for a log with a failed sync; None while something is being written. Raises OSError."""
-    if log.being_written is not None or log.staged is not None or log.flushing is not None:
+    if log.being_written is not None or log.staged is not None or log.flushing is not None or log.is_rolling:
         return None
     unsynced = log.since(log.recovery_point)
     pieces = []

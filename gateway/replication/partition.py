@@ -10,7 +10,7 @@ fetchers).
 
 from collections.abc import Callable
 
-from gateway.replication.writer import Disk, Writer
+from gateway.replication.writer import Disk, RollIsDue, Writer
 from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
@@ -106,7 +106,8 @@ class Partition:
         log.config = config
         self.takes_as_is = config.keeps_batches and self._validate == HEADER and self._read_only is None
         self.commits_synced = config.commits_synced
-        log.when_flush_is_due = None if self.disk is None else self.sync_soon
+        if self.disk is not None:
+            log.when_flush_is_due, log.run_roll = self.sync_soon, self._run_roll
         if log.staged is None and log.being_written is None:
             self.advance()
             if self.high_watermark < log.end_offset:
@@ -195,6 +196,20 @@ class Partition:
                 log.producers.transactions.replicated(end_offset)
             if self.waiters.waiters:
                 self.advanced(self)
+
+    def _run_roll(self, roll: Callable[[], None]) -> None:
+        """Roll inline, and see how long it takes; on a slow disk that is the writer's to do, in a thread."""
+        if self._writer is not None and self._writer.rolls:
+            raise RollIsDue
+        if self.disk is None:
+            roll()
+        else:
+            self.disk.write(roll)
+
+    def roll_if_due(self, now_ms: int) -> None:
+        """Begin a new segment if that is due by the clock; not while the disk is slow. Raises OSError."""
+        if self.writer() is None:
+            self.log.roll_if_due(now_ms)
 
     def sync_soon(self) -> None:
         """Have the log flushed: at once, together with others, if somebody may wait for it, else in its turn."""

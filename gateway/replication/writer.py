@@ -4,7 +4,8 @@ A write goes to the page cache and takes microseconds, as long as the kernel has
 for the disk, and with it would the loop and all who have nothing to do with that disk. So a write is timed. One that
 took long makes the disk suspect: the process may only have lost the processor to another. If then one takes long and
 its thread went to sleep over it, the disk is slow: for a while every append is written by a thread, as many of a
-partition together as have come in the meantime. Then the loop tries again.
+partition together as have come in the meantime. A segment that is full, or old, is closed by a thread too, before what
+belongs into the next one is written. Then the loop tries again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gateway.clock import Clock
 from gateway.replication.syncs import Syncs
 from gateway.scheduler import Scheduler
 from protocol.errors import ErrorCode, KafkaError
+from protocol.records import batch
 from storage.staged import AppendInfo, Staged
 
 if TYPE_CHECKING:
@@ -34,8 +36,8 @@ logger = logging.getLogger("headgate.replication")
 
 SLOW_MS = 5.0
 CALM_MS = 10_000.0
-# What may wait for one directory. Clients hold less, by what `Connection` reserves for them; those that gave up and came
-# again would fill the memory.
+# What may wait for one directory. Clients hold less, by what `Connection` reserves for them; those that gave up and
+# came again would fill the memory.
 MAX_WAITING_BYTES = 256 << 20
 PAUSE_BYTES = 16 << 20
 """From so much on a client that wants no answer is not read from until its last append is written."""
@@ -43,6 +45,10 @@ _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 _unknown = itertools.count()
 
 Done = Callable[[AppendInfo | KafkaError], None]
+
+
+class RollIsDue(Exception):
+    """An append needs a new segment first, which is begun in a thread."""
 
 
 class _Append(NamedTuple):
@@ -125,6 +131,8 @@ class Writer:
         self._disk = disk
         self._queue: deque[_Append] = deque()
         self._is_writing = False
+        self.rolls = False
+        """Whether a roll is left to a thread, as what is staged now is to be written by one."""
 
     @property
     def is_idle(self) -> bool:
@@ -147,28 +155,61 @@ class Writer:
     def _write(self) -> None:
         self._is_writing = True
         while self._queue:
-            staged, taken = self._stage()
+            try:
+                staged, taken = self._stage()
+            except RollIsDue:
+                self._roll_by_thread()
+                return
             if staged is not None:
                 self._write_by_thread(staged, taken)
                 return
             self._tell(taken)
         self._is_writing = False
 
+    def _roll_by_thread(self) -> None:
+        log, append = self._partition.log, self._queue[0]
+
+        def rolled(result: object) -> None:
+            log.is_rolling = False
+            if isinstance(result, OSError):
+                self._drop_first(log.disk_error(result))
+            elif isinstance(result, BaseException):
+                logger.error("a segment of %r cannot be begun", log, exc_info=result)
+                self._drop_first(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the write failed"))
+            self._write()
+
+        log.is_rolling = True
+        self._disk.scheduler.in_thread(lambda: log.roll(append.now_ms), rolled)
+
+    def _drop_first(self, error: KafkaError) -> None:
+        append = self._queue.popleft()
+        self._disk.waiting_bytes -= len(append.records)
+        append.done(error)
+        self._partition.advanced(self._partition)
+
     def _write_by_thread(self, staged: Staged, taken: list[_Taken]) -> None:
         self._disk.scheduler.in_thread(staged.write, lambda result: self._written(staged, taken, result))
 
     def _stage(self) -> tuple[Staged | None, list[_Taken]]:
         """Stage what belongs into one write. None if there is nothing to be written, or it cannot be."""
-        log, taken = self._partition.log, []
-        while self._queue and (log.staged is None or log.staged.has_bytes(len(self._queue[0].records))):
-            append = self._queue.popleft()
-            self._disk.waiting_bytes -= len(append.records)
+        log, taken = self._partition.log, list[_Taken]()
+        while self._queue and (log.staged is None or _fits(log.staged, self._queue[0].records)):
+            append = self._queue[0]
+            self.rolls = True
             try:
                 info = self._partition.stage_owned(append.records, append.required_acks, append.now_ms, append.validate)
             except KafkaError as error:
-                append.done(error)
-            else:
-                taken.append(_Taken(append, info, log.staged))
+                self._drop_first(error)
+                continue
+            except RollIsDue:
+                if not taken:
+                    raise
+                break
+            finally:
+                self.rolls = False
+            self._queue.popleft()
+            self._disk.waiting_bytes -= len(append.records)
+            taken.append(_Taken(append, info, log.staged))
         with suppress(KafkaError):  # it stands in `Staged.error`
             return log.begin_write(), taken
         return None, taken
@@ -184,3 +225,13 @@ class Writer:
         self._partition.advance()
         for append, info, staged in taken:
             append.done((staged and staged.error) or info)
+
+
+def _fits(staged: Staged, records: memoryview) -> bool:
+    """Whether these can be staged too: else what is staged would be written first, by the loop."""
+    try:
+        header = batch.read_header(records[: batch.HEADER_SIZE])
+    except KafkaError:
+        return False
+    is_one = header.size == len(records)
+    return is_one and staged.has_bytes(len(records)) and header.max_timestamp <= staged.max_timestamp

@@ -228,3 +228,30 @@ def test_what_is_planned_upon_what_is_not_on_the_disk_is_refused_with_it(tmp_pat
 
 def _full(file: File, data: bytes, position: int) -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_a_segment_is_begun_beside_everybody_else_while_the_disk_is_slow(tmp_path: Path) -> None:
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        waits, others = broker.connect(), broker.connect()
+        await others.ask(creation("slow", segment_bytes="300"), 5)
+        await others.ask(creation("plain"), 5)
+        assert await append(others, "slow", bytes(100)) == (0, 0)
+        assert await append(others, "plain", b"a") == (0, 0)
+        partition = broker.broker.services.partitions.get("slow", 0)
+        assert partition.disk is not None
+        partition.disk.is_slow = True
+        files.close("/slow-0/", "write", "sync")
+        for number in range(1, 4):
+            await waits.send(produced("slow", bytes(100)), 9)
+            await files.until_waiting()
+            assert await append(others, "plain", b"b") == (0, number)
+            assert await described(others, "slow", "plain") == {"slow": 0, "plain": 0}
+            assert (await fetched(others, "slow")).high_watermark == number
+            files.open_gate()
+            response = await waits.receive()
+            assert response.responses[0].partition_responses[0].error_code == 0
+            files.close("/slow-0/", "write", "sync")
+        assert len(partition.log.segments) > 1
+        files.open_gate()
+
+    run(tmp_path, scenario)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from gateway.context import CloseConnection
 from gateway.handlers import load
 from gateway.replication import writer
 from gateway.replication.partition import Partition
@@ -17,6 +16,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records.batch import Record, build, iterate
+from storage import snapshots
 from storage.files import File
 
 SLOW = SLOW_MS + 1
@@ -314,7 +314,8 @@ def test_what_waited_for_a_deleted_topic_does_not_go_into_its_successor(node: No
     node.services.metadata.create_topic("short", 1)
     new = node.services.partitions.get("short", 0).log
     before = sorted(Path(new.directory).iterdir())
-    disk.run_thread()
+    while disk.threads:
+        disk.run_thread()
     assert waits.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
     assert sorted(Path(new.directory).iterdir()) == before
 
@@ -340,21 +341,80 @@ def test_more_than_fits_into_one_write_waits_for_the_next(node: Node, disk: Disk
 
 
 def test_of_what_is_taken_together_only_what_was_written_is_acknowledged(node: Node, disk: Disk) -> None:
-    """The end of a segment is the end of a write: the loop makes that, and what comes behind is another one."""
+    """The end of a segment is the end of a write: what comes behind is another one, after the next is begun."""
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
     partition = node.services.partitions.get("short", 0)
     produced(node, topic="short")
+    disk.inline = 0
     assert partition.disk is not None
     partition.disk.is_slow = True
     replies = [Reply(node, produced(node, topic="short")), Reply(node, produced(node, topic="short"))]
     node.time.advance(1_001)
     replies += [Reply(node, produced(node, topic="short")), Reply(node, produced(node, topic="short"))]
-    write, written = disk.threads.pop()
-    write()
-    disk.error = OSError(28, "No space left on device")
-    written(None)
-    disk.error = None
     disk.run_thread()
+    disk.error = OSError(28, "No space left on device")
+    disk.run_thread()
+    assert replies[1].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    disk.error = None
+    assert len(partition.log.segments) == 1
+    disk.run_thread()
+    assert len(partition.log.segments) == 2
+    while disk.threads:
+        disk.run_thread()
     refused = (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert [reply.row for reply in replies] == [(0, 1), refused, refused, (0, 2)]
-    assert partition.high_watermark == 3
+    assert [reply.row for reply in replies] == [(0, 1), refused, (0, 2), (0, 3)]
+    assert partition.high_watermark == 4
+    assert disk.inline == 0, "all was written by threads"
+
+
+def test_a_segment_that_cannot_be_begun_refuses_who_needs_it(
+    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
+    partition = node.services.partitions.get("short", 0)
+    produced(node, topic="short")
+    assert partition.disk is not None
+    partition.disk.is_slow = True
+    node.time.advance(1_001)
+    replies = [Reply(node, produced(node, topic="short")) for _ in range(2)]
+    with monkeypatch.context() as full:
+        full.setattr(type(partition.log), "_take_snapshot", _full)
+        disk.run_thread()
+    assert replies[0].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    while disk.threads:
+        disk.run_thread()
+    assert replies[1].row == (0, 1)
+    assert len(partition.log.segments) == 2
+    assert partition.disk.waiting_bytes == 0
+
+
+def _full(log: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_topic_may_be_deleted_while_a_segment_is_begun(
+    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
+    old = node.services.partitions.get("short", 0)
+    produced(node, topic="short")
+    assert old.disk is not None
+    old.disk.is_slow = True
+    node.time.advance(1_001)
+    waits = Reply(node, produced(node, topic="short"))
+    work, done = disk.threads.pop()
+
+    def deleted() -> None:
+        node.services.metadata.delete_topic("short")
+        node.services.metadata.create_topic("short", 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshots, "save", lambda *_: deleted())
+        with pytest.raises(OSError, match="deleted") as gone:
+            work()
+    done(gone.value)
+    node.time.advance()
+    assert waits.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    new = node.services.partitions.get("short", 0).log
+    names = {path.name for path in Path(new.directory).iterdir()}
+    assert names == {"partition.metadata", f"{0:020d}.log"}

@@ -164,18 +164,3 @@ def test_what_asks_for_commits_is_flushed_with_each_write() -> None:
     append(log, batch())
     assert (asked, log.recovery_point) == ([3], 2)
     assert log.needs_flush(NOW_MS)
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_a_flush_promises_nothing_of_what_was_cut_meanwhile(again: bool) -> None:
-    log = new_log(CrashingFiles())
-    append(log, *(batch() for _ in range(50)))
-    flush = log.begin_flush()
-    if again:
-        log.restart_at(20, NOW_MS)
-    else:
-        log.truncate_to(20)
-    append(log, *(batch() for _ in range(50)))
-    flush.run()
-    log.end_flush(flush)
-    assert log.recovery_point == 20
