@@ -10,6 +10,7 @@ from random import Random
 
 import trio
 
+from gateway.cleaning import Cleaning
 from gateway.clock import Clock, SystemClock
 from gateway.config import BrokerConfig
 from gateway.context import Services
@@ -105,6 +106,7 @@ class Broker:
         dispatcher = Dispatcher(self.services, load())
         open_files = self._store.pool.files.open_limit()
         self.server = Server(dispatcher, _limits(config, open_files), self.clock, self.services.scheduler)
+        self._cleaning = Cleaning(self.services.partitions, config, self.clock, self.services.scheduler)
         self.services.metadata.on_change(lambda *_: self.server.limit(_limits(config, open_files)))
 
     def _take_stores(self, files: Files | None) -> Stores:
@@ -173,6 +175,7 @@ class Broker:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.services.scheduler.run)
                 self._upkeep().start()
+                self._cleaning.start()
                 self.services.groups.start()
                 self.openings.start(self.services.scheduler)
                 await nursery.start(self.server.serve, listeners)
@@ -180,12 +183,14 @@ class Broker:
                 await self.server.stopped.wait()
                 nursery.cancel_scope.cancel()
         finally:
+            self._cleaning.stop()
             self._store.close()
 
     async def stop(self) -> None:
         """Answer what is in flight, then end `run`."""
         self.services.purgatory.expire_all()
         self.services.groups.stop()
+        self._cleaning.stop()
         await self.server.stop(SHUTDOWN_GRACE_S)
 
     async def _listen(self) -> list[tuple[str, trio.SocketListener]]:

@@ -46,8 +46,8 @@ class AbortedIndex(EntryFile):
     SUFFIX = ".txnindex"
     ENTRY = struct.Struct(">hqqqq")
 
-    def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1) -> None:
-        super().__init__(pool, directory, base_offset, written)
+    def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1, suffix: str = "") -> None:
+        super().__init__(pool, directory, base_offset, written, suffix)
         self._data: bytearray | None = None
 
     def append(self, aborted: Aborted) -> None:

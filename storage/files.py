@@ -278,6 +278,10 @@ class Files:
         """When a file was last written to."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Have a file look as if it was last written to then."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def truncate(self, path: str, size: int) -> None:
         """Cut a file."""
         os.truncate(path, size)

@@ -46,10 +46,10 @@ class EntryFile:
     SUFFIX: ClassVar[str]
     ENTRY: ClassVar[struct.Struct]
 
-    def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1) -> None:
+    def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1, suffix: str = "") -> None:
         """`written` is the size of the file that is there; -1 if there is none.
 
-        One that holds no whole entries counts as empty.
+        One that holds no whole entries counts as empty. `suffix` is what its name has behind it, as its segment's.
         """
         self._pool = pool
         self.directory = directory
@@ -59,12 +59,18 @@ class EntryFile:
         self.entries = self._written // self.ENTRY.size
         self._pending = bytearray()
         self._is_torn = False  # the file may be longer than what was written of it
-        self._suffix = self.SUFFIX
+        self._suffix = self.SUFFIX + suffix
 
     @property
     def path(self) -> str:
         """Its file."""
         return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
+
+    def rename(self, suffix: str) -> None:
+        """Put another suffix behind its name. Raises OSError."""
+        if self._suffix != self.SUFFIX + suffix:
+            self._pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{self.SUFFIX}{suffix}")
+            self._suffix = self.SUFFIX + suffix
 
     def note_deleted(self, suffix: str) -> None:
         """The file was renamed, and will go."""
@@ -169,8 +175,8 @@ class Index(EntryFile):
     __slots__ = ("_columns", "_last")
     KEY_TYPE: ClassVar[str]
 
-    def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1) -> None:
-        super().__init__(pool, directory, base_offset, written)
+    def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1, suffix: str = "") -> None:
+        super().__init__(pool, directory, base_offset, written, suffix)
         self._columns: tuple[array[int], array[int]] | None = None
         self._last: tuple[int, int] | None = None
 

@@ -45,6 +45,7 @@ class Log:
         "_segments",
         "_snapshot_offset",
         "being_written",
+        "compacted",
         "config",
         "directory",
         "end_offset",
@@ -89,6 +90,7 @@ class Log:
         self.topic_id = topic_id
         self.config = config
         self._segments = Segments(segments)
+        self.compacted = self._segments.compacted
         self.start_offset = self.end_offset = self.recovery_point = segments[-1].base_offset
         self.producers = Producers()
         self.epochs = Epochs(pool.files, directory, self._end)

@@ -26,7 +26,7 @@ from protocol.records.batch import NO_PRODUCER_ID, BatchHeader
 from protocol.records.compression import Steps, finish
 from protocol.records.control import TRANSACTION_BITS
 from storage import epochs as leader_epochs
-from storage import messages, snapshots
+from storage import messages, replacement, snapshots
 from storage.aborted import AbortedIndex
 from storage.checkpoint import TEMPORARY_SUFFIX
 from storage.config import LogConfig
@@ -42,7 +42,6 @@ from storage.transactions import Transactions
 logger = logging.getLogger("headgate.storage")
 
 TORN_SUFFIX = ".torn"
-CLEANED_SUFFIXES = (".cleaned", ".swap")
 _COPY_BYTES = 1024 * 1024
 _HEAD_BYTES = messages.MAGIC_POSITION + 1
 
@@ -123,7 +122,7 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
 
     Raises CorruptLog, UnsupportedLog (the partition stays closed and untouched), OSError.
     """
-    names = pool.files.list(partition.directory)
+    names = replacement.finish(pool, partition.directory, pool.files.list(partition.directory))
     _tidy(pool, partition, names)
     segments = _segments(pool, partition, names, now_ms)
     log = Log(pool, partition.directory, partition.topic, partition.index, partition.topic_id, config, segments, random)
@@ -159,10 +158,6 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
 def _tidy(pool: Pool, partition: Partition, names: dict[str, int]) -> None:
     """Finish what a crash interrupted: deletions and replacements that had not happened yet."""
     for name in list(names):
-        if name.endswith(CLEANED_SUFFIXES):
-            raise UnsupportedLog(
-                f"{partition}: {name} is left of a compaction by Apache Kafka; start and stop Kafka once to end it"
-            )
         is_orphan = name.endswith(DERIVED_SUFFIXES[:3]) and name.rpartition(".")[0] + LOG_SUFFIX not in names
         path = f"{partition.directory}/{name}"
         if name.endswith(DELETED_SUFFIX):

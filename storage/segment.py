@@ -162,11 +162,18 @@ class Segment:
     )
 
     def __init__(
-        self, pool: Pool, directory: str, base_offset: int, sizes: Sequence[int] = (0, -1, -1, -1), created_ms: int = 0
+        self,
+        pool: Pool,
+        directory: str,
+        base_offset: int,
+        sizes: Sequence[int] = (0, -1, -1, -1),
+        created_ms: int = 0,
+        suffix: str = "",
     ) -> None:
         """`sizes` are those of `.log`, `.index`, `.timeindex` and `.txnindex`, -1 for a file that is not there.
 
-        `aborted` is there where transactions ended, and from the first one of the log on.
+        `aborted` is there where transactions ended, and from the first one of the log on. `suffix` is behind the names
+        of its files, as long as it is not a segment of its log yet.
         """
         self._pool = pool
         self.directory = directory
@@ -174,11 +181,12 @@ class Segment:
         self.size = sizes[0]
         # Nothing is said by the indexes of nothing.
         offsets_size, times_size, aborted_size = sizes[1:] if self.size else (-1, -1, -1)
-        self.offsets = OffsetIndex(pool, directory, base_offset, offsets_size)
-        self.times = TimeIndex(pool, directory, base_offset, times_size)
-        self.aborted = AbortedIndex(pool, directory, base_offset, aborted_size) if aborted_size >= 0 else None
+        self.offsets = OffsetIndex(pool, directory, base_offset, offsets_size, suffix)
+        self.times = TimeIndex(pool, directory, base_offset, times_size, suffix)
+        has_aborted = aborted_size >= 0
+        self.aborted = AbortedIndex(pool, directory, base_offset, aborted_size, suffix) if has_aborted else None
         self.created_ms = created_ms
-        self._suffix = LOG_SUFFIX
+        self._suffix = LOG_SUFFIX + suffix
         self.holds_messages = False
         """Whether there may be messages of magic 0 and 1 in it: see `storage.messages`."""
         self._file: File | None = None
@@ -193,9 +201,9 @@ class Segment:
         self.is_sealed = sizes[0] > 0
 
     @classmethod
-    def create(cls, pool: Pool, directory: str, base_offset: int, now_ms: int) -> Segment:
+    def create(cls, pool: Pool, directory: str, base_offset: int, now_ms: int, suffix: str = "") -> Segment:
         """A new one, with an empty `.log` file."""
-        segment = cls(pool, directory, base_offset, created_ms=now_ms)
+        segment = cls(pool, directory, base_offset, created_ms=now_ms, suffix=suffix)
         pool.files.write(segment.path, b"")
         return segment
 
@@ -207,6 +215,20 @@ class Segment:
         """Its `.log` file."""
         return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
 
+    def rename(self, suffix: str) -> None:
+        """Put another suffix behind its names, that of the `.log` last: it says that all are there. Raises OSError."""
+        for index in (self.offsets, self.times, self.aborted):
+            if index is not None:
+                index.rename(suffix)
+        if self._suffix != LOG_SUFFIX + suffix:
+            self._pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{LOG_SUFFIX}{suffix}")
+            self._suffix = LOG_SUFFIX + suffix
+
+    @property
+    def suffix(self) -> str:
+        """What is behind its names."""
+        return self._suffix[len(LOG_SUFFIX) :]
+
     @property
     def file(self) -> File:
         """The open file; opened at first use. Of a deleted segment it is closed with its last reader."""
@@ -214,7 +236,7 @@ class Segment:
         if file is None:
             self._check_alive()
             file = self._pool.files.open(self.path)
-            if self._suffix != LOG_SUFFIX:
+            if self.suffix == DELETED_SUFFIX:
                 return file
             if file.size() > self.size and not self._is_being_appended_to:
                 self._has_debris = True
@@ -418,7 +440,7 @@ class Segment:
     def follow_transactions(self, aborted: Iterable[Aborted] = ()) -> None:
         """Have a `.txnindex` from now on, with these that ended here."""
         if self.aborted is None:
-            self.aborted = AbortedIndex(self._pool, self.directory, self.base_offset)
+            self.aborted = AbortedIndex(self._pool, self.directory, self.base_offset, suffix=self.suffix)
         for one in aborted:
             self.aborted.append(one)
 
@@ -484,16 +506,19 @@ class Segment:
         self._max_offset, self._indexed_position, self.is_sealed = self.base_offset, 0, False
         return Walk(self, 0, index_interval_bytes)
 
-    def delete(self, delay_ms: float = 0.0) -> None:
+    def delete(self, delay_ms: float = 0.0, *, keeps_snapshot: bool = False) -> None:
         """Have the files removed after `delay_ms`; may be called again where it fails. Raises OSError.
 
         They are renamed now, the `.log` first: what is left by a crash in between has a suffix that says so. Whoever
-        has planned to read it still can.
+        has planned to read it still can. The snapshot may stay for another segment with this base offset.
         """
         self.close()
         files, doomed = self._pool.files, self._pool.doomed
-        for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES):
-            path = f"{self.directory}/{self.base_offset:020d}{suffix}"
+        names = [
+            f"{suffix}{self.suffix.removesuffix(DELETED_SUFFIX)}" for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES[:3])
+        ]
+        for name in names if keeps_snapshot else (*names, DERIVED_SUFFIXES[3]):
+            path = f"{self.directory}/{self.base_offset:020d}{name}"
             try:
                 files.rename(path, path + DELETED_SUFFIX)
             except FileNotFoundError:  # there was none, or an attempt before came this far

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import is_
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader
 from protocol.records.control import Marker
 from storage.aborted import Reaching
+from storage.replacement import NOTHING, Compacted
 from storage.retention import SegmentFacts
 from storage.segment import FileSlice, MessagesSlice, Segment
 
@@ -22,12 +24,13 @@ _MEMO_ENTRIES = 64
 class Segments:
     """From the oldest to `active`, the one being written. There is always one."""
 
-    __slots__ = ("_items", "_memo", "active")
+    __slots__ = ("_items", "_memo", "active", "compacted")
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._items = list(segments)
         self.active = self._items[-1]
         self._memo: dict[int, tuple[Segment, int]] | None = None
+        self.compacted = Compacted(self)
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._items)
@@ -224,6 +227,7 @@ class Segments:
     def drop_behind(self, segment: Segment, position: int) -> None:
         """Remove the bytes of a segment from a position on, and the segments behind it. Raises OSError."""
         self._memo = None
+        self.compacted.cut(segment.base_offset)
         while self._items[-1] is not segment:
             self._delete_last()
         segment.truncate(position)
@@ -236,8 +240,21 @@ class Segments:
         self._items[-1].delete()  # one that fails is still the last
         del self._items[-1]
 
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether all of these are here, one behind the other, before the active one."""
+        first = self.position_of(segments[0].base_offset)
+        found = self._items[first : first + len(segments)]
+        return len(found) == len(segments) and all(map(is_, found, segments)) and self.active not in segments
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Have a new one, which begins where the first of `old` did, in the place of these. They must be here."""
+        first = self.position_of(old[0].base_offset)
+        self._items[first : first + len(old)] = [new]
+        self._memo = None
+
     def replace_all(self, segments: Sequence[Segment]) -> None:
-        """Have these instead. What becomes of the files of those before is the caller's."""
+        """Have these instead. What becomes of the files of those before is the caller's. Raises OSError."""
+        self.compacted.cut(NOTHING)
         self._items[:] = segments
         self.active = self._items[-1]
         self._memo = None

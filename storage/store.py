@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
 from storage import checkpoint, directories, recovery
-from storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, OffsetCheckpoint, TopicPartition
+from storage.checkpoint import (
+    CLEANED_OFFSETS,
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    OffsetCheckpoint,
+    TopicPartition,
+)
 from storage.directories import Meta
 from storage.errors import BadFile, StorageError
 from storage.files import Files, Lock, parent
@@ -53,9 +60,10 @@ class Store:
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._start_offsets: dict[TopicPartition, int] = {}
+        self._cleaned_offsets: dict[TopicPartition, int] = {}
         self._checkpoints = {
             name: OffsetCheckpoint(pool.files, f"{directory}/{name}")
-            for name in (HIGH_WATERMARKS, START_OFFSETS, RECOVERY_POINTS)
+            for name in (HIGH_WATERMARKS, START_OFFSETS, RECOVERY_POINTS, CLEANED_OFFSETS)
         }
         self._was_clean = False
         self._is_open = True
@@ -145,6 +153,7 @@ class Store:
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         self._start_offsets = self._read_checkpoint(START_OFFSETS)
         self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        self._cleaned_offsets = self._read_checkpoint(CLEANED_OFFSETS)
         files.remove(self._path(CLEAN_SHUTDOWN))
         files.sync_directory(self.directory)
         self.unopened = dict.fromkeys(self._partitions(names))
@@ -200,6 +209,7 @@ class Store:
         if opening.log is not None:
             opening.log.move_to(self.pool)
             self.logs[key] = opening.log
+            opening.log.compacted.offset = self._cleaned_offsets.get(key, -1)
         elif opening.error is not None:
             self.failed[key] = opening.error
         else:
@@ -269,7 +279,7 @@ class Store:
 
     def _forget_points(self, key: TopicPartition) -> None:
         """What the checkpoints say of an older partition of this name is not true of a new one."""
-        points = (self._recovery_points, self._start_offsets, self._high_watermarks)
+        points = (self._recovery_points, self._start_offsets, self._high_watermarks, self._cleaned_offsets)
         if any(offsets.get(key, 0) for offsets in points):
             self.checkpoint(_of(self.logs, self._high_watermarks))
 
@@ -330,6 +340,11 @@ class Store:
             self._checkpoints[START_OFFSETS].begin(self._start_offsets),
             self._begin_recovery_points(),
         ]
+        cleaned = {key: log.compacted.offset for key, log in self.logs.items() if log.compacted.offset >= 0}
+        cleaned = {**self._of_closed(self._cleaned_offsets), **cleaned}
+        if cleaned or self._cleaned_offsets:
+            begun.append(self._checkpoints[CLEANED_OFFSETS].begin(cleaned))
+        self._cleaned_offsets = cleaned
 
         def write() -> None:
             for one in begun:

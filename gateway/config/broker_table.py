@@ -188,7 +188,6 @@ TRANSACTIONS: tuple[Row, ...] = (
 ROWS: tuple[Row, ...] = NETWORK + IDENTITY + TOPICS + LOG + CLEANUP + REPLICATION + GROUPS + TRANSACTIONS
 
 _ALONE = "this node stands alone: clusters are not there yet"
-_NO_CLEANER = "logs are not compacted yet"
 _NO_TRANSACTIONS = "transactions are not served yet"
 
 # A name, or the beginning of names where it ends in a dot -> what is missing. The longest that fits counts.
@@ -204,17 +203,12 @@ PENDING: dict[str, str] = {
     "request.timeout.ms": _ALONE,
     "unclean.leader.election.enable": _ALONE,
     "controlled.shutdown.enable": _ALONE,
-    "log.cleaner.": _NO_CLEANER,
-    "log.cleanup.policy": _NO_CLEANER,
     "log.flush.offset.checkpoint.interval.ms": "recovery points are written when high watermarks are",
     "log.flush.start.offset.checkpoint.interval.ms": "log start offsets are written when high watermarks are",
     "log.preallocate": "files grow as they are written",
     "max.connections.per.ip.overrides": "max.connections.per.ip is the same for all addresses",
     "max.connection.creation.rate": "the rate of new connections is not limited yet",
 }
-
-# Of those, the ones that are pending only where this text is in the value.
-PENDING_VALUES: dict[str, str] = {"log.cleanup.policy": "compact"}
 
 # Pairs of settings of which the first may not exceed the second.
 ORDERED: tuple[tuple[str, str], ...] = (

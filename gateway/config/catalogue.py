@@ -30,9 +30,8 @@ def _pending_reason(name: str) -> str:
 
 def _broker(row: broker_table.Row) -> Definition:
     reason = _pending_reason(row[0])
-    pending_value = broker_table.PENDING_VALUES.get(row[0], "")
     effect = Effect.PENDING if reason else Effect.FULL
-    return Definition(*row, effect=effect, reason=reason, pending_value=pending_value)
+    return Definition(*row, effect=effect, reason=reason)
 
 
 def _foreign() -> Iterable[Definition]:

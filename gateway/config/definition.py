@@ -62,8 +62,7 @@ class Definition(NamedTuple):
     """One setting. `default` is text as in a file.
 
     `allowed` is a range (`1..`, `-1 or 1..`), a choice (`a|b`; `a|b|` for a list that may be empty), or empty for
-    anything. `harmless` are values that are not refused; `pending_value` is the one without effect yet, where others
-    have theirs.
+    anything. `harmless` are values that are not refused.
     """
 
     name: str
@@ -74,7 +73,6 @@ class Definition(NamedTuple):
     effect: Effect = Effect.FULL
     reason: str = ""
     harmless: tuple[str, ...] = ()
-    pending_value: str = ""
 
     @property
     def is_sensitive(self) -> bool:
@@ -93,7 +91,7 @@ class Definition(NamedTuple):
 
     def effect_of(self, text: str) -> Effect:
         """What this value does."""
-        return self.effect if self.pending_value in text else Effect.FULL
+        return self.effect
 
     def default_value(self) -> Value:
         """The default as a value; None where there is none."""

@@ -40,6 +40,7 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+DELETE_HORIZON = 0x40
 MAX_SEQUENCE = 0x7FFF_FFFF
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -101,6 +102,14 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """Holds a transaction marker, no record of a client."""
         return bool(self.attributes & CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on its records without a value, or its marker, may go (KIP-534); None if that is not known yet.
+
+        It stands in the place of the base timestamp, and the times of records count from it as they do from that.
+        """
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
 class Record(NamedTuple):
@@ -312,6 +321,11 @@ def fill_header(
     )
     # fmt: on
     _seal(made)
+
+
+def with_records(header: BatchHeader, body: Buffer) -> bytearray:
+    """The batch of this header around other encoded records; its length and its CRC are set anew."""
+    return _assemble(header._replace(batch_length=_batch_length(body)), body)
 
 
 def _check_timestamp(timestamp: int) -> None:

@@ -74,7 +74,7 @@ class Inspection:
 
     def _go_on(self, stop_at: int) -> None:
         """Look at further headers of the record that was begun."""
-        self._position, self._parts = _skip_headers(self._data, self._position, self._parts, stop_at)
+        self._position, self._parts = skip_headers(self._data, self._position, self._parts, stop_at)
         if not self._parts:
             _check_end(self._position, self._end)
             self.left -= 1
@@ -135,8 +135,8 @@ class Inspection:
                 if is_late and not is_refused:
                     self._note_time(expected >> 1, previous)
                 if byte:
-                    parts, position = _header_parts(data, position, byte)
-                    position, self._parts = _skip_headers(data, position, parts, stop_at)
+                    parts, position = header_parts(data, position, byte)
+                    position, self._parts = skip_headers(data, position, parts, stop_at)
                     if self._parts:
                         self._end = end
                         break
@@ -167,7 +167,7 @@ class Inspection:
             self.errors.append((number, code, sentence))
 
 
-def _header_parts(data: bytes, position: int, count: int) -> tuple[int, int]:
+def header_parts(data: bytes, position: int, count: int) -> tuple[int, int]:
     """How many names and values there are, and their position; `count` is the first byte of how many headers."""
     if count > 0x7F:
         count, position = long_varint(data, position, count)
@@ -176,7 +176,7 @@ def _header_parts(data: bytes, position: int, count: int) -> tuple[int, int]:
     return count, position
 
 
-def _skip_headers(data: bytes, position: int, parts: int, stop_at: int) -> tuple[int, int]:
+def skip_headers(data: bytes, position: int, parts: int, stop_at: int) -> tuple[int, int]:
     """The position behind names and values, and how many are left at `stop_at`: an even number before a name."""
     while parts and position < stop_at:
         byte = data[position]

@@ -260,6 +260,9 @@ class CrashingFiles(Files):
     def modified_ms(self, path: str) -> int:
         return self.file(path).modified_ms
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self.file(path).modified_ms = modified_ms
+
     def truncate(self, path: str, size: int) -> None:
         self.tick()
         self.file(path).apply(size)

@@ -202,8 +202,6 @@ def test_leftovers_are_tidied() -> None:
     store.remove_deleted()
     left = store.pool.files.list(PARTITION)
     assert not [name for name in left if name.endswith((".deleted", ".tmp")) or "99999" in name]
-    files.write(f"{PARTITION}/00000000000000000000.log.swap", b"x")
-    assert isinstance(reopened(files).failed[KEY], UnsupportedLog)
 
 
 # What is derived

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import gateway
-from gateway.config import BrokerConfig, catalogue
+from gateway.config import catalogue
 from gateway.config.definition import Definition, Effect
 
 # Read by the configuration itself: listeners and directories are looked up in what it makes of them.
@@ -40,11 +40,3 @@ def test_what_has_an_effect_is_read_and_what_is_read_has_an_effect(
         assert is_read, f"nothing reads {definition.name}: say in broker_table.PENDING why it has no effect yet"
     else:
         assert not is_read, f"{definition.name} is read: take it out of broker_table.PENDING"
-
-
-def test_a_value_may_be_pending_where_others_are_not() -> None:
-    def effect(policy: str) -> Effect:
-        return BrokerConfig.load(f"log.cleanup.policy={policy}").answers[0].effect
-
-    assert effect("delete") is Effect.FULL
-    assert effect("compact,delete") is Effect.PENDING

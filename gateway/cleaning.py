@@ -1,0 +1,332 @@
+"""Which log is compacted next, and how a compaction goes: on the loop, a step at a time.
+
+The logs of compacted topics are looked at every `log.cleaner.backoff.ms`, a few hundred a turn, and the dirtiest that
+is due is compacted; then the next. A round is: collect the keys of the dirty part, and for each group of segments write
+them anew as one, have it win over the old ones, and take it up. The first two are done by a worker (`cleaner_process`),
+the third by a thread, the fourth here. Between any two the log may have been deleted, cut or configured otherwise: then
+the round ends, and what was taken up by then stays.
+
+A full or failing disk is tried again after a while, ever longer. A log that is damaged is left alone until the broker
+starts again, and said once. Source: Apache Kafka's `LogCleaner` and `LogCleanerManager`.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from gateway.clock import Clock
+from gateway.config import BrokerConfig
+from gateway.replication.partition import Partition
+from gateway.replication.partitions import Partitions
+from gateway.scheduler import Scheduler, StoppedError
+from protocol.errors import KafkaError
+from storage.errors import StorageError
+from storage.log import Log
+from storage.pool import Pool
+from storage.replacement import Replacement
+
+if TYPE_CHECKING:
+    from gateway.cleaner_process import Worker
+    from storage.cleaner import Dirt
+    from storage.compaction import Collected, Rewritten
+
+logger = logging.getLogger("headgate.cleaning")
+
+LOGS_A_TURN = 500
+LEAST_READ_BYTES = 64 * 1024
+FIRST_DELAY_MS, LONGEST_DELAY_MS = 15_000, 600_000
+Key = tuple[str, int]
+
+
+class Cleaning:
+    """The compaction of all logs of a broker."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        config: BrokerConfig,
+        clock: Clock,
+        scheduler: Scheduler,
+        make_worker: Callable[[Scheduler, Pool], Worker] | None = None,
+    ) -> None:
+        self._partitions = partitions
+        self._config = config
+        self._clock = clock
+        self._scheduler = scheduler
+        self._make_worker = make_worker
+        self._rounds: dict[Key, Round] = {}
+        self._idle: list[Worker] = []
+        self._is_looking = False
+        self._uncleanable: dict[Key, Log] = {}
+        self._delays: dict[Key, tuple[float, float]] = {}  # until when, by the monotonic clock, and how long it was
+        self.is_stopped = False
+
+    @property
+    def running(self) -> Sequence[Key]:
+        """Topic and partition of what is being compacted."""
+        return tuple(self._rounds)
+
+    def start(self) -> None:
+        """Look for work every `log.cleaner.backoff.ms`, unless `log.cleaner.enable` is false."""
+        if self._config.log_cleaner_enable:
+            self._look_later()
+
+    def stop(self) -> None:
+        """Break everything off; what was not taken up is removed at the next start."""
+        self.is_stopped = True
+        for worker in [*self._idle, *(its.worker for its in self._rounds.values())]:
+            worker.close()
+        self._idle.clear()
+
+    def _look_later(self) -> None:
+        def look() -> None:
+            self._look_later()
+            self.look()
+
+        self._scheduler.call_after(max(1, self._config.log_cleaner_backoff_ms), look)
+
+    def look(self) -> None:
+        """Look at all logs, over some turns, and begin with the dirtiest that is due, if a thread is free."""
+        has_room = len(self._rounds) < self._config.log_cleaner_threads
+        if not self._is_looking and has_room and not self.is_stopped:
+            self._is_looking = True
+            self._look_on(iter(list(self._partitions)), [])
+
+    def _look_on(self, left: Iterator[Partition], found: list[tuple[Partition, Dirt]]) -> None:
+        some = list(islice(left, LOGS_A_TURN))
+        for partition in some:
+            dirt = self._assess(partition)
+            if dirt is not None:
+                found.append((partition, dirt))
+        if some:
+            self._scheduler.call_after(0, lambda: self._look_on(left, found))
+            return
+        self._is_looking = False
+        from storage import cleaner  # here and below: most brokers start long before they compact anything
+
+        chosen = cleaner.filthiest((its.log.config.min_cleanable_dirty_ratio, dirt) for its, dirt in found)
+        if chosen is not None and not self.is_stopped:
+            self._begin(*found[chosen])
+            self.look()
+        elif not self._rounds:  # a process takes memory, and is quickly made
+            while self._idle:
+                self._idle.pop().close()
+
+    def _assess(self, partition: Partition) -> Dirt | None:
+        """How dirty a log is; None if it is not to be compacted, or not now. Most are told by the first line."""
+        log = partition.log
+        if (
+            not log.config.is_compacted
+            or log.sync_error is not None
+            or not log.compacted.offset < log.active_base_offset > log.start_offset
+        ):
+            return None
+        key = partition.topic, partition.index
+        if key in self._rounds or self._uncleanable.get(key) is log:
+            return None
+        until_ms, _ = self._delays.get(key, (0.0, 0.0))
+        if self._clock.monotonic_ms() < until_ms:
+            return None
+        from storage import compaction
+
+        try:
+            return compaction.assess(log, self._clock.now_ms(), partition.high_watermark)
+        except (OSError, KafkaError, StorageError) as error:
+            self.failed(partition, error)
+            return None
+
+    def _begin(self, partition: Partition, dirt: Dirt) -> None:
+        worker = self._idle.pop() if self._idle else self._new_worker(partition.log.pool)
+        begun = self._rounds[partition.topic, partition.index] = Round(self, partition, dirt, worker)
+        begun.begin()
+
+    def _new_worker(self, pool: Pool) -> Worker:
+        if self._make_worker is None:
+            from gateway.cleaner_process import best_worker
+
+            self._make_worker = best_worker
+        return self._make_worker(self._scheduler, pool)
+
+    # What a round asks
+
+    @property
+    def now_ms(self) -> int:
+        """The time of the clock."""
+        return self._clock.now_ms()
+
+    @property
+    def share_of_bytes_per_second(self) -> float:
+        """What one of the threads may read and write."""
+        return max(1.0, self._config.log_cleaner_io_max_bytes_per_second / max(1, self._config.log_cleaner_threads))
+
+    @property
+    def table_bytes(self) -> int:
+        """What one of the threads may use for keys."""
+        config = self._config
+        share = config.log_cleaner_dedupe_buffer_size / max(1, config.log_cleaner_threads)
+        return int(share * config.log_cleaner_io_buffer_load_factor)
+
+    @property
+    def read_bytes(self) -> int:
+        """How much is read at a time."""
+        share = self._config.log_cleaner_io_buffer_size // max(1, self._config.log_cleaner_threads)
+        return max(LEAST_READ_BYTES, share)
+
+    def is_current(self, partition: Partition, log: Log) -> bool:
+        """Whether this is still the log of the partition, and a compacted one."""
+        try:
+            found = self._partitions.get(partition.topic, partition.index)
+        except KafkaError:
+            return False
+        return found.log is log and log.config.is_compacted and not self.is_stopped
+
+    def in_thread(self, replacement: Replacement, done: Callable[[object], None]) -> None:
+        """Have a new segment win over old ones, which waits for the disk."""
+        self._scheduler.in_thread(replacement.run, done)
+
+    def failed(self, partition: Partition, error: BaseException) -> None:
+        """A compaction, or the look for one, ended so."""
+        from storage.compaction import Damaged
+
+        key = partition.topic, partition.index
+        if isinstance(error, Damaged):
+            self._uncleanable[key] = partition.log
+            logger.error("%s-%d is not compacted any more, as it is damaged: %s", *key, error)
+            return
+        _, before_ms = self._delays.get(key, (0.0, FIRST_DELAY_MS / 2))
+        delay_ms = min(2 * before_ms, LONGEST_DELAY_MS)
+        self._delays[key] = self._clock.monotonic_ms() + delay_ms, delay_ms
+        message = "%s-%d cannot be compacted, which is tried again in %d s: %s"
+        logger.error(message, *key, delay_ms / 1000, error)
+
+    def ended(self, finished: Round, *, is_done: bool) -> None:
+        """A round is over: its worker is free, and the next may begin."""
+        key = finished.key
+        self._rounds.pop(key, None)
+        if is_done:
+            self._delays.pop(key, None)
+        if self.is_stopped:
+            finished.worker.close()
+        else:
+            self._idle.append(finished.worker)
+            self._scheduler.call_after(0, self.look)
+
+
+class Round:
+    """One compaction of one log."""
+
+    def __init__(self, cleaning: Cleaning, partition: Partition, dirt: Dirt, worker: Worker) -> None:
+        self._cleaning = cleaning
+        self._partition = partition
+        self._log = partition.log
+        self._dirt = dirt
+        self.worker = worker
+        self.key = partition.topic, partition.index
+        self._collected: Collected | None = None
+        self._groups: list[list[int]] = []
+        self._begun_ms = cleaning.now_ms
+        self._before_bytes = self._read_bytes = self._records = self._kept_records = self._unreadable = 0
+
+    def begin(self) -> None:
+        """Collect the keys."""
+        from storage import compaction
+
+        cleaning, log = self._cleaning, self._log
+        try:
+            job = compaction.plan(
+                log, self._dirt, self._begun_ms, table_bytes=cleaning.table_bytes, read_bytes=cleaning.read_bytes
+            )
+        except (OSError, KafkaError, StorageError) as error:
+            self._end(error)
+            return
+        self._before_bytes = log.size
+        self.worker.collect(job, cleaning.share_of_bytes_per_second, self._has_collected)
+
+    def _has_collected(self, result: Collected | BaseException) -> None:
+        if isinstance(result, BaseException):
+            self._end(result)
+            return
+        self._collected = result
+        self._groups = list(reversed(result.groups))
+        self._next()
+
+    def _next(self) -> None:
+        if not self._cleaning.is_current(self._partition, self._log):
+            self._end(StoppedError("the log is gone, or is not compacted any more"))
+        elif self._groups:
+            self._rewrite(self._groups.pop())
+        else:
+            assert self._collected is not None
+            self._log.compacted.offset = self._collected.end_offset
+            self._end(None)
+
+    def _rewrite(self, bases: list[int]) -> None:
+        """Begin with a group, unless its segments are gone, or there is no room for the new one."""
+        old = self._log.compacted.closed(bases)
+        if old is None:
+            self._end(StoppedError("segments were deleted"))
+            return
+        needed = sum(segment.size for segment in old)
+        try:
+            _, free = self._log.pool.files.space(self._log.directory)
+        except OSError as error:
+            self._end(error)
+            return
+        if free < needed:
+            self._end(OSError(errno.ENOSPC, f"a new segment may need {needed} bytes, and {free} are left"))
+            return
+        rate = self._cleaning.share_of_bytes_per_second
+        self.worker.rewrite(bases, rate, lambda result: self._has_rewritten(bases, result))
+
+    def _has_rewritten(self, bases: list[int], result: Rewritten | BaseException) -> None:
+        if isinstance(result, BaseException):
+            self._end(result)
+            return
+        self._read_bytes += result.read_bytes
+        self._records += result.records
+        self._kept_records += result.kept_records
+        self._unreadable += result.unreadable_batches
+        old = self._log.compacted.closed(bases)
+        if not result.is_changed or old is None or not self._cleaning.is_current(self._partition, self._log):
+            self._next()  # what was written for nothing is removed by the next compaction, or start
+            return
+        from storage import compaction
+
+        new = compaction.new_segment(self._log, bases, result, self._cleaning.now_ms)
+        replacement = self._log.compacted.begin(self._log.pool.files, old, new)
+        self._cleaning.in_thread(replacement, lambda error: self._is_ready(replacement, error))
+
+    def _is_ready(self, replacement: Replacement, error: object) -> None:
+        try:
+            self._log.compacted.end(replacement, self._log.config.file_delete_delay_ms)
+        except OSError as failure:
+            error = error or failure
+        if isinstance(error, BaseException):
+            self._end(error)
+        else:
+            self._next()
+
+    def _end(self, error: BaseException | None) -> None:
+        if error is None:
+            self._tell()
+        elif not isinstance(error, StoppedError):
+            self._cleaning.failed(self._partition, error)
+        self._cleaning.ended(self, is_done=error is None)
+
+    def _tell(self) -> None:
+        cleaning, after_bytes = self._cleaning, self._log.size
+        seconds = max(1, cleaning.now_ms - self._begun_ms) / 1000
+        logger.info(
+            "%s-%d is compacted up to offset %d: %d of %d records are left, %.1f of %.1f MB, after %.1f s",
+            *self.key, self._log.compacted.offset, self._kept_records, self._records, after_bytes / 1e6,
+            self._before_bytes / 1e6, seconds,
+        )  # fmt: skip
+        if self._unreadable:
+            logger.warning(
+                "%s-%d has %d batches with records that cannot be read; compaction leaves them as they are",
+                *self.key, self._unreadable,
+            )  # fmt: skip

@@ -1,0 +1,167 @@
+"""Keys of records, and batches without some of them: as a loop over the records says, for all shapes of records."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import KafkaError
+from protocol.records import filtering
+from protocol.records.batch import HEADER_SIZE, BatchHeader, Record, build, iterate, read_header, with_records
+from protocol.records.compression import finish
+from protocol.records.filtering import ENTRY_BYTES, LONGEST_KEY_BYTES, table_key
+
+NOW_MS = 1_700_000_000_000
+# Lengths around where varints grow, and where a digest takes the place of a key
+KEYS = st.sampled_from([None, b"", b"a", b"b", b"k" * 30, b"k" * 31, b"k" * 32, b"k" * 63, b"k" * 64, b"k" * 9000])
+VALUES = st.sampled_from([None, b"", b"v", b"v" * 63, b"v" * 64, b"v" * 200, b"v" * 8192])
+HEADERS = st.lists(
+    st.tuples(st.sampled_from(["", "h", "n" * 70]), st.sampled_from([None, b"", b"x" * 100])), max_size=3
+)
+TIMES = st.sampled_from([0, 1, 62, 63, 64, 8191, 8192, -1, -64, -65, 10**9, -(10**9)])
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> bytes:
+    """A batch at offset 1000, with gaps between its records as an earlier compaction leaves them."""
+    count = draw(st.integers(1, 20))
+    offsets, offset = [], 1000
+    for _ in range(count):
+        offset += draw(st.sampled_from([0, 0, 0, 1, 70, 9000]))
+        offsets.append(offset)
+        offset += 1
+    records = [Record(offset, NOW_MS + draw(TIMES), draw(KEYS), draw(VALUES), draw(HEADERS)) for offset in offsets]
+    return bytes(build(records, base_offset=1000))
+
+
+def parts(data: bytes) -> tuple[BatchHeader, bytes]:
+    return read_header(data), data[HEADER_SIZE:]
+
+
+@pytest.mark.slow
+@given(batches())
+def test_the_keys_are_those_of_the_records_each_with_its_last_offset(data: bytes) -> None:
+    expected = {table_key(record.key): record.offset for record in iterate(data) if record.key is not None}
+    assert finish(filtering.key_steps(*parts(data))) == expected
+
+
+@pytest.mark.slow
+@given(batches(), st.dictionaries(KEYS.filter(lambda key: key is not None), st.integers(990, 30_000)), st.booleans())
+def test_what_stays_is_what_no_later_record_stands_for(
+    data: bytes, later: dict[bytes, int], keeps_tombstones: bool
+) -> None:
+    header, body = parts(data)
+    table = {table_key(key): offset for key, offset in later.items()}
+    kept = finish(filtering.filter_steps(header, body, table, keeps_tombstones=keeps_tombstones))
+    expected = [
+        record
+        for record in iterate(data)
+        if record.key is not None
+        and later.get(record.key, -1) <= record.offset
+        and (record.value is not None or keeps_tombstones)
+    ]
+    assert kept.count == len(expected)
+    assert kept.tombstones == sum(record.value is None for record in expected)
+    made = with_records(header._replace(records_count=kept.count), b"".join(kept.parts))
+    assert list(iterate(made)) == expected
+    if expected:
+        newest = filtering.newest_time(header, b"".join(kept.parts), kept.count)
+        assert newest == max(record.timestamp for record in expected)
+
+
+@pytest.mark.slow
+@given(batches())
+def test_without_a_table_everything_stays(data: bytes) -> None:
+    header, body = parts(data)
+    kept = finish(filtering.filter_steps(header, body, None, keeps_tombstones=False))
+    assert (b"".join(kept.parts), kept.count) == (body, header.records_count)
+    assert kept.tombstones == sum(record.value is None for record in iterate(data))
+
+
+@pytest.mark.slow
+@given(batches(), st.sampled_from([0, 1, -1, 64, 10**12, -(10**12)]))
+def test_another_base_for_times_leaves_the_times_as_they_are(data: bytes, shift_ms: int) -> None:
+    header, body = parts(data)
+    moved = finish(filtering.move_times_steps(body, header.records_count, shift_ms))
+    made = with_records(header._replace(base_timestamp=header.base_timestamp - shift_ms), moved)
+    assert list(iterate(made)) == list(iterate(data))
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(batches(), st.data())
+def test_a_batch_with_a_fault_is_refused_or_read_as_a_consumer_reads_it(data: bytes, choice: st.DataObject) -> None:
+    """Never anything in between: else the keys of what nobody can read would stand for others."""
+    header, body = parts(data)
+    place = choice.draw(st.integers(0, len(body) - 1))
+    byte = choice.draw(st.integers(0, 255))
+    damaged = body[:place] + bytes([byte]) + body[place + 1 :]
+    try:
+        keys = finish(filtering.key_steps(header, damaged))
+        kept = finish(filtering.filter_steps(header, damaged, {}, keeps_tombstones=True))
+    except KafkaError:
+        return
+    made = with_records(header, damaged)
+    fault = fault_of(made)
+    if fault:  # what is in a name of a header, or how far a time is off, is not looked at
+        assert "codec" in fault or "timestamp" in fault
+        return
+    records = list(iterate(made))
+    assert keys == {table_key(record.key): record.offset for record in records if record.key is not None}
+    assert kept.count == sum(record.key is not None for record in records)
+
+
+def fault_of(data: bytes | bytearray) -> str:
+    """What a consumer finds wrong."""
+    try:
+        list(iterate(data))
+    except KafkaError as error:
+        return error.message
+    return ""
+
+
+@pytest.mark.parametrize("cut", [1, 3, 10])
+def test_bytes_too_few_or_too_many_are_refused(cut: int) -> None:
+    header, body = parts(bytes(build([Record(-1, NOW_MS, b"key", b"value")])))
+    for wrong in (body[:-cut], body + bytes(cut)):
+        with pytest.raises(KafkaError):
+            finish(filtering.key_steps(header, wrong))
+        with pytest.raises(KafkaError):
+            finish(filtering.filter_steps(header, wrong, {}, keeps_tombstones=True))
+
+
+def test_offsets_that_go_back_are_refused() -> None:
+    data = bytes(build([Record(5, NOW_MS, b"a"), Record(7, NOW_MS, b"b")], base_offset=5))
+    header, body = parts(data)
+    swapped = body[len(body) // 2 :] + body[: len(body) // 2]
+    with pytest.raises(KafkaError, match="offset delta"):
+        finish(filtering.key_steps(header, swapped))
+
+
+def test_no_two_keys_have_one_entry() -> None:
+    long = b"k" * (LONGEST_KEY_BYTES + 1)
+    assert table_key(b"k" * LONGEST_KEY_BYTES) == b"k" * LONGEST_KEY_BYTES
+    assert table_key(long) != long
+    assert len(table_key(long)) == len(table_key(long * 100)) == LONGEST_KEY_BYTES + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key_bytes", [8, 30, 100])
+def test_an_entry_takes_no_more_than_is_said(key_bytes: int) -> None:
+    """At the worst moment: the table has just grown, and had its old and its new form in memory."""
+    tracemalloc.start()
+    try:
+        table: filtering.Table = {}
+        worst = 0.0
+        for number in range(100_000):
+            table[table_key(b"%0*d" % (key_bytes, number))] = number + 1_000_000
+            if not number % 1000 and number > 40_000:
+                _, peak = tracemalloc.get_traced_memory()
+                worst = max(worst, peak / len(table))
+                tracemalloc.reset_peak()
+    finally:
+        tracemalloc.stop()
+    assert worst <= ENTRY_BYTES

@@ -1,0 +1,204 @@
+"""One new segment in the place of some old ones, such that a crash at any moment leaves one or the others.
+
+    <base>.log.cleaned     being written; worth nothing after a crash
+    <base>.log.swap        whole, and on the disk: it wins over the files of the offsets that it covers
+    <base>.log             the old ones are `.deleted` by then, and this is the segment
+
+From `.cleaned` to `.swap` the names are synced, in a thread; the rest are renames on the loop, which may reach the disk
+at any time and in any order: the next start ends them (`finish`). The new segment has the base offset of the first old
+one, and ends where the last one ended. Source: the suffixes and the order are those of Apache Kafka's
+`LocalLog.replaceSegments` and `LogLoader`, so that either program ends what the other one began.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
+
+from storage.errors import CorruptLog
+from storage.files import Files
+from storage.pool import Pool
+from storage.segment import DERIVED_SUFFIXES, LOG_SUFFIX, Segment
+
+logger = logging.getLogger("headgate.storage")
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+NOTHING = -1
+"""In the place of an offset: nothing was compacted."""
+
+
+class Replacement:
+    """A new segment, named `.cleaned`, and those that it replaces.
+
+    Made by `Compacted.begin`; `run` may be called in a thread, then comes `Compacted.end`.
+    """
+
+    __slots__ = ("_files", "_is_abandoned", "_lock", "is_ready", "new", "old")
+
+    def __init__(self, files: Files, old: Sequence[Segment], new: Segment) -> None:
+        self._files = files
+        self._lock = threading.Lock()
+        self._is_abandoned = False
+        self.old = tuple(old)
+        self.new = new
+        self.is_ready = False
+        """The new one will be there after a crash."""
+
+    def run(self) -> None:
+        """Make sure that the new one wins from now on, whatever happens. Raises OSError."""
+        with self._lock:
+            if not self._is_abandoned:
+                self.new.rename(SWAP_SUFFIX)
+                self._files.sync_directory(self.new.directory)
+                self.is_ready = True
+
+    def abandon(self) -> None:
+        """The old ones stay, or go their own way: the new one must not come back. Raises OSError."""
+        with self._lock:
+            self._is_abandoned, self.is_ready = True, False
+            self.new.close()
+            # What was synced as the winner has to be gone for good before anything else changes.
+            is_durable = self.new.suffix == SWAP_SUFFIX
+            remove(self._files, self.new.directory, self.new.base_offset)
+            if is_durable:
+                self._files.sync_directory(self.new.directory)
+
+    def swap(self, delay_ms: float) -> None:
+        """Give the old files up, for `delay_ms` from now, and the new ones their names. Only renames. Never raises.
+
+        What fails is done at the next start; until then the new segment is used under the name that it has.
+        """
+        self.is_ready = False
+        try:
+            for segment in self.old:
+                segment.delete(delay_ms, keeps_snapshot=segment.base_offset == self.new.base_offset)
+            self.new.rename("")
+        except OSError as error:
+            logger.warning("the files of %r cannot be renamed, which the next start does: %s", self.new, error)
+        for segment in self.old:  # another compaction gives other files the names that these have now
+            segment.retire()
+
+
+class SegmentList(Protocol):
+    """What `Compacted` needs of `segments.Segments`."""
+
+    active: Segment
+
+    def __iter__(self) -> Iterator[Segment]:
+        """From the oldest on."""
+
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether all of these are here, one behind the other, before the active one."""
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Have a new one in the place of these."""
+
+
+class Compacted:
+    """What compaction did to a log, and is about to do. Of the loop's thread, as the log is."""
+
+    __slots__ = ("_begun", "_segments", "offset")
+
+    def __init__(self, segments: SegmentList) -> None:
+        self._segments = segments
+        self._begun: Replacement | None = None
+        self.offset = NOTHING
+        """Where the last compaction ended; kept by the store in a checkpoint."""
+
+    def closed(self, bases: Collection[int]) -> list[Segment] | None:
+        """The segments that begin at these offsets; None if one of them is gone, or is the one being written."""
+        found = [segment for segment in self._segments if segment.base_offset in bases]
+        return found if len(found) == len(bases) and self._segments.active not in found else None
+
+    def begin(self, files: Files, old: Sequence[Segment], new: Segment) -> Replacement:
+        """What makes a segment named `.cleaned` win over `old`; to be run, in any thread, and handed to `end`."""
+        self._begun = Replacement(files, old, new)
+        return self._begun
+
+    def end(self, replacement: Replacement, delay_ms: float) -> bool:
+        """Have the new segment in the place of the old ones, if it was run, and if they are all there still.
+
+        Readers that hold slices of the old ones go on with them; their files go after `delay_ms`. Raises OSError where
+        the new one cannot be removed.
+        """
+        self._begun = None
+        if not replacement.is_ready or not self._segments.holds(replacement.old):
+            replacement.abandon()
+            return False
+        self._segments.replace(replacement.old, replacement.new)
+        replacement.swap(delay_ms)
+        return True
+
+    def replace(self, files: Files, old: Sequence[Segment], new: Segment, delay_ms: float) -> bool:
+        """All at once. Raises OSError, and then the old ones are there still."""
+        replacement = self.begin(files, old, new)
+        try:
+            replacement.run()
+        finally:
+            is_done = self.end(replacement, delay_ms)
+        return is_done
+
+    def cut(self, offset: int) -> None:
+        """What is at `offset` or behind it goes: it must not come back in a new segment. Raises OSError."""
+        self.offset = min(self.offset, offset)
+        if self._begun is not None:
+            self._begun.abandon()
+
+
+def remove(files: Files, directory: str, base_offset: int) -> None:
+    """Remove what was written of a new segment. Raises OSError."""
+    for suffix in (SWAP_SUFFIX, CLEANED_SUFFIX):  # the `.log` first: without it the others mean nothing
+        for kind in (LOG_SUFFIX, *DERIVED_SUFFIXES[:3]):
+            files.remove(f"{directory}/{base_offset:020d}{kind}{suffix}")
+
+
+def finish(pool: Pool, directory: str, names: dict[str, int]) -> dict[str, int]:
+    """End the replacements that a crash interrupted; the names that are there then.
+
+    Raises CorruptLog for a new segment that is not whole although it was on the disk; OSError.
+    """
+    if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+        return names
+    files = pool.files
+    begun = [_base(name) for name in names if name.endswith(LOG_SUFFIX + CLEANED_SUFFIX)]
+    swaps = sorted(_base(name) for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
+    for name in names:
+        # Kafka splits a segment into several: as long as one of them is not whole, the old one is there.
+        is_undone = _base(name) >= min(begun, default=_base(name) + 1)
+        if name.endswith(CLEANED_SUFFIX) or (name.endswith(SWAP_SUFFIX) and is_undone):
+            files.remove(f"{directory}/{name}")
+        elif name.endswith(SWAP_SUFFIX) and not name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+            files.remove(f"{directory}/{name}")  # an index: made anew, as it may be that of before by now
+    for base_offset in swaps:
+        if base_offset < min(begun, default=base_offset + 1):
+            _finish(pool, directory, base_offset, names)
+    files.sync_directory(directory)
+    return files.list(directory)
+
+
+def _finish(pool: Pool, directory: str, base_offset: int, names: dict[str, int]) -> None:
+    name = f"{base_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
+    segment = Segment(pool, directory, base_offset, (names[name], -1, -1, -1), suffix=SWAP_SUFFIX)
+    walk = segment.walk()
+    walk.check_crc_from = base_offset
+    for _ in walk:
+        pass
+    segment.close()
+    if walk.problem is not None:
+        raise CorruptLog(
+            f"{segment.path}, which a compaction left, is damaged at byte {walk.position}: {walk.problem}; bring it "
+            "back from a copy, or remove it if the segments that it was to replace are still there"
+        )
+    logger.info("%s ends a compaction that was interrupted, up to offset %d", segment.path, walk.next_offset)
+    end_offset = max(walk.next_offset, base_offset + 1)
+    for old in names:
+        if old.endswith((LOG_SUFFIX, *DERIVED_SUFFIXES[:3])) and base_offset <= _base(old) < end_offset:
+            pool.files.remove(f"{directory}/{old}")
+    pool.files.rename(segment.path, segment.path.removesuffix(SWAP_SUFFIX))
+
+
+def _base(name: str) -> int:
+    return int(name[:20]) if name[:20].isdigit() else -1

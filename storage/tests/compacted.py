@@ -1,0 +1,108 @@
+"""What the tests of compaction build: logs with keys, and what a reader finds in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from protocol.records import control
+from protocol.records.batch import BatchHeader, Record, build, iterate, patch, read_header
+from protocol.records.control import Marker
+from storage.config import LogConfig
+from storage.log import Log
+from storage.tests.builders import NOW_MS, content, rebuilt_indexes
+
+COMPACT = LogConfig(
+    cleanup_policy=("compact",), segment_bytes=1000, index_interval_bytes=100, segment_index_bytes=10_000
+)
+ABORT, COMMIT = False, True
+
+
+def keyed(*pairs: tuple[str | None, str | None], timestamp: int = NOW_MS, **settings: Any) -> bytearray:
+    """A batch of these keys and values."""
+    records = [
+        Record(-1, timestamp + number, _bytes(key), _bytes(value), [("h", b"x")])
+        for number, (key, value) in enumerate(pairs)
+    ]
+    return build(records, **settings)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def marker(is_commit: bool, producer_id: int = 7, epoch: int = 0) -> bytearray:
+    """A transaction's end."""
+    return control.build(Marker(is_commit, 0), producer_id=producer_id, producer_epoch=epoch, timestamp=NOW_MS)
+
+
+def transactional(*pairs: tuple[str | None, str | None], producer_id: int = 7, sequence: int = 0) -> bytearray:
+    """A batch of a transaction."""
+    return keyed(*pairs, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+
+
+def put(log: Log, *batches: bytearray) -> None:
+    """Append what the log would refuse from a client, or not take as it is: markers, records that are none."""
+    for data in batches:
+        header = read_header(data)
+        patch(data, log.end_offset, 0)
+        if log.epochs.latest < 0:
+            log.epochs.assign(0, log.end_offset)
+        written = [(len(data), log.end_offset + header.last_offset_delta, header.max_timestamp)]
+        log.segments[-1].append(bytes(data), written, log.config.index_interval_bytes)
+        if header.is_transactional and not log.has_transactions:
+            log.follow_transactions()
+        ended = control.read(data) if header.is_control else None
+        aborted = log.producers.record(header, log.end_offset, ended)
+        if aborted is not None:
+            log.segments[-1].follow_transactions([aborted])
+        log.producers.transactions.replicated(1 << 62)
+        log.end_offset += header.last_offset_delta + 1
+
+
+def close_segment(log: Log) -> None:
+    """Begin a new segment, and have all before it on the disk: only that is compacted."""
+    log.roll(NOW_MS)
+    log.flush()
+
+
+def headers(log: Log) -> list[BatchHeader]:
+    return list(log.headers(log.start_offset))
+
+
+def records(log: Log) -> list[Record]:
+    """All that a consumer reads, markers and what was aborted too."""
+    return [record for _, record in _records(content(log))]
+
+
+def _records(data: bytes) -> Iterator[tuple[BatchHeader, Record]]:
+    position = 0
+    while position < len(data):
+        header = read_header(data, position)
+        for record in iterate(data[position : position + header.size]):
+            yield header, record
+        position += header.size
+
+
+def values(log: Log) -> dict[str, str | None]:
+    """Key -> value of the last record of each, by what a consumer reads."""
+    found: dict[str, str | None] = {}
+    for header, record in _records(content(log)):
+        if not header.is_control and record.key is not None:
+            found[record.key.decode()] = None if record.value is None else record.value.decode()
+    return found
+
+
+def assert_indexes(log: Log) -> None:
+    """The indexes are what the log's bytes make of them, and segments lie one behind the other without a gap."""
+    for segment in log.segments:
+        expected = rebuilt_indexes(segment, log.config.index_interval_bytes, sealed=segment.is_sealed)
+        assert (segment.offsets.content(), segment.times.content()) == expected, segment
+    ends = [segment.end_offset() for segment in log.segments]
+    assert ends == [*(segment.base_offset for segment in log.segments[1:]), log.end_offset]
+    epochs = {epoch for epoch, _ in log.epochs.entries}
+    assert all(header.partition_leader_epoch in epochs for header in headers(log))
+
+
+def offsets(found: Sequence[Record]) -> list[int]:
+    return [record.offset for record in found]

@@ -1,0 +1,280 @@
+"""One segment in the place of others: a crash at any moment leaves the ones or the other, whole."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from storage.compaction import compact
+from storage.errors import CorruptLog
+from storage.log import Log
+from storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX, Compacted, Replacement
+from storage.segment import Segment
+from storage.store import Store
+from storage.tests.builders import NOW_MS, TOPIC_ID, content, open_store
+from storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, offsets, put, records, values
+from storage.tests.crashing_files import CrashingFiles, PowerCut
+
+LARGE = replace(COMPACT, segment_bytes=4000)  # so that the three segments become one
+PARTITION = "/data/t-0"
+KEY = "t", 0
+EXPECTED = {f"k{number}": f"{number + 16}" + "v" * 60 for number in range(8)} | {"head": "1"}
+
+
+def filled(files: CrashingFiles) -> Store:
+    """A store whose log t-0 has three closed segments, safe on the disk, and something in the active one."""
+    store = open_store(files, LARGE)
+    log = store.create(*KEY, TOPIC_ID, LARGE, NOW_MS)
+    for number in range(24):
+        put(log, keyed((f"k{number % 8}", f"{number}" + "v" * 60)))
+        if number % 8 == 7:
+            close_segment(log)
+    put(log, keyed(("head", "1")))
+    log.flush()
+    store.checkpoint({KEY: log.end_offset})
+    return store
+
+
+def names(files: CrashingFiles, suffix: str) -> list[str]:
+    return sorted(name for name in files.list(PARTITION) if name.endswith(suffix))
+
+
+def steps_of_a_compaction() -> int:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    before = files.writes
+    compact(log, NOW_MS)
+    return files.writes - before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("power", [False, True])
+def test_a_crash_at_any_step_leaves_a_log_of_which_no_last_value_is_lost(power: bool) -> None:
+    kept = set()
+    for cut_after in range(steps_of_a_compaction() + 1):
+        for seed in range(6 if power else 1):
+            files = CrashingFiles()
+            log = filled(files).logs[KEY]
+            end_offset = log.end_offset
+            files.cut_after = cut_after
+            with suppress(PowerCut):
+                compact(log, NOW_MS)
+            files = files.crash(Random(seed), power=power)
+            store = open_store(files, LARGE)
+            assert not store.failed
+            log = store.logs[KEY]
+            assert values(log) == EXPECTED
+            assert log.end_offset == end_offset
+            assert_indexes(log)
+            assert not [name for name in files.list(PARTITION) if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, ".torn"))]
+            kept.add(len(records(log)))
+            store.close()
+    assert {9, 25} <= kept, "before, and after"
+
+
+def test_a_crash_while_a_crash_is_mended() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    for number in range(200):
+        files = CrashingFiles()
+        log = filled(files).logs[KEY]
+        compacting(files, log)
+        files = files.crash(Random(number), power=False)
+        files.cut_after = number
+        try:
+            open_store(files, LARGE)
+        except PowerCut:
+            files = files.crash(Random(number), power=True)
+            log = open_store(files, LARGE).logs[KEY]
+            assert values(log) == EXPECTED
+            assert_indexes(log)
+        else:
+            return
+    pytest.fail("it never ended")
+
+
+def compacting(files: CrashingFiles, log: Log) -> Replacement:
+    """A compaction of the three segments into one, up to the moment at which the new one has won."""
+    ready: list[Replacement] = []
+
+    class Stopped(Exception):
+        pass
+
+    def stop(self: Compacted, replacement: Replacement, delay_ms: float) -> bool:
+        ready.append(replacement)
+        raise Stopped
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Compacted, "end", stop)
+        with pytest.raises(Stopped):
+            compact(log, NOW_MS)
+    assert names(files, SWAP_SUFFIX) == [f"{0:020d}{kind}{SWAP_SUFFIX}" for kind in (".index", ".log", ".timeindex")]
+    return ready[0]
+
+
+def test_a_new_segment_that_had_won_is_taken_up_at_the_next_start(caplog: pytest.LogCaptureFixture) -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    compacting(files, log)
+    with caplog.at_level(logging.INFO, "headgate.storage"):
+        log = open_store(files.crash(Random(1), power=True), LARGE).logs[KEY]
+    assert "up to offset 24" in caplog.text
+    assert offsets(records(log)) == [*range(16, 25)]
+    assert values(log) == EXPECTED
+
+
+def test_a_segment_that_was_being_written_is_worth_nothing() -> None:
+    files = CrashingFiles()
+    filled(files)
+    files.write(f"{PARTITION}/{8:020d}.log{CLEANED_SUFFIX}", b"half of a batch")
+    files.write(f"{PARTITION}/{8:020d}.index{CLEANED_SUFFIX}", b"")
+    files = files.crash(Random(1), power=False)
+    log = open_store(files, LARGE).logs[KEY]
+    assert len(records(log)) == 25
+    assert not names(files, CLEANED_SUFFIX)
+
+
+def test_of_a_segment_that_kafka_split_the_whole_one_stays_until_all_parts_are_there() -> None:
+    files = CrashingFiles()
+    filled(files)
+    for base in (0, 4):
+        data = files.read(f"{PARTITION}/{base // 4 * 8:020d}.log")
+        suffix = SWAP_SUFFIX if base else CLEANED_SUFFIX
+        files.write(f"{PARTITION}/{base:020d}.log{suffix}", data)
+    log = open_store(files.crash(Random(1), power=False), LARGE).logs[KEY]
+    assert len(records(log)) == 25
+
+
+def test_a_new_segment_that_is_damaged_is_not_taken_up_and_nothing_is_touched() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    compacting(files, log)
+    swap = files.file(f"{PARTITION}/{0:020d}.log{SWAP_SUFFIX}")
+    swap.content[90] ^= 1
+    files = files.crash(Random(1), power=False)
+    store = open_store(files, LARGE)
+    assert isinstance(store.failed[KEY], CorruptLog)
+    assert "from a copy" in str(store.failed[KEY])
+    assert names(files, ".log") != []
+
+
+# What happens to the log meanwhile
+
+
+def test_segments_that_were_deleted_meanwhile_do_not_come_back() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    replacement = compacting(files, log)
+    log.advance_start(8)
+    log.delete_old_segments(NOW_MS, log.end_offset)
+    assert not log.compacted.end(replacement, 0.0)
+    assert [segment.base_offset for segment in log.segments] == [8, 16, 24]
+    log = open_store(files.crash(Random(1), power=True), LARGE).logs[KEY]
+    assert values(log) == EXPECTED
+
+
+def test_records_that_were_cut_off_meanwhile_do_not_come_back() -> None:
+    for begins_later in (False, True):
+        files = CrashingFiles()
+        store = filled(files)
+        log = store.logs[KEY]
+        replacement = None if begins_later else compacting(files, log)
+        if begins_later:
+            replacement = log.compacted.begin(files, log.segments[:1], log.segments[0])
+            replacement.new = _copied(log)
+        assert replacement is not None
+        log.compacted._begun = replacement
+        log.truncate_to(4)
+        replacement.run()
+        assert not log.compacted.end(replacement, 0.0)
+        files = files.crash(Random(2), power=True)
+        log = open_store(files, LARGE).logs[KEY]
+        assert log.end_offset == 4
+        assert offsets(records(log)) == [0, 1, 2, 3]
+
+
+def _copied(log: Log) -> Segment:
+    files, segment = log.pool.files, log.segments[0]
+    for kind in (".log", ".index", ".timeindex"):
+        path = segment.path.removesuffix(".log") + kind
+        files.write(path + CLEANED_SUFFIX, files.read(path))
+    sizes = (segment.size, segment.offsets.size, segment.times.size, -1)
+    return Segment(log.pool, log.directory, segment.base_offset, sizes, suffix=CLEANED_SUFFIX)
+
+
+def test_names_that_cannot_be_changed_now_are_changed_at_the_next_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    replacement = compacting(files, log)
+
+    def refuse(old: str, new: str) -> None:
+        raise OSError(5, "the disk refuses")
+
+    monkeypatch.setattr(files, "rename", refuse)
+    assert log.compacted.end(replacement, 0.0)
+    assert offsets(records(log)) == [*range(16, 25)], "it is read under the name that it has"
+    monkeypatch.undo()
+    log = open_store(files.crash(Random(1), power=True), LARGE).logs[KEY]
+    assert offsets(records(log)) == [*range(16, 25)]
+
+
+def test_what_was_replaced_is_removed_later() -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    log = store.logs[KEY]
+    log.config = COMPACT  # so that each becomes a segment of its own
+    snapshots = names(files, ".snapshot")
+    compact(log, NOW_MS)
+    assert {f"{PARTITION}/{base:020d}.log.deleted" for base in (0, 8)} <= set(store.pool.doomed)
+    store.remove_deleted()
+    assert not names(files, ".deleted")
+    assert content(log)
+    assert names(files, ".snapshot") == snapshots, "those of where they begin are true still"
+
+
+# The checkpoint
+
+
+def test_where_a_compaction_ended_is_known_after_a_restart() -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    compact(store.logs[KEY], NOW_MS)
+    store.checkpoint({})
+    assert b"t 0 24\n" in files.read("/data/cleaner-offset-checkpoint")
+    files = files.crash(Random(1), power=True)
+    assert open_store(files, LARGE).logs[KEY].compacted.offset == 24
+
+
+def test_without_the_checkpoint_all_is_dirty() -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    compact(store.logs[KEY], NOW_MS)
+    store.close()
+    files.remove("/data/cleaner-offset-checkpoint")
+    store = open_store(files, LARGE)
+    log = store.logs[KEY]
+    assert log.compacted.offset == -1
+    assert compact(log, NOW_MS)
+    assert values(log) == EXPECTED
+
+
+def test_what_was_cleaned_of_a_deleted_partition_is_not_true_of_a_new_one() -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    compact(store.logs[KEY], NOW_MS)
+    store.checkpoint({})
+    store.delete(*KEY)
+    store.create(*KEY, TOPIC_ID, LARGE, NOW_MS)
+    assert open_store(files.crash(Random(1), power=False), LARGE).logs[KEY].compacted.offset == -1
+
+
+def test_a_log_that_was_cut_is_dirty_from_there_on() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    compact(log, NOW_MS)
+    log.truncate_to(20)
+    assert log.compacted.offset <= 20
