@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from protocol.errors import KafkaError
 from storage.files import Files
 from storage.pool import Pool
-from storage.recovery import CLEANED_SUFFIXES, TORN_SUFFIX
+from storage.recovery import TORN_SUFFIX
+from storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX
 from storage.segment import DELETED_SUFFIX, Segment
 from tools.log import reading
 from tools.log.overlay import Overlay
@@ -15,7 +16,7 @@ from tools.log.places import DataDirectory, Partition, Place
 from tools.log.small_files import topic_id_of
 from tools.output import Row
 
-_ASIDE = (TORN_SUFFIX, DELETED_SUFFIX, *CLEANED_SUFFIXES)
+_ASIDE = (TORN_SUFFIX, DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 
 
 def partition_rows(place: Place) -> Iterator[Row]:
