@@ -14,10 +14,12 @@ from gateway.tests.builders import Node
 from gateway.tests.test_handlers_fetch import NOW_MS, RECORDS, from_offset, old, put, request, rows, wanted
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import legacy
+from protocol.records import control, legacy
 from protocol.records.batch import Record, build, check_crc, iterate, split
 from protocol.records.compression import finish
+from protocol.records.control import Marker
 from storage.segment import FileSlice
+from storage.validation import OWN
 
 OLD = range(4)
 
@@ -139,12 +141,18 @@ def test_while_others_wait_for_their_conversions_less_is_converted(
     assert counts == [10, 10, 5, 3, 2, 2, *[1] * 14]
 
 
+def end_transaction(node: Node) -> int:
+    """Append a marker, as a coordinator does; the offset behind it."""
+    made = control.build(Marker(True, 0), producer_id=7, producer_epoch=0, timestamp=NOW_MS)
+    return node.services.partitions.get("t", 0).append(memoryview(made), 1, NOW_MS, OWN).last_offset + 1
+
+
 @pytest.mark.parametrize("version", OLD)
 def test_what_old_versions_cannot_see_is_passed_over(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
+    end_transaction(node)
     put(node, Record(-1, NOW_MS, None, b"seen"))
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
+    end_transaction(node)
     (row,) = rows(old(node, version, from_offset(0, max_bytes=10)))
     assert len(row.records) == (10 if version < 3 else 38)
     (row,) = rows(old(node, version, from_offset(0)))
@@ -154,13 +162,13 @@ def test_what_old_versions_cannot_see_is_passed_over(node: Node, version: int) -
 @pytest.mark.parametrize("version", OLD)
 def test_behind_a_last_marker_an_old_version_waits_as_at_the_end(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
+    end_transaction(node)
     replies: list[Any] = []
     waiting = old(node, version, from_offset(0), max_wait_ms=500)
     assert isinstance(waiting, Waiting)
     node.services.purgatory.park(waiting, replies.append)
     node.time.advance(300)
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
+    end_transaction(node)
     node.time.advance(100)
     assert replies == []
     put(node, Record(-1, NOW_MS, None, b"seen"))
@@ -172,12 +180,12 @@ def test_behind_a_last_marker_an_old_version_waits_as_at_the_end(node: Node, ver
 @pytest.mark.parametrize("version", OLD)
 def test_behind_a_last_marker_an_old_version_waits_no_longer_than_it_said(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
+    end_transaction(node)
     replies: list[Any] = []
     waiting = old(node, version, from_offset(0), max_wait_ms=500)
     node.services.purgatory.park(waiting, replies.append)
     node.time.advance(300)
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
+    end_transaction(node)
     node.time.advance(199)
     assert replies == []
     node.time.advance(1)
@@ -219,7 +227,7 @@ def test_who_waits_for_records_waits_for_their_conversion_too(node: Node, monkey
     node.services.metadata.create_topic("t", 1)
     thread, replies = Thread(node, monkeypatch), list[Any]()
     node.services.purgatory.park(old(node, 2, from_offset(0), max_wait_ms=500), replies.append)
-    put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
+    end_transaction(node)
     node.time.advance()
     put(node, codec=1)
     node.time.advance()
@@ -430,7 +438,7 @@ def test_whoever_reads_on_gets_every_record_once_whatever_his_limit(node: Node, 
     for number in range(25):
         if number % 7 == 5:
             markers.add(end)
-            end = put(node, Record(-1, NOW_MS, b"commit", b"marker"), is_control=True)
+            end = end_transaction(node)
         else:
             some = some_records(random, end)
             written += some

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 import pytest
 
-from protocol.tests.definitions import JARS, missing
+from protocol.records.tests import kafka39
 from storage.log import Log
 from storage.producers import Producers
 from storage.store import Store
@@ -75,10 +72,7 @@ def written(random: Random, store: Store) -> Log:
 
 
 @pytest.fixture(scope="module")
-def histories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[History]]:
-    java = shutil.which("java") or missing("java is not on the path: install a JDK, version 17 or newer")
-    if not next(JARS.glob("broker39/kafka-storage-*.jar"), None):
-        missing(f"{JARS / 'broker39'} is not here: run `make jars`")
+def histories(tmp_path_factory: pytest.TempPathFactory) -> list[History]:
     made = []
     for seed in range(HISTORIES):
         files = CrashingFiles()
@@ -89,12 +83,9 @@ def histories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[History
         for segment in log.segments:
             (directory / segment.path.rpartition("/")[2]).write_bytes(files.read(segment.path))
         made.append((files, log, directory))
-    options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", str(JARS / "broker39" / "*"))
     settings = (str(SMALL.index_interval_bytes), str(STEP))
-    command = [java, *options, str(PROGRAM), *settings, *(str(directory) for _, _, directory in made)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    yield [History(*one, line.split(" ")) for one, line in zip(made, done.stdout.splitlines(), strict=True)]
+    lines = kafka39.run(PROGRAM, *settings, *(str(directory) for _, _, directory in made))
+    return [History(*one, line.split(" ")) for one, line in zip(made, lines, strict=True)]
 
 
 def content(files: CrashingFiles, name: str) -> bytes:

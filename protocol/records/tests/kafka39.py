@@ -22,6 +22,21 @@ WAIT_S: Final = 20
 TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 
+def run(program: Path, *arguments: str) -> list[str]:
+    """The lines that a program over its jars writes."""
+    done = subprocess.run([*_java(), str(program), *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def _java() -> list[str]:
+    java = shutil.which("java") or missing("java is not on the path: install a JDK, version 17 or newer")
+    if not next(JARS.glob("broker39/kafka-storage-*.jar"), None):
+        missing(f"{JARS / 'broker39'} is not here: run `make jars`")
+    options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    return [java, *options, "-cp", str(JARS / "broker39" / "*")]
+
+
 class Refused(Exception):
     """What Kafka refuses: its code, the indexes of refused records, and its sentence."""
 
@@ -44,15 +59,7 @@ class Kafka39:
     """The process; a context manager, which ends it."""
 
     def __init__(self) -> None:
-        java = shutil.which("java") or missing("java is not on the path: install a JDK, version 17 or newer")
-        if not next(JARS.glob("broker39/kafka-storage-*.jar"), None):
-            missing(f"{JARS / 'broker39'} is not here: run `make jars`")
-        options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        self._process = subprocess.Popen(
-            [java, *options, "-cp", str(JARS / "broker39" / "*"), str(PROGRAM)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        self._process = subprocess.Popen([*_java(), str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> Self:
         return self
