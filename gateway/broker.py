@@ -59,21 +59,15 @@ async def _serve(config: BrokerConfig) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             print(ready_line(config, broker.endpoints), flush=True)  # noqa: T201  all that stdout is for
-            _settle()
-            if broker.openings.progress.left:
-                broker.openings.when_done(_settle)
+            gc.collect()
+            gc.freeze()  # what was made until now stays: the collector need not walk it again
+            broker.openings.when_done(gc.freeze)
             gc.set_threshold(YOUNG_OBJECTS)
             gc.enable()
             async for number in signals:
                 logger.info("stopping: %s", signal.Signals(number).name)
                 await broker.stop()
                 break
-
-
-def _settle() -> None:
-    """What was made until now stays: the collector need not walk it again."""
-    gc.collect()
-    gc.freeze()
 
 
 class Broker:

@@ -32,7 +32,7 @@ FEW_PARTITIONS = 256
 FEW_BYTES = 4 << 20
 FEW_MS = 1_000.0
 # What a thread opens in one go: to come back to the loop costs as much as to open one idle partition.
-BATCH_PARTITIONS = 64
+BATCH_PARTITIONS = 32
 BATCH_BYTES = 4 << 20
 TELL_MS = 5_000.0
 # What the system refused, a file or a descriptor, is tried again: soon, and then ever more rarely.

@@ -253,6 +253,8 @@ class Partitions:
         if log is None:
             log = self._make(topic, index, log_config)
         self._unmade.discard((topic.name, index))
+        if log.topic_id == topic.topic_id:
+            log.topic_id = topic.topic_id  # one object for all partitions of the topic
         return log
 
     def _make(self, topic: Topic, index: int, log_config: LogConfig) -> Log:
