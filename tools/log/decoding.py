@@ -145,7 +145,10 @@ def _of_transactions(record: Record) -> tuple[Any, Any]:
 
 
 def _of_metadata(record: Record) -> tuple[Any, Any]:
-    decoded = metadata.decode(record.value or b"")
+    """Of Kafka's own there are many types that nothing here needs: they are shown by their number."""
+    decoded = metadata.decode_known(record.value or b"")
+    if decoded is None:
+        return None, {"type": (record.value or b"")[1], **_wrapped(record.value)}
     return None, {"type": type(decoded).__name__.removesuffix("Record"), **as_json(decoded)}
 
 

@@ -16,7 +16,7 @@ from storage.pool import Pool
 from storage.segment import LOG_SUFFIX, Segment
 
 _SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, AbortedIndex.SUFFIX)
-_BASE_OFFSET = re.compile(r"(\d{20})\D.*")
+_BASE_OFFSET = re.compile(r"(\d{20})\.log\b.*")
 
 
 class Damaged(Exception):
@@ -31,7 +31,10 @@ class Damaged(Exception):
 
 
 class LogFile(Segment):
-    """A file of batches that has another name than a segment: set aside, deleted, or a snapshot of KRaft's."""
+    """A file of batches that has another name than a segment: set aside, deleted, or a snapshot of KRaft's.
+
+    A snapshot is named by the offset that it stands for, and numbers its own records from 0 on.
+    """
 
     __slots__ = ("_name",)
 

@@ -125,13 +125,14 @@ def test_metadata(tmp_path: Path, topic: str) -> None:
     [
         ("__consumer_offsets", b"\x00\x63?", b"?", ({"type": 99, "base64": "AGM/"}, "?")),
         ("__transaction_state", b"\x00\x05?", b"?", ({"version": 5, "base64": "AAU/"}, "?")),
+        ("__cluster_metadata", None, b"\x01\x1b\x00?", (None, {"type": 27, "base64": "ARsAPw=="})),
     ],
 )
-def test_what_a_newer_program_wrote(tmp_path: Path, topic: str, key: bytes, value: bytes, shown: Any) -> None:
+def test_what_a_newer_program_wrote(tmp_path: Path, topic: str, key: bytes | None, value: bytes, shown: Any) -> None:
     assert pair(tmp_path, topic, key, value) == shown
 
 
-@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__headgate_metadata"])
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
 def test_what_nobody_wrote(tmp_path: Path, topic: str) -> None:
     key, value = pair(tmp_path, topic, b"\x00", b"\xff")
     assert (key["base64"], value) == ("AA==", {"base64": "/w=="})

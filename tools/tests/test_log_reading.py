@@ -54,6 +54,9 @@ def test_a_file_under_another_name(data: Data, tmp_path: Path) -> None:
     (first, *_) = batches([LogFile(Pool(Overlay()), str(copy))])
     assert first.header.base_offset == int(log.stem)
     assert [record.offset for record in first.records()] == [int(log.stem), int(log.stem) + 1]
+    snapshot = tmp_path / f"{5:020}-{1:010}.checkpoint"
+    shutil.copy(data.segments()[0], snapshot)
+    assert [one.header.base_offset for one in batches([LogFile(Pool(Overlay()), str(snapshot))])][:2] == [0, 2]
     part = tmp_path / "part"
     part.write_bytes(log.read_bytes()[positions(log)[2] :])
     (first, *_) = batches([LogFile(Pool(Overlay()), str(part))])
