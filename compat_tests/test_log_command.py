@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from compat_tests import toolchain
 from compat_tests.apache_kafka import DUMP_LOG, ApacheKafka, run_tool
 from compat_tests.broker import TARGET, Broker, installed_command, new_broker
+from compat_tests.waiting import until
 
 LIMIT_S = 60
 SETTINGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
@@ -296,6 +297,63 @@ def test_committed_offsets_are_decoded_as_by_kafkas_tool(filled: Filled) -> None
     assert [value and value.get("offset") for value in decoded] == [
         row["value"] and row["value"].get("offset") for row in rows
     ]
+
+
+def test_before_and_after_a_compaction(tmp_path: Path) -> None:
+    """A client, Kafka's tool and ours agree; what is gone is told, and nothing else is."""
+    toolchain.jars("broker")
+    broker = new_broker(tmp_path, {**SETTINGS, "log.cleaner.backoff.ms": "100"})
+    broker.start()
+    try:
+        create(broker.bootstrap, {"kept": {"segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}})
+        for codec in ("none", "lz4", "gzip"):
+            produce_keys(broker.bootstrap, "kept", 1500, codec)
+        before = everything(broker.bootstrap, "kept")
+        broker.stop()
+        assert_all_agree(broker.partition_directory("kept", 0), before)
+        assert ours("dump", broker.partition_directory("kept", 0), "--gaps").rows == []
+
+        broker.start()
+        compact(broker.bootstrap, "kept")
+        until(lambda: compacted_to(broker.data, "kept") > 1500, "a compaction", LIMIT_S / 2)
+        after = everything(broker.bootstrap, "kept")
+    finally:
+        broker.stop()
+    directory = broker.partition_directory("kept", 0)
+    assert_all_agree(directory, after)
+    assert len(after) < len(before)
+    assert {record.key: record for record in after} == {record.key: record for record in before}
+    said = ours("verify", broker.data)
+    assert (said.code, said.errors) == (0, "")
+    gaps = ours("dump", directory, "--gaps").rows
+    assert {row["reason"] for row in gaps} == {"compacted"}
+    gone = {offset for row in gaps for offset in range(row["first"], row["last"] + 1)}
+    assert gone == {record.offset for record in before} - {record.offset for record in after}
+
+
+def produce_keys(bootstrap: str, topic: str, count: int, codec: str) -> None:
+    """Values for five hundred keys, again and again."""
+    producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True})
+    chance = random.Random(codec)
+    for number in range(count):
+        producer.produce(topic, chance.randbytes(500).hex(), f"key-{number % 500}", partition=0)
+        if number % 50 == 49:
+            producer.flush(LIMIT_S)
+    assert producer.flush(LIMIT_S) == 0
+
+
+def compact(bootstrap: str, topic: str) -> None:
+    entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for changed in admin.incremental_alter_configs([wanted]).values():
+        changed.result(LIMIT_S)
+
+
+def compacted_to(data: Path, topic: str) -> int:
+    checkpoint = data / "cleaner-offset-checkpoint"
+    lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
+    return next((int(line.split()[2]) for line in lines if line.split()[0] == topic), 0)
 
 
 def test_a_directory_of_apache_kafka_with_transactions(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from storage.directories import META_PROPERTIES
 from storage.errors import BadFile, StorageError
 from storage.files import Files
 from storage.pool import Pool
+from storage.replacement import SWAP_SUFFIX
 from storage.segment import LOG_SUFFIX, Segment
 from storage.store import LOCK
 from tools.log import checks, decoding, places, reading, repairs, small_files
@@ -206,6 +207,9 @@ def repair(options: argparse.Namespace) -> Told:
 
 def _repair(files: Files, report: Report, data: DataDirectory, *, is_dry: bool) -> Told:
     partition = report.partition
+    if any(name.endswith(LOG_SUFFIX + SWAP_SUFFIX) for name in files.list(partition.directory)):
+        yield Failure(f"{partition}: a compaction was interrupted in {partition.directory}; the next start ends it")
+        return
     steps = repairs.plan(report, data)
     for step in steps:
         if not is_dry:

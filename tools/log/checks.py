@@ -15,8 +15,9 @@ from typing import NamedTuple
 from protocol.records import control
 from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from protocol.records.control import Marker
-from storage import directories, snapshots
+from storage import aborted, directories, snapshots
 from storage import epochs as leader_epochs
+from storage.aborted import AbortedIndex
 from storage.epochs import Epochs
 from storage.errors import BadFile
 from storage.files import Files
@@ -227,8 +228,12 @@ class _Check:
         if not self._data.is_clean and (is_last or found.end_offset > self._recovery_point):
             found.indexes = UNFINISHED
             return
-        true = {OffsetIndex.SUFFIX: not truth.false_offsets, TimeIndex.SUFFIX: not truth.false_times}
-        wrong = [suffix for suffix in different if not true.get(suffix) or not _is_whole(suffix, held[suffix])]
+        true = {
+            OffsetIndex.SUFFIX: not truth.false_offsets and _is_whole(OffsetIndex, held[OffsetIndex.SUFFIX]),
+            TimeIndex.SUFFIX: not truth.false_times and _is_whole(TimeIndex, held[TimeIndex.SUFFIX]),
+            AbortedIndex.SUFFIX: is_as_good(held[AbortedIndex.SUFFIX] or b"", self._made(segment, AbortedIndex.SUFFIX)),
+        }
+        wrong = [suffix for suffix in different if not true[suffix]]
         found.indexes = WRONG if wrong else OTHER
         if wrong:
             said = [f"{suffix} {'is missing' if held[suffix] is None else 'is wrong'}" for suffix in wrong]
@@ -238,15 +243,18 @@ class _Check:
     def _different(self, segment: Segment, held: Mapping[str, bytes | None]) -> list[str]:
         """The indexes that are not what comes of the batches."""
         segment.seal()
-        made = self._pool.files
         different = []
         for suffix, content in held.items():
-            path = f"{segment.directory}/{segment.base_offset:020d}{suffix}"
-            expected = made.read(path) if segment.size and made.exists(path) else b""
+            expected = self._made(segment, suffix)
             is_there = content is not None or not (expected or suffix in _ALWAYS)
             if (content or b"") != expected or not (is_there or not segment.size):
                 different.append(suffix)
         return different
+
+    def _made(self, segment: Segment, suffix: str) -> bytes:
+        """What an index should hold."""
+        path = f"{segment.directory}/{segment.base_offset:020d}{suffix}"
+        return self._pool.files.read(path) if segment.size and self._pool.files.exists(path) else b""
 
     # The rest
 
@@ -288,15 +296,32 @@ def _is_under_way(segment: Segment, bad: Bad) -> bool:
     return bad.end == segment.size and (len(head) < HEADER_SIZE or bad.start + size > segment.size)
 
 
-_KINDS: Mapping[str, type[Index]] = {OffsetIndex.SUFFIX: OffsetIndex, TimeIndex.SUFFIX: TimeIndex}
-_ALWAYS = tuple(_KINDS)  # every segment has these
+_ALWAYS = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX)  # every segment has these
 
 
-def _is_whole(suffix: str, content: bytes | None) -> bool:
+def _is_whole(kind: type[Index], content: bytes | None) -> bool:
     if content is None:
         return False
-    entries = read_entries(_KINDS[suffix], content)
+    entries = read_entries(kind, content)
     return not entries.is_cut and not entries.unused
+
+
+def is_as_good(held: bytes, made: bytes) -> bool:
+    """Whether an index of aborted transactions serves as well as one that was made from the batches now.
+
+    Compaction takes records away, and with them what says that a transaction began so early, or was open then; an
+    index from before that says it still. A consumer is then told of transactions that it meets no record of.
+    """
+    try:
+        ours, theirs = aborted.parse(made), aborted.parse(held)
+    except BadFile:
+        return False
+    return len(ours) == len(theirs) and all(
+        (one.producer_id, one.last_offset) == (other.producer_id, other.last_offset)
+        and other.first_offset <= one.first_offset
+        and other.last_stable_offset <= one.last_stable_offset
+        for one, other in zip(ours, theirs, strict=True)
+    )
 
 
 def read_marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:

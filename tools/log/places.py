@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storage import checkpoint, directories
-from storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, TopicPartition
+from storage.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, TopicPartition
 from storage.errors import BadFile
 from storage.files import Files, parent
 from storage.segment import LOG_SUFFIX
@@ -22,7 +22,6 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 # <topic>-<partition>.<id>-<what becomes of it>, as Apache Kafka has them too; deleted long names are cut
 _LEAVING = re.compile(r"(?P<name>.+)\.[0-9a-zA-Z]{22,32}-(?P<state>delete|future|stray)")
 
@@ -72,7 +71,7 @@ class DataDirectory:
         data.recovery_points = data._offsets(files, RECOVERY_POINTS)
         data.high_watermarks = data._offsets(files, HIGH_WATERMARKS)
         data.start_offsets = data._offsets(files, START_OFFSETS)
-        data.cleaned = data._offsets(files, CLEANER_OFFSETS)
+        data.cleaned = data._offsets(files, CLEANED_OFFSETS)
         try:
             directories.read_meta(files, path)
         except BadFile as error:

@@ -9,13 +9,13 @@ from typing import NamedTuple
 from storage import aborted, checkpoint, directories
 from storage import epochs as leader_epochs
 from storage.aborted import AbortedIndex
-from storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
+from storage.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
 from storage.errors import BadFile
 from storage.files import Files, parent
 from storage.index import Index, OffsetIndex, TimeIndex
 from storage.pool import Pool
 from storage.producers import SNAPSHOT_SUFFIX, Producers
-from tools.log.places import CLEANER_OFFSETS, is_empty
+from tools.log.places import is_empty
 from tools.output import Row
 
 Reader = Callable[[Files, str], Iterator[Row]]
@@ -132,7 +132,7 @@ _BY_NAME: dict[str, Reader] = {
     leader_epochs.FILE_NAME: _epochs,
     directories.PARTITION_METADATA: _partition_metadata,
     directories.META_PROPERTIES: _meta,
-    **dict.fromkeys((HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, CLEANER_OFFSETS), _offsets),
+    **dict.fromkeys((HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, CLEANED_OFFSETS), _offsets),
 }
 
 

@@ -82,6 +82,14 @@ def test_a_repair_gives_the_lock_back(data: Data) -> None:
     assert [one for one in actions.verify(options(data)) if isinstance(one, Failure)] == []
 
 
+def test_a_compaction_that_was_interrupted_is_left_to_the_next_start(data: Data) -> None:
+    log = data.segments("b")[0]
+    log.with_suffix(".log.swap").write_bytes(log.read_bytes())
+    (failure,) = actions.repair(options(data, topics=["b"]))
+    assert isinstance(failure, Failure)
+    assert "a compaction was interrupted" in failure
+
+
 def test_a_copy_of_a_partition_is_repaired_where_it_lies(data: Data, tmp_path: Path) -> None:
     """Without a data directory around it: no lock, and no checkpoint, is made there."""
     copy = tmp_path / "elsewhere" / "b-0"

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from protocol.records.batch import BatchHeader
+from storage.aborted import AbortedIndex
 from storage.config import LogConfig
 from storage.files import Files
 from storage.producers import DEFAULT_EXPIRATION_MS, Producers
 from tools.log import checks
-from tools.log.checks import Finding, Report, contradictions
+from tools.log.checks import Finding, Report, contradictions, is_as_good
 from tools.log.places import DataDirectory, Partition
 from tools.tests.log_data import SMALL, Data, change, positions
 
@@ -101,6 +102,19 @@ def test_indexes(data: Data, suffix: str) -> None:
         assert finding.problem.startswith(f"{suffix} is wrong;")
     index.unlink()
     assert [one.problem.partition(";")[0] for one in findings(data)] == [f"{suffix} is missing"]
+
+
+def test_aborted_transactions_of_a_compacted_log() -> None:
+    def entries(*rows: tuple[int, int, int, int]) -> bytes:
+        return b"".join(AbortedIndex.ENTRY.pack(0, *row) for row in rows)
+
+    made = entries((7, 10, 20, 21), (8, 15, 30, 31))
+    assert is_as_good(made, made)
+    assert is_as_good(entries((7, 8, 20, 19), (8, 15, 30, 25)), made)
+    assert not is_as_good(entries((7, 11, 20, 21), (8, 15, 30, 31)), made)
+    assert not is_as_good(entries((7, 10, 20, 22), (8, 15, 30, 31)), made)
+    assert not is_as_good(entries((7, 10, 20, 21)), made)
+    assert not is_as_good(made[:-1], made)
 
 
 def test_other_entries_that_are_true_are_no_fault(data: Data) -> None:
