@@ -5,8 +5,8 @@ little earlier, with a reason, while all else goes on: fetches, deletions, reten
 has to write, as committed offsets. It ends by itself once there is room again, and a quarter more than that, so that it
 does not come and go.
 
-The disks are asked by a thread, once a second; ten times a second while one fills so quickly that it could be full
-before the next look.
+The disks are asked by a thread, once a second; more often, up to twenty times, while one fills so quickly that the
+limit is near.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from gateway.clock import Clock
 from gateway.config import BrokerConfig
 from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
@@ -22,7 +23,7 @@ from protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("headgate.space")
 
-LOOK_MS, QUICK_LOOK_MS = 1_000.0, 100.0
+LOOK_MS, QUICK_LOOK_MS = 1_000.0, 50.0
 # What has to be free beyond the least, for producers to be served again: a quarter of it.
 MARGIN = 4
 # The default is for disks of a usual size. Of a small one it is a tenth.
@@ -49,23 +50,31 @@ def is_low(free: int, least: int, was_low: bool) -> bool:
     return free < (least + least // MARGIN if was_low else least)
 
 
-def next_look_ms(free: int, least: int, taken: int) -> float:
-    """When to look next, if so many bytes were taken since the last look."""
-    return QUICK_LOOK_MS if taken > 0 and free - least < 2 * taken else LOOK_MS
+def next_look_ms(free: int, least: int, taken: int, elapsed_ms: float) -> float:
+    """When to look next, if so many bytes were taken since the last look: when half of what is left may be gone."""
+    if taken <= 0 or elapsed_ms <= 0 or free <= least:
+        return LOOK_MS
+    return min(LOOK_MS, max(QUICK_LOOK_MS, (free - least) / 2 / taken * elapsed_ms))
 
 
 class Space:
     """What is known of the room in each directory."""
 
     def __init__(
-        self, partitions: Partitions, config: BrokerConfig, scheduler: Scheduler, changed: Callable[[str, bool], None]
+        self,
+        partitions: Partitions,
+        config: BrokerConfig,
+        clock: Clock,
+        scheduler: Scheduler,
+        changed: Callable[[str, bool], None],
     ) -> None:
         """`changed(directory, is_low)` is called on the loop."""
         self._partitions = partitions
         self._config = config
+        self._clock = clock
         self._scheduler = scheduler
         self._changed = changed
-        self._free: dict[str, int] = {}
+        self._looked: dict[str, tuple[float, int]] = {}  # when, and what was free
         self._unknown: set[str] = set()
         self.low: set[str] = set()
         """The directories into which nothing is produced."""
@@ -97,9 +106,10 @@ class Space:
         now_low = is_low(room.free, least, was_low)
         if now_low != was_low:
             self._change(directory, room, least, now_low)
-        taken = self._free.get(directory, room.free) - room.free
-        self._free[directory] = room.free
-        return next_look_ms(room.free, least, taken)
+        now_ms = self._clock.monotonic_ms()
+        before_ms, before = self._looked.get(directory, (now_ms, room.free))
+        self._looked[directory] = now_ms, room.free
+        return next_look_ms(room.free, least, before - room.free, now_ms - before_ms)
 
     def _change(self, directory: str, room: Room, least: int, now_low: bool) -> None:
         if now_low:

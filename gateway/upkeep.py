@@ -59,7 +59,7 @@ class Upkeep:
         self._is_checkpointing = self._is_removing = False
         self._to_expire: deque[Partition] = deque()
         self._config = config
-        self._space = Space(partitions, config, scheduler, self._room_changed)
+        self._space = Space(partitions, config, clock, scheduler, self._room_changed)
         self._mender = Mender(self._broken, self._is_there, self._mended, clock, scheduler)
         flush_check_ms = min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS)
         self._works: list[tuple[float, Callable[[], None]]] = [

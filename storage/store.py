@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from random import Random
@@ -272,6 +273,8 @@ class Store:
             directories.write_topic_id(self.pool.files, directory, topic_id)
             segments = [Segment.create(self.pool, directory, 0, now_ms)]
         except OSError as error:
+            with contextlib.suppress(OSError):  # half of it would be taken for a partition by the next start
+                self.pool.files.remove_tree(directory)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be made: {error}") from error
         log = self.logs[key] = Log(self.pool, directory, topic, partition, topic_id, config, segments, self._random)
         log.names_unsynced = True

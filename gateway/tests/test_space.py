@@ -39,10 +39,23 @@ def test_a_quarter_more_has_to_be_free_before_it_ends() -> None:
 
 
 def test_a_disk_that_fills_quickly_is_looked_at_more_often() -> None:
-    assert next_look_ms(1_000, 100, 100) == LOOK_MS
-    assert next_look_ms(1_000, 100, 500) == QUICK_LOOK_MS
-    assert next_look_ms(1_000, 100, -500) == LOOK_MS
-    assert next_look_ms(50, 100, 0) == LOOK_MS
+    assert next_look_ms(1_100, 100, 100, 1_000) == LOOK_MS
+    assert next_look_ms(1_100, 100, 1_000, 1_000) == 500
+    assert next_look_ms(1_100, 100, 1_000, 100) == QUICK_LOOK_MS
+    assert next_look_ms(1_100, 100, -500, 1_000) == LOOK_MS
+    assert next_look_ms(50, 100, 10, 1_000) == LOOK_MS
+
+
+def test_a_quick_writer_leaves_most_of_what_is_to_stay_free() -> None:
+    """800 MB a second onto a disk with 10 GB, of which 64 MiB are to stay free."""
+    free, least, now_ms, taken, elapsed_ms = 10_000.0, 64.0, 0.0, 0, 0.0
+    while not is_low(int(free), int(least), was_low=False):
+        elapsed_ms = next_look_ms(int(free), int(least), taken, elapsed_ms)
+        taken = int(0.8 * elapsed_ms)
+        free -= taken
+        now_ms += elapsed_ms
+    assert free > 0.3 * least
+    assert now_ms > 10_000
 
 
 class Room:

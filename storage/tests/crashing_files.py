@@ -1,15 +1,20 @@
-"""A file system in memory that forgets, in a crash, what was not synced: whole writes, parts of them, and names.
+"""A file system in memory that fails as disks do, and forgets in a crash what was not synced.
 
 `crash` makes the file system that the next start finds. With `power` false it is a killed process: everything written
 is there. Else each file keeps what was synced, and of the changes since then either the first few, the last of them
-torn at any byte, or a random choice, which leaves holes of zeros; a directory keeps the first few changes of its names
-since it was synced. `cut_after` raises `PowerCut` in the middle of things; `room` makes the disk full.
+torn at any byte, or a random choice, which leaves holes of zeros; a surviving piece of a file with checksums may be
+wrong in itself. A directory keeps the first few changes of its names since it was synced.
+
+`cut_after` raises `PowerCut` in the middle of things. `room` makes the disk full: what grows needs it, what is cut or
+removed gives it back. `fail` lets operations raise, for a time or for good; a sync that failed has lost what it should
+have written, and the next one does not know, as on Linux. `delay` lets operations wait. `short_writes` takes each write
+in pieces, between which anything may happen. `flip` damages a bit. `heal` ends faults, delays and fullness.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from storage.errors import DirectoryLocked
@@ -17,6 +22,15 @@ from storage.files import NO_DESCRIPTOR, File, Files, Lock
 
 Change = tuple[int, bytes] | int
 """A write (position, data), or a truncation to a size."""
+
+OPERATIONS = frozenset(
+    {"create", "look", "open", "read", "remove", "rename", "sync", "sync_directory", "truncate", "write"}
+)
+"""What `fail` and `delay` know; "look" is to ask for sizes, times and names."""
+
+FOREVER = 1 << 60
+_WRONG_BYTES = 40
+CHECKED_SUFFIXES = (".log", ".snapshot")
 
 
 class PowerCut(BaseException):
@@ -28,7 +42,7 @@ class MemoryFile:
 
     def __init__(self) -> None:
         self.content = bytearray()
-        self.durable = b""
+        self.durable = bytearray()
         self.changes: list[Change] = []
         self.modified_ms = 0  # set by the tests to which it matters
 
@@ -37,11 +51,15 @@ class MemoryFile:
         self.changes.append(change)
 
     def sync(self) -> None:
-        self.durable = bytes(self.content)
+        for change in self.changes:
+            _apply(self.durable, change)
         self.changes.clear()
 
-    def crash(self, random: Random) -> None:
-        content = bytearray(self.durable)
+    def fail_to_sync(self) -> None:
+        """What was written is still to be read, but counts as clean: no later sync writes it."""
+        self.changes.clear()
+
+    def crash(self, random: Random, *, has_checksums: bool) -> None:
         if random.random() < 0.3:
             survivors = [change for change in self.changes if random.random() < 0.5]
         else:
@@ -49,10 +67,13 @@ class MemoryFile:
             if survivors and not isinstance(survivors[-1], int):
                 position, data = survivors[-1]
                 survivors[-1] = position, data[: random.randint(0, len(data))]
+        if has_checksums and survivors and random.random() < 0.1:
+            number = random.randrange(len(survivors))
+            survivors[number] = _with_wrong_bits(survivors[number], random)
         for change in survivors:
-            _apply(content, change)
-        self.content = content
-        self.sync()
+            _apply(self.durable, change)
+        self.changes.clear()
+        self.content = bytearray(self.durable)
 
 
 class MemoryDirectory:
@@ -82,6 +103,17 @@ class MemoryDirectory:
 Node = MemoryFile | MemoryDirectory
 
 
+def _with_wrong_bits(change: Change, random: Random) -> Change:
+    """A run of wrong bytes, so long that a checksum covers some of them: the offset before a batch has none."""
+    if isinstance(change, int) or len(change[1]) < _WRONG_BYTES:
+        return change
+    position, data = change[0], bytearray(change[1])
+    first = random.randrange(len(data) - _WRONG_BYTES + 1)
+    for at in range(first, random.randint(first + _WRONG_BYTES, len(data))):
+        data[at] ^= random.randint(1, 255)
+    return position, bytes(data)
+
+
 def _apply(content: bytearray, change: Change) -> None:
     if isinstance(change, int):
         del content[change:]
@@ -100,37 +132,68 @@ def _rename(entries: dict[str, Node], change: dict[str, Node | None]) -> None:
             entries[name] = node
 
 
+class Fault:
+    """Operations on paths that contain `part`: after `after` of them, `times` of them meet it.
+
+    Each calls `wait`, then raises OSError of the number `error`, where there is one.
+    """
+
+    def __init__(
+        self, operations: Sequence[str], part: str, after: int, times: int, error: int, wait: Callable[[], object]
+    ) -> None:
+        assert OPERATIONS.issuperset(operations), f"operations are {sorted(OPERATIONS)}"
+        self.operations = frozenset(operations or OPERATIONS)
+        self.part = part
+        self.after = after
+        self.times = times
+        self.error = error
+        self.wait = wait
+        self.met = 0
+
+    def meet(self, operation: str, path: str) -> None:
+        if operation not in self.operations or self.part not in path or not self.times:
+            return
+        if self.after:
+            self.after -= 1
+            return
+        self.times -= 1
+        self.met += 1
+        self.wait()
+        if self.error:
+            raise OSError(self.error, errno.errorcode[self.error], path)
+
+
 class OpenFile(File):
     """A handle; useless after the crash of its file system."""
 
-    __slots__ = ("_files", "_node")
+    __slots__ = ("_files", "_node", "_path")
 
-    def __init__(self, files: CrashingFiles, node: MemoryFile) -> None:
+    def __init__(self, files: CrashingFiles, node: MemoryFile, path: str) -> None:
         super().__init__(NO_DESCRIPTOR)
         self._files = files
         self._node = node
+        self._path = path
         files.open_handles += 1
 
     def close(self) -> None:
         self._files.open_handles -= 1
 
     def write_at(self, data: memoryview | bytearray | bytes, position: int) -> None:
-        self._files.write_node(self._node, position, bytes(data))
+        self._files.write_node(self._node, position, bytes(data), self._path)
 
     def read_at(self, length: int, position: int) -> bytes:
         self._files.reads += 1
+        self._files.meet("read", self._path)
         return bytes(self._node.content[position : position + length])
 
     def size(self) -> int:
         return len(self._node.content)
 
     def truncate(self, size: int) -> None:
-        self._files.tick()
-        self._node.apply(size)
+        self._files.truncate_node(self._node, size, self._path)
 
     def sync(self) -> None:
-        self._files.tick()
-        self._node.sync()
+        self._files.sync_node(self._node, self._path)
 
 
 class MemoryLock(Lock):
@@ -148,6 +211,8 @@ class CrashingFiles(Files):
         self.locked: set[str] = set()
         self.cut_after: int | None = None
         self.room: int | None = None
+        self.faults: list[Fault] = []
+        self.short_writes: Random | None = None
         self.open_handles = 0
         self.reads = 0
         self.writes = 0
@@ -157,27 +222,107 @@ class CrashingFiles(Files):
         after = CrashingFiles()
         after.root = self.root
         if power:
-            for node in list(_walk(self.root)):
-                node.crash(random)
+            for name, node in list(_walk(self.root)):
+                if isinstance(node, MemoryFile):
+                    node.crash(random, has_checksums=name.endswith(CHECKED_SUFFIXES))
+                else:
+                    node.crash(random)
         return after
 
-    def tick(self) -> None:
+    def copy(self) -> CrashingFiles:
+        """Another disk with the same content, all of it durable."""
+        after = CrashingFiles()
+        after.root = _copied(self.root)
+        return after
+
+    # Faults
+
+    def fail(self, error: int, *operations: str, path: str = "", after: int = 0, times: int = FOREVER) -> Fault:
+        """Let operations (all, if none is named) on paths that contain `path` raise OSError of this number."""
+        self.faults.append(Fault(operations, path, after, times, error, _at_once))
+        return self.faults[-1]
+
+    def delay(self, wait: Callable[[], object], *operations: str, path: str = "", times: int = FOREVER) -> Fault:
+        """Call `wait` before such operations, in the thread that makes them."""
+        self.faults.append(Fault(operations, path, 0, times, 0, wait))
+        return self.faults[-1]
+
+    def heal(self) -> None:
+        """From now on all goes well. What was lost stays lost."""
+        self.faults.clear()
+        self.room = None
+
+    def flip(self, path: str, random: Random, first: int = 0) -> int:
+        """Let one bit of a file be wrong from now on, at the byte `first` or behind; which byte."""
+        node = self.file(path)
+        at = random.randrange(first, len(node.content))
+        wrong = 1 << random.randrange(8)
+        node.content[at] ^= wrong
+        if at < len(node.durable):
+            node.durable[at] ^= wrong
+        return at
+
+    def meet(self, operation: str, path: str) -> None:
+        """Called before every operation."""
+        for fault in self.faults:
+            fault.meet(operation, path)
+
+    def tick(self, operation: str, path: str) -> None:
         """Called before every change."""
         self.writes += 1
         if self.cut_after is not None:
             self.cut_after -= 1
             if self.cut_after < 0:
                 raise PowerCut
+        self.meet(operation, path)
 
-    def write_node(self, node: MemoryFile, position: int, data: bytes) -> None:
-        self.tick()
-        if self.room is not None and len(data) > self.room:
-            node.apply((position, data[: self.room]))
+    # Files
+
+    def write_node(self, node: MemoryFile, position: int, data: bytes, path: str) -> None:
+        if data:
+            self.tick("write", path)
+        for piece in self._pieces(len(data)):
+            self._write_piece(node, position + piece.start, data[piece])
+
+    def _pieces(self, length: int) -> Iterator[slice]:
+        """A write as the calls that the system makes of it; between two of them the power may go."""
+        ends = [length]
+        if self.short_writes is not None and length:
+            ends = sorted({self.short_writes.randint(1, length), self.short_writes.randint(1, length), length})
+        start = 0
+        for end in ends:
+            if start and self.cut_after is not None:
+                self.cut_after -= 1
+                if self.cut_after < 0:
+                    raise PowerCut
+            yield slice(start, end)
+            start = end
+
+    def _write_piece(self, node: MemoryFile, position: int, data: bytes) -> None:
+        growth = max(0, position + len(data) - len(node.content))
+        if self.room is not None and growth > self.room:
+            node.apply((position, data[: len(data) - growth + self.room]))
             self.room = 0
             raise OSError(errno.ENOSPC, "no space left on device")
-        if self.room is not None:
-            self.room -= len(data)
+        self._use(growth)
         node.apply((position, data))
+
+    def _use(self, size: int) -> None:
+        if self.room is not None:
+            self.room -= size
+
+    def truncate_node(self, node: MemoryFile, size: int, path: str) -> None:
+        self.tick("truncate", path)
+        self._use(min(0, size - len(node.content)))
+        node.apply(size)
+
+    def sync_node(self, node: MemoryFile, path: str) -> None:
+        try:
+            self.tick("sync", path)
+        except OSError:
+            node.fail_to_sync()
+            raise
+        node.sync()
 
     def find(self, path: str) -> Node:
         node: Node = self.root
@@ -202,50 +347,56 @@ class CrashingFiles(Files):
         return node, name
 
     def open(self, path: str, *, create: bool = False) -> File:
+        self.meet("open", path)
         if create and not self.exists(path):
             self._make(path)
-        return OpenFile(self, self.file(path))
+        return OpenFile(self, self.file(path), path)
 
     def _make(self, path: str) -> MemoryFile:
-        self.tick()
+        self.tick("create", path)
         directory, name = self._parent(path)
         node = MemoryFile()
         directory.apply({name: node})
         return node
 
     def read(self, path: str) -> bytes:
+        self.meet("read", path)
         return bytes(self.file(path).content)
 
     def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
         node = self.file(path) if self.exists(path) else self._make(path)
-        self.tick()
-        node.apply(0)
-        self.write_node(node, 0, bytes(data))
+        if node.content:
+            self.truncate_node(node, 0, path)
+        self.write_node(node, 0, bytes(data), path)
         if sync:
-            self.tick()
-            node.sync()
+            self.sync_node(node, path)
 
     def append(self, path: str, data: bytes | bytearray) -> None:
         node = self.file(path) if self.exists(path) else self._make(path)
-        self.write_node(node, len(node.content), bytes(data))
+        self.write_node(node, len(node.content), bytes(data), path)
 
     def sync(self, path: str) -> None:
-        self.tick()
-        self.file(path).sync()
+        node = self.file(path)
+        self.sync_node(node, path)
 
     def sync_directory(self, path: str) -> None:
-        self.tick()
+        self.tick("sync_directory", path)
         node = self.find(path)
         assert isinstance(node, MemoryDirectory)
         node.sync()
 
     def sync_all(self, path: str) -> None:
-        self.tick()
-        for node in _walk(self.root):
+        self.tick("sync", path)
+        for _, node in _walk(self.root):
             node.sync()
 
     def open_limit(self) -> int:
         return 1 << 20
+
+    def space(self, path: str) -> tuple[int, int]:
+        used = _bytes_in(self.root)
+        room = 1 << 40 if self.room is None else self.room
+        return used + room, room
 
     def exists(self, path: str) -> bool:
         try:
@@ -255,19 +406,22 @@ class CrashingFiles(Files):
         return True
 
     def size(self, path: str) -> int:
+        self.meet("look", path)
         return len(self.file(path).content)
 
     def modified_ms(self, path: str) -> int:
+        self.meet("look", path)
         return self.file(path).modified_ms
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         self.file(path).modified_ms = modified_ms
 
     def truncate(self, path: str, size: int) -> None:
-        self.tick()
-        self.file(path).apply(size)
+        node = self.file(path)
+        self.truncate_node(node, size, path)
 
     def list(self, path: str) -> dict[str, int]:
+        self.meet("look", path)
         node = self.find(path)
         assert isinstance(node, MemoryDirectory)
         return {
@@ -279,27 +433,40 @@ class CrashingFiles(Files):
         for name in filter(None, path.split("/")):
             assert isinstance(node, MemoryDirectory)
             if name not in node.entries:
-                self.tick()
+                self.tick("create", path)
                 node.apply({name: MemoryDirectory()})
             node = node.entries[name]
 
     def rename(self, old: str, new: str) -> None:
-        self.tick()
+        self.tick("rename", old)
         directory, name = self._parent(old)
         node = self.find(old)
         other, new_name = self._parent(new)
         assert other is directory, "only renames within a directory are atomic everywhere"
+        self._give_back(directory, new_name)
         directory.apply({name: None, new_name: node})
+
+    def _give_back(self, directory: MemoryDirectory, name: str) -> None:
+        """The room of what is no longer there; open handles are not counted."""
+        node = directory.entries.get(name)
+        if isinstance(node, MemoryFile):
+            self._use(-len(node.content))
+        elif node is not None:
+            for child in node.entries:
+                self._give_back(node, child)
 
     def remove(self, path: str) -> None:
         if self.exists(path):
-            self.tick()
+            self.tick("remove", path)
             directory, name = self._parent(path)
+            self._give_back(directory, name)
             directory.apply({name: None})
 
     def remove_tree(self, path: str) -> None:
-        self.tick()
+        self.tick("remove", path)
+        self.find(path)
         directory, name = self._parent(path)
+        self._give_back(directory, name)
         directory.apply({name: None})
 
     def lock(self, path: str) -> Lock:
@@ -311,14 +478,36 @@ class CrashingFiles(Files):
         return MemoryLock(lambda: self.locked.discard(path))
 
 
-def _walk(directory: MemoryDirectory) -> Iterator[Node]:
-    """A directory and all that is in it; children are looked for after the directory itself was dealt with."""
-    yield directory
-    seen = {**directory.durable, **directory.entries}
-    for change in directory.changes:
-        seen.update({name: node for name, node in change.items() if node is not None})
-    for node in seen.values():
+def _at_once() -> None:
+    """Wait for nothing."""
+
+
+def _bytes_in(node: Node) -> int:
+    return len(node.content) if isinstance(node, MemoryFile) else sum(map(_bytes_in, node.entries.values()))
+
+
+def _copied(directory: MemoryDirectory) -> MemoryDirectory:
+    after = MemoryDirectory()
+    for name, node in directory.entries.items():
         if isinstance(node, MemoryDirectory):
-            yield from _walk(node)
+            after.entries[name] = _copied(node)
         else:
-            yield node
+            file = MemoryFile()
+            file.content, file.durable = bytearray(node.content), bytearray(node.content)
+            file.modified_ms = node.modified_ms
+            after.entries[name] = file
+    after.durable = dict(after.entries)
+    return after
+
+
+def _walk(directory: MemoryDirectory, path: str = "") -> Iterator[tuple[str, Node]]:
+    """A directory and all that is or was in it, by path; children are looked for after the directory was dealt with."""
+    seen = [*directory.durable.items(), *directory.entries.items()]
+    for change in directory.changes:
+        seen += [(name, node) for name, node in change.items() if node is not None]
+    yield path, directory
+    for name, node in {id(node): (name, node) for name, node in seen}.values():
+        if isinstance(node, MemoryDirectory):
+            yield from _walk(node, f"{path}/{name}")
+        else:
+            yield f"{path}/{name}", node

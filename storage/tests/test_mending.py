@@ -10,7 +10,6 @@ import pytest
 from protocol.errors import ErrorCode, KafkaError
 from storage import mending
 from storage.config import LogConfig
-from storage.files import File
 from storage.log import Log
 from storage.segment import Segment
 from storage.tests.builders import (
@@ -24,58 +23,18 @@ from storage.tests.builders import (
     numbered,
     open_store,
 )
-from storage.tests.crashing_files import CrashingFiles, MemoryFile, OpenFile
+from storage.tests.crashing_files import CrashingFiles
 
 
-class ForgetfulFile(OpenFile):
-    __slots__ = ()
-
-    def sync(self) -> None:
-        assert isinstance(self._files, ForgetfulFiles)
-        self._files.forget()
-        self._files.tick()
-        sync_changes(self._node)
-
-
-class ForgetfulFiles(CrashingFiles):
-    """A sync that fails counts everything as written: the next one syncs nothing but what was written since."""
-
-    fails = False
-
-    def forget(self) -> None:
-        if self.fails:
-            for name in self.list("/data/t-0"):
-                self.file(f"/data/t-0/{name}").changes.clear()
-            raise OSError(errno.EIO, "input/output error")
-
-    def open(self, path: str, *, create: bool = False) -> File:
-        assert not create
-        return ForgetfulFile(self, self.file(path))
-
-    def sync(self, path: str) -> None:
-        self.forget()
-        self.tick()
-        sync_changes(self.file(path))
-
-
-def sync_changes(node: MemoryFile) -> None:
-    durable = MemoryFile()
-    durable.content[:] = node.durable
-    for change in node.changes:
-        durable.apply(change)
-    node.durable = bytes(durable.content)
-    node.changes.clear()
-
-
-def files_of(log: Log) -> ForgetfulFiles:
+def files_of(log: Log) -> CrashingFiles:
     files = log.pool.files
-    assert isinstance(files, ForgetfulFiles)
+    assert isinstance(files, CrashingFiles)
     return files
 
 
 def broken(*batches: memoryview, flushed: int = 10, config: LogConfig = SMALL) -> Log:
     """A log of which so many batches are on the disk, and a sync of the rest failed."""
-    log = new_log(ForgetfulFiles(), config)
+    log = new_log(CrashingFiles(), config)
     append(log, *(batch() for _ in range(flushed)))
     log.flush()
     append(log, *(batches or [batch() for _ in range(60)]))
@@ -85,11 +44,13 @@ def broken(*batches: memoryview, flushed: int = 10, config: LogConfig = SMALL) -
 
 def fail(log: Log) -> None:
     files = files_of(log)
-    log.names_unsynced = True  # so that it syncs by name
-    files.fails = True
-    with pytest.raises(KafkaError, match="input/output"):
+    files.fail(errno.EIO, "sync", path="/t-0/")
+    for name in files.list(log.directory):  # the system writes when it likes, and fails; the sync reports it
+        files.file(f"{log.directory}/{name}").fail_to_sync()
+    with pytest.raises(KafkaError, match=r"a sync of t-0 failed|refuses"):
         log.flush()
-    files.fails = False
+    assert log.sync_error is not None
+    files.heal()
 
 
 def mend(log: Log) -> bool:
@@ -121,6 +82,10 @@ def test_all_is_written_once_more_and_then_survives(seed: int) -> None:
     assert log.pool.broken == [log]
     assert mend(log)
     assert (log.recovery_point, log.end_offset, log.sync_error) == (end_offset, end_offset, None)
+    for segment in log.segments:
+        for path in segment.sealed_indexes:
+            node = files_of(log).file(path)
+            assert bytes(node.durable) == bytes(node.content), path
     append(log, batch())
     again = after_a_power_cut(log, seed)
     assert content(again)[: len(before)] == before
@@ -144,10 +109,11 @@ def test_nothing_is_taken_meanwhile_and_all_is_read() -> None:
 
 def test_a_disk_that_still_fails_is_tried_again() -> None:
     log = broken()
-    files_of(log).fails = True
+    fault = files_of(log).fail(errno.EIO, "sync")
     assert not mend(log)
     assert log.sync_error is not None
-    files_of(log).fails = False
+    assert fault.met
+    files_of(log).heal()
     assert mend(log)
 
 

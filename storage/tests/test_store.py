@@ -102,6 +102,7 @@ def test_a_full_disk_at_creation() -> None:
         store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert store.logs == {}
+    assert not files.exists("/data/t-0"), "half of it would be taken for a partition by the next start"
     files.room = None
     store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
 
