@@ -500,6 +500,8 @@ def _derive_epochs(log: Log, partition: Partition) -> Steps[list[tuple[int, int]
     for header in log.headers(max([log.start_offset, *old[-1:]])):  # none are known of what lies before a message
         _note_epoch(epochs, header)
         yield
+    if epochs and not old and epochs[0][1] > log.start_offset:  # what was before it is compacted away
+        epochs[0] = epochs[0][0], log.start_offset
     return epochs
 
 

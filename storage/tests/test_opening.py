@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
 from storage import recovery
+from storage.compaction import compact
 from storage.recovery import Partition
 from storage.store import Store
 from storage.tests.builders import (
@@ -25,6 +26,7 @@ from storage.tests.builders import (
     numbered,
     open_store,
 )
+from storage.tests.compacted import COMPACT, close_segment, keyed, put
 from storage.tests.crashing_files import CrashingFiles
 
 KEYS = [("t", 0), ("t", 1), ("u", 0)]
@@ -198,6 +200,26 @@ def test_an_opening_that_was_broken_off_is_begun_again(steps: int) -> None:
     assert [log.end_offset for log in store.logs.values()] == [60, 40, 20]
     store.close()
     assert files.exists(f"{DIRECTORY}/.kafka_cleanshutdown")
+
+
+def test_epochs_of_a_compacted_log_are_derived_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The first batch that is left is behind the start of the log."""
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, COMPACT, NOW_MS)
+    put(log, keyed(("a", "1")), keyed(("a", "2")))
+    close_segment(log)
+    assert compact(log, NOW_MS)
+    log.flush()
+    store.checkpoint({})
+    files.remove("/data/t-0/leader-epoch-checkpoint")
+    for count in (1, 1):
+        store = crashed(files)
+        again = store.open_now(("t", 0), COMPACT, NOW_MS)
+        assert again is not None
+        assert again.epochs.entries == [(0, 0)]
+        assert caplog.text.count("made again from the batches") == count
+        files = store.pool.files  # type: ignore[assignment]
 
 
 @pytest.mark.slow
