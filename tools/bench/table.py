@@ -31,6 +31,7 @@ from tools.bench.rows import (
     ProduceRow,
     Row,
 )
+from tools.bench.synced import SyncedProduceRow
 
 _LATENCIES = (Figure("p50 us", lambda sample: sample.p50_us), Figure("p99 us", lambda sample: sample.p99_us))
 
@@ -112,6 +113,13 @@ _CONVERSIONS: list[Row] = [
 ]  # fmt: skip
 CONVERSIONS = tuple(row.name for row in _CONVERSIONS)
 
+_SYNCED: list[Row] = [
+    SyncedProduceRow("produce-synced", _per_request(None), 64, version=7, partitions=4, batch=BATCH_TINY),
+    SyncedProduceRow("produce-synced-1", _per_request(None), 1, version=7, batch=BATCH_TINY),
+    SyncedProduceRow("produce-synced-64", _per_request(None), 64, version=7, partitions=64, batch=BATCH_TINY),
+]
+SYNCED = tuple(row.name for row in _SYNCED)
+
 ROWS: dict[str, Row] = {
     row.name: row
     for row in (
@@ -138,12 +146,13 @@ ROWS: dict[str, Row] = {
         _GROUP,
         replace(_GROUP, name="group-500-kip848", kind=ConsumerMember),
         *_CONVERSIONS,
+        *_SYNCED,
     )
 }
 START, MESSAGES, IDLE_CONNECTIONS, MEMORY = "start", "messages", "idle-connections", "memory"
 COORDINATOR_LOAD = "coordinator-load"
-BY_NAME_ONLY = (COORDINATOR_LOAD, *RESTARTS, "java-consume-kip848", "group-500-kip848", *CONVERSIONS)
-"""Rows that would take the table too long: Kafka needs 20 s to make a topic of 1,000 partitions. And those of
-conversions, which are beside Apache Kafka 3.9: Kafka 4 does without them.
+BY_NAME_ONLY = (COORDINATOR_LOAD, *RESTARTS, "java-consume-kip848", "group-500-kip848", *CONVERSIONS, *SYNCED)
+"""Rows that would take the table too long: Kafka needs 20 s to make a topic of 1,000 partitions. Those of conversions,
+which are beside Apache Kafka 3.9: Kafka 4 does without them. And those of syncs, which measure the disk of the machine.
 """
 ALL_ROWS = (START, MESSAGES, IDLE_CONNECTIONS, *(name for name in ROWS if name not in BY_NAME_ONLY), MEMORY)

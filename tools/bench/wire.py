@@ -247,12 +247,14 @@ def delete_topic(name: str, timeout_ms: int = 30_000) -> RequestWriter:
     return writer
 
 
-def produce(version: int, topic: str, partition: int, records: bytes, topic_id: bytes = bytes(16)) -> RequestWriter:
-    """Produce 0 to 13, acks=1, one partition."""
+def produce(
+    version: int, topic: str, partition: int, records: bytes, topic_id: bytes = bytes(16), acks: int = 1
+) -> RequestWriter:
+    """Produce 0 to 13, one partition."""
     writer = RequestWriter(PRODUCE, version)
     if version >= 3:
         writer.string(None)  # transactional id
-    writer.int16(1)
+    writer.int16(acks)
     writer.int32(30_000)
     writer.length(1, "i")
     if version >= 13:
