@@ -22,6 +22,7 @@ from protocol.errors import KafkaError
 from storage.doomed import Removal
 from storage.log import Log
 from storage.store import Store
+from storage.flush import is_due
 from storage.stores import Stores
 
 logger = logging.getLogger("headgate.upkeep")
@@ -180,5 +181,5 @@ class Upkeep:
         """Flush the logs that ask for it: those with flush.ms, and those that have begun a new segment."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
-            if partition.log.needs_flush(now_ms):
+            if is_due(partition.log, now_ms):
                 partition.sync_soon()

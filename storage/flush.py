@@ -79,14 +79,16 @@ class Flush:
 
 def is_due(log: Log, now_ms: int) -> bool:
     """Whether a log asks for a flush: by flush.ms, or because of a segment that was rolled."""
-    if log.being_written is not None or log.flushing is not None or log.sync_error is not None:
-        return False
-    if log.indexes_unsynced:
-        return True
     if log.recovery_point >= log.end_offset:
-        return False
-    is_rolled = log.recovery_point < log.active_base_offset
-    return is_rolled or log.config.commits_synced or now_ms - log.last_flush_ms >= log.config.flush_ms
+        is_wanted = bool(log.indexes_unsynced)
+    else:
+        is_wanted = (
+            now_ms - log.last_flush_ms >= log.config.flush_ms
+            or log.recovery_point < log.active_base_offset
+            or log.config.commits_synced
+            or bool(log.indexes_unsynced)
+        )
+    return is_wanted and log.being_written is None and log.flushing is None and log.sync_error is None
 
 
 def make(log: Log, now_ms: int | None) -> None:

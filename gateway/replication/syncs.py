@@ -37,7 +37,7 @@ class Syncs:
         self._scheduler = scheduler
         self._wanted: dict[Partition, None] = {}
         self._threads = 0
-        self._is_planned = False
+        self._is_planned = self._is_beginning = False
         self._queue: dict[Partition, None] = {}
         self._is_flushing = False
 
@@ -58,16 +58,20 @@ class Syncs:
 
     def _begin(self) -> None:
         self._is_planned = False
-        if self._scheduler.is_over:  # the store flushes everything when it is closed
+        if self._is_beginning or self._scheduler.is_over:  # the store flushes everything when it is closed
             return
-        ready = [partition for partition in self._wanted if partition.log.flushing is None]
-        while ready and self._threads < MOST_THREADS:
-            share = -(-len(ready) // (MOST_THREADS - self._threads))
-            begun = self._begun(ready[:share])
-            del ready[:share]
-            if begun:
-                self._threads += 1
-                self._run(begun)
+        self._is_beginning = True
+        try:
+            while self._threads < MOST_THREADS:
+                ready = [partition for partition in self._wanted if partition.log.flushing is None]
+                if not ready:
+                    break
+                begun = self._begun(ready[: -(-len(ready) // (MOST_THREADS - self._threads))])
+                if begun:
+                    self._threads += 1
+                    self._run(begun)
+        finally:
+            self._is_beginning = False
 
     def _begun(self, partitions: list[Partition]) -> list[_Begun]:
         begun = []

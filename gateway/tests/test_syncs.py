@@ -356,3 +356,11 @@ def test_commits_of_offsets_wait_like_any_other_record(tmp_path: Path, monkeypat
     ((row,),) = [topic.partitions for topic in told.response.topics]
     assert (before, row.error_code) == (None, 0)
     node.close()
+
+
+def test_where_threads_end_at_once_nothing_is_begun_twice(node: Node) -> None:
+    """As in a simulation, in which there is none."""
+    node.services.metadata.create_topic("t", 20, configs=COMMIT)
+    told = [produced(node, index=index, ends_turn=False) for index in range(20)]
+    end_turn(node)
+    assert [one.row for one in told] == [(0, 0)] * 20

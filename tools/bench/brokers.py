@@ -147,6 +147,7 @@ class HeadgateLauncher(Launcher):
 
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
         settings = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(data), **_SHARED_SETTINGS}
+        settings["log.segment.delete.delay.ms"] = "100"  # as Kafka has it
         return [self.program, "serve", *(f"--override={name}={value}" for name, value in settings.items())]
 
 
