@@ -20,9 +20,9 @@ from gateway.scheduler import Scheduler
 from gateway.space import Space
 from protocol.errors import KafkaError
 from storage.doomed import Removal
+from storage.flush import is_due
 from storage.log import Log
 from storage.store import Store
-from storage.flush import is_due
 from storage.stores import Stores
 
 logger = logging.getLogger("headgate.upkeep")
