@@ -11,19 +11,16 @@ know, is counted and skipped. Offsets that were committed inside of a transactio
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 
 from gateway.coordinator.groups import Shard
 from protocol.errors import KafkaError
 from protocol.internal.offsets import OffsetCommitKey, UnknownType, check_offset, decode
-from protocol.records import batch
+from protocol.records import batch, control
 from protocol.records.batch import HEADER_SIZE, BatchHeader, Record
 
 RECORDS_A_STEP = 32
 MAX_NAMES = 10_000
-_MARKER = struct.Struct(">hh")  # version, type
-_COMMIT = 1
 
 
 class Loading:
@@ -87,12 +84,11 @@ class Loading:
         yield
 
     def _end_transaction(self, header: BatchHeader, view: memoryview) -> None:
-        record = next(batch.iterate(view), None)
-        if record is None:  # Kafka's cleaner took the marker, and keeps the batch for the producer's sake
+        marker = control.read(view)
+        if marker is None:  # Kafka's cleaner took it, and keeps the batch for the producer's sake
             return
-        marker = record.key or b""
         records = self._open.pop(header.producer_id, [])
-        if len(marker) >= _MARKER.size and _MARKER.unpack_from(marker)[1] == _COMMIT:
+        if marker.is_commit:
             for _ in self._records(iter(records)):
                 pass
 
