@@ -44,10 +44,12 @@ class Transactions:
     def follow(self, header: BatchHeader, offset: int, marker: Marker | None) -> Aborted | None:
         """Take up a batch at an offset, and the marker in it; returns the transaction if that aborts one.
 
-        An empty control batch ends nothing: it is what compaction leaves where the whole transaction is gone.
+        An empty batch does nothing: compaction leaves it for the sake of its producer, where the whole transaction is
+        gone. It was decided then, and its marker may be gone too: Apache Kafka would take it to be open for ever, if it
+        had no snapshot that knows better.
         """
         attributes = header.attributes
-        if not attributes & TRANSACTION_BITS:
+        if not attributes & TRANSACTION_BITS or not header.records_count:
             return None
         if attributes & CONTROL:
             return self.end(header.producer_id, offset, marker) if marker is not None else None

@@ -84,6 +84,17 @@ def test_an_emptied_marker_ends_nothing() -> None:
     assert transactions.open == {1: 10}
 
 
+def test_an_emptied_batch_begins_nothing() -> None:
+    """Its transaction was decided before compaction could take its records, and the marker may be gone by now."""
+    transactions = Transactions()
+    transactions.follow(header(1)._replace(records_count=0), 10, None)
+    assert transactions.open == {}
+    assert recorded(transactional(0)).by_id[7].transaction_start == 100
+    producers = Producers()
+    producers.record(read_header(transactional(4))._replace(records_count=0), 100)
+    assert (producers.by_id[7].last_sequence, producers.by_id[7].transaction_start) == (4, -1)
+
+
 def test_taking_back_keeps_the_order() -> None:
     transactions = followed((1, "data"), (2, "data"), (1, "abort"), (1, "data"))
     transactions.take_back(1, 10, 12)
