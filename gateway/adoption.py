@@ -25,6 +25,10 @@ from gateway.metadata.journal import LOG_CONFIG
 from gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE, METADATA_TOPIC, METADATA_TOPIC_ID, new_topic_id
 from protocol.errors import KafkaError, MalformedRequest
 from protocol.internal.metadata import (
+    ABORT_TRANSACTION,
+    BEGIN_TRANSACTION,
+    END_TRANSACTION,
+    SECURITY_TYPES,
     TOPIC_RESOURCE,
     ConfigRecord,
     MetadataRecord,
@@ -34,10 +38,12 @@ from protocol.internal.metadata import (
     TopicRecord,
     decode_known,
     encode,
+    record_type,
 )
 from protocol.records import batch
 from protocol.records.batch import Record
 from storage import directories, foreign
+from storage.checkpoint import TEMPORARY_SUFFIX
 from storage.errors import BadFile, StorageError
 from storage.files import Files
 from storage.foreign import Found, Survey
@@ -122,22 +128,26 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
     with contextlib.ExitStack() as locks:
         for path in paths:
             locks.callback(files.lock(f"{path}/{LOCK}").release)
-        survey = foreign.survey(files, paths)
+        survey = foreign.survey(files, paths, _metadata_directory(config))
         _check_identity(config, survey)
         known = read_metadata(files, survey)
         transactional = 0 if known is not None and known.next_producer_id else next_transactional_id(files, survey)
         adopted = plan(survey, known, config, random, transactional)
         for level, sentence in adopted.notes:
             logger.log(level, "%s", sentence)
-        for (topic, _), found in survey.partitions.items():
-            if found.topic_id is None:
-                directories.replace_topic_id(files, found.path, adopted.topic_ids[topic])
+        _write_topic_ids(files, paths, survey, adopted)
         _write(files, paths[0], adopted.records, random, now_ms)
     logger.info(
         "adopted %d topics with %d partitions of node %d, cluster %s",
         len(adopted.topic_ids), len(survey.partitions), survey.meta.node_id, survey.meta.cluster_id,
     )  # fmt: skip
     return True
+
+
+def _metadata_directory(config: BrokerConfig) -> str | None:
+    """Where Kafka was told to have its metadata log, if not in the first of log.dirs."""
+    *_, given = config.texts("metadata.log.dir")
+    return given.strip().rstrip("/") if given else None
 
 
 def _check_identity(config: BrokerConfig, survey: Survey) -> None:
@@ -153,22 +163,50 @@ def read_metadata(files: Files, survey: Survey) -> KafkaMetadata | None:
     directory = survey.cluster_metadata
     if directory is None:
         return None
-    known, read, skipped = KafkaMetadata(), 0, 0
+    reading = _Reading()
     try:
         for value in foreign.metadata_values(files, directory):
-            try:
-                record = decode_known(value)
-            except MalformedRequest:
-                record = None
-            read += 1
-            if record is None:
-                skipped += 1
-            else:
-                known.apply(record)
+            reading.take(value)
     except BadFile as error:
-        logger.warning("%s; of Kafka's metadata the %d records before that are used", error, read)
-    logger.info("%s: %d records, %d of them of kinds that mean nothing here", directory, read, skipped)
-    return known if known.topics else None
+        logger.warning("%s; of Kafka's metadata the %d records before that are used", error, reading.count)
+    for kind, count in sorted(reading.security.items()):
+        logger.warning(
+            "%d records of %s are not adopted: here everybody may do everything, until that is set up", count, kind
+        )
+    logger.info("%s: %d records, %d of them of kinds that mean nothing here", directory, reading.count, reading.unknown)
+    return reading.metadata if reading.metadata.topics else None
+
+
+class _Reading:
+    """Kafka's metadata log on the way through. A change that was begun counts when it has ended."""
+
+    def __init__(self) -> None:
+        self.metadata = KafkaMetadata()
+        self.count = self.unknown = 0
+        self.security: Counter[str] = Counter()
+        self._begun: list[MetadataRecord] | None = None
+
+    def take(self, value: bytes) -> None:
+        """Take the next record, whatever it is."""
+        self.count += 1
+        try:
+            kind, record = record_type(value), decode_known(value)
+        except MalformedRequest:
+            kind, record = -1, None
+        if kind == BEGIN_TRANSACTION:
+            self._begun = []
+        elif kind in (END_TRANSACTION, ABORT_TRANSACTION):
+            begun, self._begun = self._begun or [], None
+            for one in begun if kind == END_TRANSACTION else ():
+                self.metadata.apply(one)
+        elif record is None:
+            self.unknown += 1
+            if kind in SECURITY_TYPES:
+                self.security[SECURITY_TYPES[kind]] += 1
+        elif self._begun is not None:
+            self._begun.append(record)
+        else:
+            self.metadata.apply(record)
 
 
 def next_transactional_id(files: Files, survey: Survey) -> int:
@@ -320,6 +358,27 @@ def _some(names: Sequence[str]) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------ writing
+
+
+def _write_topic_ids(files: Files, paths: Sequence[str], survey: Survey, adopted: Adopted) -> None:
+    """Into the partitions' directories that lack one: before Kafka 2.8 there were none. Each as a whole or not at all.
+
+    All are synced together: two syncs for each of thousands would take minutes.
+    """
+    lacking = [(topic, found.path) for (topic, _), found in survey.partitions.items() if found.topic_id is None]
+    if not lacking:
+        return
+    names = []
+    for topic, directory in lacking:
+        path = f"{directory}/{directories.PARTITION_METADATA}"
+        files.write(path + TEMPORARY_SUFFIX, directories.topic_metadata(adopted.topic_ids[topic]))
+        names.append(path)
+    for path in paths:
+        files.sync_all(path)
+    for name in names:
+        files.rename(name + TEMPORARY_SUFFIX, name)
+    for path in paths:
+        files.sync_all(path)
 
 
 def _write(files: Files, path: str, records: Sequence[MetadataRecord], random: Random, now_ms: int) -> None:

@@ -157,15 +157,11 @@ def read_topic_id(files: Files, directory: str) -> bytes | None:
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
     """Make `partition.metadata`; it is on the disk after the log's first flush."""
-    files.write(f"{directory}/{PARTITION_METADATA}", _of_topic(topic_id))
+    files.write(f"{directory}/{PARTITION_METADATA}", topic_metadata(topic_id))
 
 
-def replace_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
-    """The same in a directory that holds a log already: it is on the disk when this returns."""
-    checkpoint.replace(files, f"{directory}/{PARTITION_METADATA}", _of_topic(topic_id))
-
-
-def _of_topic(topic_id: bytes) -> bytes:
+def topic_metadata(topic_id: bytes) -> bytes:
+    """The content of `partition.metadata`."""
     return f"version: 0\ntopic_id: {format_id(topic_id)}\n".encode()
 
 

@@ -71,8 +71,8 @@ def refuse(files: Files, paths: Sequence[str]) -> None:
         )
 
 
-def survey(files: Files, paths: Sequence[str]) -> Survey:
-    """Look through data directories.
+def survey(files: Files, paths: Sequence[str], metadata_path: str | None = None) -> Survey:
+    """Look through data directories; `metadata_path` is where Kafka's metadata log is, if not in one of them.
 
     Raises StorageError where they contradict each other, or a file that says whose they are is missing; OSError.
     """
@@ -93,6 +93,8 @@ def survey(files: Files, paths: Sequence[str]) -> Survey:
             if key in found:
                 raise StorageError(f"{'-'.join(map(str, key))} is in {path} and in {found[key].path}; remove one")
             found[key] = _look(files, f"{path}/{directories.partition_name(*key)}")
+    if metadata_path is not None and files.exists(f"{metadata_path}/{CLUSTER_METADATA}-0"):
+        cluster_metadata = f"{metadata_path}/{CLUSTER_METADATA}-0"
     return Survey(_one(metas), found, cluster_metadata)
 
 

@@ -268,6 +268,40 @@ def test_cut_short_it_is_kafkas_still_or_wholly_ours() -> None:
     assert OWN_METADATA in files.list("/data")
 
 
+def test_a_change_of_kafkas_metadata_counts_when_it_has_ended() -> None:
+    begin, end, abort = (bytes((1, kind, 0, 0)) for kind in (23, 24, 25))
+    files = with_metadata(
+        kafkas("a-0", "b-0", "c-0"),
+        begin, *topic("a", IDS[0], 0), config("a", "retention.ms", "1"), end,
+        begin, config("a", "retention.ms", "2"), *topic("b", IDS[1], 0), abort,
+        config("a", "segment.ms", "7"),
+        begin, *topic("c", IDS[2], 0),
+    )  # fmt: skip
+    assert adopt(files)
+    found = image(files).topics
+    assert found["a"].configs == {"retention.ms": "1", "segment.ms": "7"}
+    assert found["b"].topic_id != IDS[1]
+    assert found["c"].topic_id != IDS[2]
+
+
+def test_who_may_do_what_is_not_adopted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), *[bytes((1, 18, 0, 9, 9))] * 3, bytes((1, 11, 0, 9)))
+    assert adopt(files)
+    assert "3 records of ACLs are not adopted" in caplog.text
+    assert "1 records of SCRAM credentials are not adopted" in caplog.text
+
+
+def test_kafkas_metadata_in_a_directory_of_its_own() -> None:
+    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), config("t", "retention.ms", "5"))
+    files.make_directories("/meta")
+    files.make_directories("/meta/__cluster_metadata-0")
+    name = f"{0:020d}.log"
+    files.write(f"/meta/__cluster_metadata-0/{name}", files.read(f"{METADATA}/{name}"))
+    files.remove_tree(METADATA)
+    assert adopt(files, **{"metadata.log.dir": "/meta/"})
+    assert image(files).topics["t"].configs == {"retention.ms": "5"}
+
+
 def test_what_does_not_fit_is_left_out() -> None:
     known = KafkaMetadata()
     for record in (PartitionRecord(topic_id=IDS[0], partition_id=0), RemoveTopicRecord(topic_id=IDS[0])):

@@ -17,6 +17,12 @@ TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 GROUP_RESOURCE = 32
 
+# Types of records of Kafka's that are not read here: what lies between the first two, or the first and the last, is one
+# change, or none (KIP-866).
+BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
+# Those that tell who may do what, and how fast.
+SECURITY_TYPES = {10: "delegation tokens", 11: "SCRAM credentials", 14: "quotas", 18: "ACLs"}
+
 
 class TopicRecord(Message, key=2, versions="0", flexible="0+"):
     """A topic came into being."""
@@ -103,6 +109,12 @@ def decode(value: bytes) -> MetadataRecord:
     if end != len(value):
         raise MalformedRequest(f"{len(value) - end} bytes follow a metadata record of type {key}")
     return record
+
+
+def record_type(value: bytes) -> int:
+    """The type of any record of Apache Kafka's metadata log. Raises MalformedRequest."""
+    _, position = _varint(value, 0)
+    return _varint(value, position)[0]
 
 
 def decode_known(value: bytes) -> MetadataRecord | None:

@@ -15,6 +15,7 @@ from protocol.internal.metadata import (
     decode,
     decode_known,
     encode,
+    record_type,
 )
 
 TOPIC_ID = bytes(range(1, 17))
@@ -87,6 +88,7 @@ def test_what_is_known_of_kafkas_own_log(record: MetadataRecord, kafkas: str) ->
 @pytest.mark.parametrize("value", ["010500", "010201", "01ff7f00", "020200"])
 def test_what_is_not_known_is_left_out(value: str) -> None:
     assert decode_known(bytes.fromhex(value)) is None
+    assert record_type(bytes.fromhex(value)) == {"010500": 5, "010201": 2, "01ff7f00": 16383, "020200": 2}[value]
 
 
 def test_what_is_no_record_of_kafka_is_refused() -> None:
