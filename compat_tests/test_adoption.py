@@ -6,6 +6,7 @@ Kafka 2.8 still stores message formats 0 and 1 where a topic asks for them (with
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -311,22 +312,6 @@ def test_times_are_found_in_old_formats(of_kafka28: Directory, old_formats: Brok
         assert (found[0].offset, found[0].value) == (first, records[first].value)
 
 
-def test_writing_goes_on_behind_old_formats(of_kafka28: Directory, old_formats: Broker) -> None:
-    """Then it is killed: what recovery makes of it is the same."""
-    topics = dict(of_kafka28.topics)
-    produce(old_formats.bootstrap, "zero-9", topics.pop("zero-9").records, "gzip")
-    before, abilities = topics["changing"]
-    records = records_of(abilities, OF_EACH, 20)
-    produce(old_formats.bootstrap, "changing", records, "gzip")
-    topics["changing"] = Written([*before, *records], abilities)
-    old_formats.kill()
-    old_formats.arguments = ()  # type: ignore[attr-defined]
-    old_formats.start()
-    assert_all_read(old_formats.bootstrap, topics)
-    assert committed(old_formats.bootstrap, next(iter(topics))) == COMMITTED
-    assert not [line for line in old_formats.error_lines() if "ERROR" in line]
-
-
 def test_topics_ids_and_configs_of_kraft(of_kraft: Directory) -> None:
     assert_not_touched(of_kraft.path)
     metadata = tree(of_kraft.path / METADATA)
@@ -358,20 +343,35 @@ def test_topics_ids_and_configs_of_kraft(of_kraft: Directory) -> None:
 
 
 def test_what_a_killed_kafka_left_in_old_formats(of_kafka28: Directory) -> None:
-    assert_killed_is_adopted(of_kafka28)
+    """Writing goes on behind it. Then we are killed: what recovery makes of both is the same."""
+    with killed_and_adopted(of_kafka28) as broker:
+        topics = dict(of_kafka28.topics)
+        produce(broker.bootstrap, "zero-9", topics.pop("zero-9").records, "gzip")
+        before, abilities = topics["changing"]
+        records = records_of(abilities, OF_EACH, 20)
+        produce(broker.bootstrap, "changing", records, "gzip")
+        topics["changing"] = Written([*before, *records], abilities)
+        broker.kill()
+        broker.arguments = ()
+        broker.start()
+        assert_all_read(broker.bootstrap, topics)
+        assert committed(broker.bootstrap, next(iter(topics))) == COMMITTED
 
 
 def test_what_a_killed_kafka_left(of_kraft: Directory) -> None:
-    assert_killed_is_adopted(of_kraft)
+    with killed_and_adopted(of_kraft):
+        pass
 
 
-def assert_killed_is_adopted(directory: Directory) -> None:
+@contextlib.contextmanager
+def killed_and_adopted(directory: Directory) -> Iterator[HeadgateBroker]:
     """Its indexes end in zeros, and nothing says up to where all is on the disk: everything is scanned."""
     broker = adopted(directory.killed)
     try:
         assert_all_read(broker.bootstrap, directory.topics)
         assert_transactions(broker.bootstrap)
         assert committed(broker.bootstrap, next(iter(directory.topics))) == COMMITTED
+        yield broker
         assert not [line for line in broker.error_lines() if "ERROR" in line]
     finally:
         broker.stop()

@@ -160,6 +160,11 @@ def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
     files.write(f"{directory}/{PARTITION_METADATA}", topic_metadata(topic_id))
 
 
+def replace_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
+    """The same in a directory that holds a log already: it is on the disk when this returns."""
+    checkpoint.replace(files, f"{directory}/{PARTITION_METADATA}", topic_metadata(topic_id))
+
+
 def topic_metadata(topic_id: bytes) -> bytes:
     """The content of `partition.metadata`."""
     return f"version: 0\ntopic_id: {format_id(topic_id)}\n".encode()
