@@ -152,7 +152,8 @@ class Log:
     @property
     def has_own_start(self) -> bool:
         """Whether the start is to be written down: it is within a segment, or others may come back in a crash."""
-        return self.start_offset > (0 if self.names_unsynced else self._segments[0].base_offset)
+        may_come_back = self.names_unsynced or self.flushing is not None
+        return self.start_offset > (0 if may_come_back else self._segments[0].base_offset)
 
     # Writing
 
@@ -315,6 +316,8 @@ class Log:
 
     def _take_back(self, staged: Staged, error: OSError | KafkaError) -> KafkaError:
         self.end_offset = staged.first_offset
+        # The file was cut where it ended before; until that is on the disk, what was cut off can come back.
+        self.recovery_point = min(self.recovery_point, self._segments.active.base_offset)
         staged.restore(self.producers)
         staged.error = self.disk_error(error) if isinstance(error, OSError) else error
         return staged.error
@@ -429,14 +432,7 @@ class Log:
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Forget everything, and go on at `offset`. Raises OSError."""
-        truncation.promise_less(self, self._segments[0].base_offset)
-        for segment in reversed(self.segments):
-            segment.delete(self.config.file_delete_delay_ms)
-        self._segments.replace_all([Segment.create(self.pool, self.directory, offset, now_ms)])
-        self.start_offset = self.end_offset = self.recovery_point = offset
-        self.names_unsynced, self.has_transactions = True, False
-        self.epochs.truncate_to(0)
-        self.reload_producers()
+        truncation.restart(self, self._segments, offset, now_ms)
 
     def reload_producers(self, known: Iterable[int] | None = None) -> None:
         """Make the producers' state anew, from the last snapshot and the batches behind it.

@@ -95,6 +95,10 @@ class Partition:
     is_clean: bool = False
     bytes_scanned: int = 0
 
+    def __post_init__(self) -> None:
+        if not self.is_clean and self.start_offset >= self.recovery_point:
+            self.recovery_point = 0  # nothing that is still wanted was safe; what is left of the rest may go
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
 
@@ -363,14 +367,34 @@ def _check_transactions(log: Log, partition: Partition) -> Steps[None]:
 def _check_indexes(log: Log, partition: Partition, segment: Segment, end_offset: int | None = None) -> Steps[None]:
     """Make the indexes of a segment that is safe on the disk again, if they are not what they should be.
 
-    With `end_offset`, behind it, they are looked through.
+    With `end_offset`, where the next segment begins, they are looked through, and nothing stays behind it.
     """
     is_there = segment.has_indexes(log.config.index_interval_bytes, look_into_them=not partition.is_clean)
-    is_looked_through = end_offset is not None and segment.size > 0
-    if is_there and not (is_looked_through and _end_of_finished(segment, end_offset or 0) is None):
+    if is_there and (end_offset is None or not segment.size):
         return
+    if end_offset is not None:
+        end = _end_of_finished(segment, end_offset) if is_there else None
+        if end is not None and end <= end_offset:
+            return
+        yield from _drop_leftover(log, partition, segment, end_offset)
     logger.warning("%s: the indexes of %s are missing or cut; made again", partition, segment.path)
     yield from rebuild(log, partition, segment)
+
+
+def _drop_leftover(log: Log, partition: Partition, segment: Segment, end_offset: int) -> Steps[None]:
+    """Cut off what a write has left that failed just before a roll: it was cut off then, but not yet on the disk."""
+    walk = segment.walk()
+    for _, header in walk:
+        if header.base_offset >= end_offset:
+            break
+        yield
+    is_whole = walk.problem is None or walk.next_offset == end_offset
+    if is_whole and walk.position < segment.size:
+        left = segment.size - walk.position
+        logger.warning("%s: %d bytes behind the last batch of %s are cut off", partition, left, segment.path)
+        yield from keep_aside(log.pool.files, segment, walk.position)
+        segment.rebuild(log.config.index_interval_bytes)
+        segment.truncate(walk.position)
 
 
 def rebuild(
@@ -467,11 +491,15 @@ def _cover(epochs: list[tuple[int, int]], start_offset: int) -> bool:
 def _lacks_epochs(log: Log, entries: list[tuple[int, int]] | None, epochs: list[tuple[int, int]]) -> bool:
     """Whether epochs that should be known are not. `entries` are those of the file, None if there was none.
 
-    Where messages of magic 0 and 1 come first, none are known of them, and Kafka's file is right.
+    Where messages of magic 0 and 1 come first, none are known of them, and Kafka's file is right. A file without any is
+    so where the batches have none, too.
     """
     if entries is None:
         return True
-    return bool(entries) and not _cover(epochs, log.start_offset) and not _begins_with_message(log.segments[0])
+    if _cover(epochs, log.start_offset) or _begins_with_message(log.segments[0]):
+        return False
+    first = None if entries else next(iter(log.headers(log.start_offset)), None)
+    return bool(entries) or (first is not None and first.partition_leader_epoch > leader_epochs.NO_EPOCH)
 
 
 def _begins_with_message(segment: Segment) -> bool:

@@ -405,8 +405,8 @@ class Segment:
             self._cut_debris(self.file)
         if self.is_sealed or not self.size:
             return False
-        self.times.append(self.max_timestamp, self.max_timestamp_offset)
         try:
+            self.times.append(self.max_timestamp, self.max_timestamp_offset)
             self.offsets.touch()
             self.times.touch()
             if self.aborted is not None:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from storage.segment import Segment
+from storage.segments import Segments
+
 if TYPE_CHECKING:
     from storage.log import Log
 
@@ -17,15 +20,36 @@ def truncate(log: Log, offset: int) -> None:
         return
     if offset < log.start_offset:
         raise ValueError(f"{log!r} cannot be cut at {offset}, before its start")
+    if offset == log.start_offset:  # which may be in the middle of a batch: no end of bytes would be there
+        log.restart_at(offset, log.since(log.end_offset)[-1].created_ms)
+        return
     promise_less(log, offset)
     segment = log.since(offset)[0]
     log.cut(segment, segment.locate(offset), offset)
+
+
+def restart(log: Log, segments: Segments, offset: int, now_ms: int) -> None:
+    """Forget everything, and go on at `offset`. Raises OSError.
+
+    There is a segment at any time: of a log without any, all would seem to be lost.
+    """
+    first = segments[0]
+    promise_less(log, first.base_offset)
+    log.drop_behind(first, 0)
+    if first.base_offset != offset:
+        segments.add(Segment.create(log.pool, log.directory, offset, now_ms))
+        log.pool.files.sync_directory(log.directory)
+        segments.delete_first(1, log.config.file_delete_delay_ms)
+        log.pool.files.sync_directory(log.directory)
+    log.start_offset = log.end_offset = log.recovery_point = offset
+    log.names_unsynced, log.has_transactions = True, False
+    log.epochs.truncate_to(0)
+    log.reload_producers()
 
 
 def promise_less(log: Log, offset: int) -> None:
     """Neither the recovery point, in memory and on the disk, nor a flush that is under way speaks of more."""
     if log.flushing is not None:  # of what is appended from now on it knows nothing
         log.flushing.end_offset = min(log.flushing.end_offset, offset)
-    if offset < log.recovery_point:
-        log.recovery_point = offset
-        log.pool.write_recovery_points()
+    log.recovery_point = min(log.recovery_point, offset)
+    log.pool.write_recovery_points()  # which may say more than is known here: see `Log._take_back`

@@ -7,8 +7,9 @@ wrong in itself. A directory keeps the first few changes of its names since it w
 
 `cut_after` raises `PowerCut` in the middle of things. `room` makes the disk full: what grows needs it, what is cut or
 removed gives it back. `fail` lets operations raise, for a time or for good; a sync that failed has lost what it should
-have written, and the next one does not know, as on Linux. `delay` lets operations wait. `short_writes` takes each write
-in pieces, between which anything may happen. `flip` damages a bit. `heal` ends faults, delays and fullness.
+have written, and the next one does not know, as on Linux; in files with a suffix of `drops_failed` it is not even to
+be read any more. `delay` lets operations wait. `short_writes` takes each write in pieces, between which anything may
+happen. `flip` damages a bit. `heal` ends faults, delays and fullness.
 """
 
 from __future__ import annotations
@@ -55,9 +56,11 @@ class MemoryFile:
             _apply(self.durable, change)
         self.changes.clear()
 
-    def fail_to_sync(self) -> None:
-        """What was written is still to be read, but counts as clean: no later sync writes it."""
+    def fail_to_sync(self, *, is_dropped: bool = False) -> None:
+        """What was written counts as clean: no later sync writes it. It is still to be read, if it is not dropped."""
         self.changes.clear()
+        if is_dropped:
+            self.content[:] = self.durable
 
     def crash(self, random: Random, *, has_checksums: bool) -> None:
         if random.random() < 0.3:
@@ -213,6 +216,7 @@ class CrashingFiles(Files):
         self.room: int | None = None
         self.faults: list[Fault] = []
         self.short_writes: Random | None = None
+        self.drops_failed: tuple[str, ...] = ()
         self.open_handles = 0
         self.reads = 0
         self.writes = 0
@@ -320,7 +324,7 @@ class CrashingFiles(Files):
         try:
             self.tick("sync", path)
         except OSError:
-            node.fail_to_sync()
+            node.fail_to_sync(is_dropped=path.endswith(self.drops_failed))
             raise
         node.sync()
 

@@ -1,0 +1,613 @@
+"""Random histories of a store with one partition, beside a model of what it promised.
+
+A step is a method of `History` without arguments; all else is drawn from the seed, so that a seed and a list of steps
+give the same history again. A crash may come in the middle of any step, a fault of the disk at any operation.
+
+What holds, after each crash and each refusal: nothing that was acknowledged is lost, but by a power cut what no flush
+had covered; nothing is there twice, or that nobody sent; order and offsets are those of the acknowledgements; indexes,
+producers and epochs are what the log's bytes make of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import BatchHeader, split
+from storage import mending, snapshots
+from storage.config import LogConfig
+from storage.errors import BadFile
+from storage.flush import Flush
+from storage.log import Log
+from storage.producers import Producers
+from storage.segment import FileSlice
+from storage.staged import AppendInfo, Staged
+from storage.store import Store
+from storage.tests.builders import (
+    NOW_MS,
+    TOPIC_ID,
+    assert_derived_state,
+    batch,
+    content,
+    numbered,
+    open_store,
+    rebuilt_indexes,
+)
+from storage.tests.crashing_files import CrashingFiles, PowerCut
+from storage.validation import HEADER
+
+KEY = "t", 0
+PARTITION = "/data/t-0"
+PRODUCERS = 2
+DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
+DERIVED_NAMES = ("leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "cleaner-offset-checkpoint")
+
+STEPS = {
+    "append": 8,
+    "gather": 3,
+    "append_aside": 2,
+    "repeat": 1,
+    "retry": 2,
+    "flush": 1,
+    "begin_flush": 1,
+    "end_flush": 1,
+    "checkpoint": 1,
+    "begin_checkpoint": 1,
+    "end_checkpoint": 1,
+    "roll": 1,
+    "retain": 1,
+    "shrink": 1,
+    "delete_records": 1,
+    "sweep": 1,
+    "hold": 1,
+    "look": 1,
+    "restart": 1,
+    "kill": 1,
+    "power": 1,
+    "cut": 1,
+    "fill": 1,
+    "fail": 1,
+    "heal": 1,
+}
+"""Step -> how often, against each other."""
+
+
+class Sent(NamedTuple):
+    """A batch: where it begins, the offset behind it, and its bytes as the client sent them."""
+
+    offset: int
+    end: int
+    data: bytes
+
+    def is_stored_as(self, header: BatchHeader, view: memoryview) -> bool:
+        """Equal but for what the leader patches: base offset and epoch."""
+        return header.base_offset == self.offset and bytes(view[16:]) == self.data[16:]
+
+
+class History:
+    """A store, a model of it, and what may have been lost."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.config = LogConfig(
+            segment_bytes=self.random.choice([1500, 2000, 2000, 8000]),
+            index_interval_bytes=self.random.choice([1, 200, 200, 1000]),
+            segment_index_bytes=self.random.choice([60, 10_000]),
+        )
+        self.files = CrashingFiles()
+        if self.random.random() < 0.5:
+            self.files.short_writes = self.random
+        self.files.drops_failed = self.random.choice([(), (), (".log",)])
+        self.acknowledged: list[Sent] = []
+        self.end = 0
+        self.attempts: list[list[Sent]] = []  # written together, and never acknowledged: some may be there at the end
+        self.safe_end = 0  # what a power cut leaves, at least
+        self.safe_start = 0  # what never comes back
+        self.latest_start = 0
+        self.sequences = [0] * PRODUCERS
+        self.epochs = [0] * PRODUCERS
+        self.leader_epoch = 0
+        self.unanswered: bytes | None = None
+        self.forget_what_is_under_way()
+        self.open()
+
+    def forget_what_is_under_way(self) -> None:
+        self.flushes: list[Flush] = []
+        self.checkpoints: list[tuple[Callable[[], None], int]] = []
+        self.held: list[tuple[FileSlice, bytes]] = []
+
+    # One step
+
+    def run(self, step: str) -> None:
+        """One step; a power cut in the middle of it ends with a start."""
+        try:
+            self.do(step)
+        except PowerCut:
+            self.power()
+
+    def do(self, step: str) -> None:
+        met = self.faults_met
+        try:
+            getattr(self, step)()
+        except (KafkaError, OSError) as error:
+            if isinstance(error, KafkaError) and error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            if self.faults_met == met and self.files.room is None:
+                raise
+            self.refused(step)
+        else:
+            self.safe_end = max(self.safe_end, self.log.recovery_point)
+
+    @property
+    def faults_met(self) -> int:
+        return sum(fault.met for fault in self.files.faults)
+
+    def refused(self, step: str) -> None:
+        """The disk failed, and the step said so: the log is as it was; one that was half cut is opened anew."""
+        self.heal()
+        if step in {"truncate", "restart"}:
+            self.kill(all_must_be_there=step != "truncate")
+        elif self.log.sync_error is not None:
+            self.mend()
+        else:
+            assert self.log.end_offset == self.end
+            if step in {"retain", "shrink", "delete_records"}:  # what is half deleted is so when it is tried again
+                self.log.delete_old_segments(NOW_MS, up_to=self.log.end_offset)
+            self.settle(all_must_be_there=True)
+
+    def mend(self) -> None:
+        """What a sync did not write is written once more; what the system has dropped meanwhile is lost, as it says."""
+        work = mending.begin(self.log)
+        assert work is not None
+        work.run()
+        assert mending.end(self.log, work)
+        assert self.log.recovery_point == self.log.end_offset
+        self.settle(all_must_be_there=not self.files.drops_failed)
+
+    # Starts
+
+    def open(self) -> None:
+        """Start, and compare with the model afterwards (`settle`)."""
+        self.store: Store = open_store(self.files, self.config)
+        assert not self.store.failed, self.store.failed
+        log = self.store.logs.get(KEY)
+        if log is None:
+            assert self.safe_end == 0
+            self.safe_start = 0  # its directory was never synced: it begins anew, with nothing
+            log = self.store.create("t", 0, TOPIC_ID, self.config, NOW_MS)
+        log.config = self.config
+        self.log: Log = log
+
+    def settle(self, *, all_must_be_there: bool) -> None:
+        """What is there is a prefix of what was acknowledged, or a little of what was not; the model goes on there."""
+        log = self.log
+        assert self.safe_start <= log.start_offset <= self.latest_start
+        found = split(content(log))
+        before = [sent for sent in self.acknowledged if sent.end <= log.start_offset]
+        expected = self.acknowledged[len(before) :]
+        kept = []
+        for (header, view), sent in zip(found, expected, strict=False):
+            if not sent.is_stored_as(header, view):
+                break
+            kept.append(sent)
+        assert len(kept) == len(expected) or not all_must_be_there, f"lost {expected[len(kept)]}"
+        kept += self.unacknowledged(found[len(kept) :])
+        assert log.end_offset == (kept[-1].end if kept else log.start_offset) >= self.safe_end
+        self.acknowledged, self.end = before + kept, log.end_offset
+        self.check_derived_state(log)
+        self.go_on_with_sequences()
+
+    def unacknowledged(self, found: list[tuple[BatchHeader, memoryview]]) -> list[Sent]:
+        """The first batches of one attempt, and nothing else."""
+        if not found:
+            return []
+        for attempt in self.attempts:
+            pairs = zip(attempt, found, strict=False)
+            if len(found) <= len(attempt) and all(sent.is_stored_as(*batch) for sent, batch in pairs):
+                return attempt[: len(found)]
+        raise AssertionError(f"{found[0][0]} is there, which nobody sent there")
+
+    def check_derived_state(self, log: Log) -> None:
+        assert_derived_state(log)
+        assert_producers(log.producers, replayed(log, log.end_offset), whole=not log.start_offset)
+
+    def go_on_with_sequences(self) -> None:
+        for producer in range(PRODUCERS):
+            known = self.log.producers.by_id.get(producer)
+            self.sequences[producer] = known.last_sequence + 1 if known else 0
+            self.epochs[producer] = known.epoch if known else 0
+
+    # Appends
+
+    def next_batch(self) -> tuple[int, int, bytearray]:
+        """A producer (or PRODUCERS for one without sequences), a number of records, and a batch of them."""
+        count = self.random.randint(1, 4)
+        producer = self.random.randrange(PRODUCERS + 1)
+        size = self.random.choice([5, 50, 300])
+        if producer == PRODUCERS:
+            data = batch(count, size=size, timestamp=NOW_MS + self.random.randint(-50, 50))
+            return producer, count, bytearray(data)
+        if self.random.random() < 0.05 and self.sequences[producer]:
+            self.epochs[producer] += 1
+            self.sequences[producer] = 0
+        sequence, epoch = self.sequences[producer], self.epochs[producer]
+        data = numbered(sequence, count, producer_id=producer, epoch=epoch, size=size)
+        self.sequences[producer] += count
+        return producer, count, bytearray(data)
+
+    def attempt(self, number: int) -> list[tuple[Sent, memoryview]]:
+        """So many batches, noted as sent."""
+        if self.random.random() < 0.05:
+            self.leader_epoch += 1
+        found: list[tuple[Sent, memoryview]] = []
+        offset = self.end
+        for _ in range(number):
+            producer, count, data = self.next_batch()
+            if producer < PRODUCERS:
+                self.unanswered = bytes(data)
+            found.append((Sent(offset, offset + count, bytes(data)), memoryview(data)))
+            offset += count
+        self.attempts.append([sent for sent, _ in found])
+        return found
+
+    def acknowledge(self) -> None:
+        """The last attempt, or as much of it as there is."""
+        attempt = self.attempts.pop()
+        done = [sent for sent in attempt if sent.end <= self.log.end_offset]
+        self.acknowledged += done
+        self.end = self.log.end_offset
+        if len(done) < len(attempt):
+            self.attempts.append(attempt[len(done) :])
+            self.go_on_with_sequences()
+
+    def append(self) -> None:
+        ((sent, view),) = self.attempt(1)
+        try:
+            info = self.write(view)
+            assert (info.first_offset, info.last_offset + 1, info.is_duplicate) == (sent.offset, sent.end, False)
+        finally:
+            self.acknowledge()
+
+    def write(self, view: memoryview) -> AppendInfo:
+        return self.log.append(view, leader_epoch=self.leader_epoch, now_ms=NOW_MS)
+
+    def gather(self) -> None:
+        """Several batches, written together by the loop."""
+        try:
+            self.stage(self.attempt(self.random.randint(1, 5)))
+        finally:
+            try:
+                self.log.write_staged()
+            finally:
+                self.acknowledge()
+
+    def stage(self, batches: list[tuple[Sent, memoryview]]) -> None:
+        """A segment may end between two of them: then those before are written."""
+        for sent, view in batches:
+            info = self.log.stage(view, self.leader_epoch, NOW_MS, HEADER, 4096)
+            assert (info.first_offset, info.last_offset + 1, info.is_duplicate) == (sent.offset, sent.end, False)
+
+    def append_aside(self) -> None:
+        """Several batches, written together by a thread, while other things go on."""
+        try:
+            self.stage(self.attempt(self.random.randint(1, 5)))
+            staged = self.log.begin_write()
+            assert staged is not None
+            error = self.write_aside(staged)
+            self.log.end_write(staged, error)
+        finally:
+            try:
+                self.log.write_staged()
+            finally:
+                self.acknowledge()
+
+    def write_aside(self, staged: Staged) -> OSError | None:
+        """What a thread does, and what goes on meanwhile; why it failed."""
+        before = self.written(staged.first_offset)
+        if not self.files.faults and self.files.room is None:
+            getattr(self, self.random.choice(["begin_flush", "end_flush", "look", "sweep"]))()
+            assert content_up_to(self.log, staged.first_offset) == before
+        try:
+            staged.write()
+        except OSError as error:
+            return error
+        return None
+
+    def written(self, end: int) -> int:
+        """Bytes from the start to an offset in the middle of the last attempt."""
+        sent = [*self.acknowledged, *self.attempts[-1]]
+        return sum(len(one.data) for one in sent if self.log.start_offset < one.end <= end)
+
+    def repeat(self) -> None:
+        """Any of the last batches of a producer, once more, is answered with its old offset."""
+        there = [sent for sent in self.acknowledged if sent.offset >= self.log.start_offset]
+        for producer in range(PRODUCERS):
+            of_it = [sent for sent in there if is_of(sent, producer, self.epochs[producer])]
+            for sent in of_it[-5:]:
+                info = self.write(memoryview(bytearray(sent.data)))
+                assert (info.is_duplicate, info.first_offset, info.last_offset + 1) == (True, sent.offset, sent.end)
+
+    def retry(self) -> None:
+        """A client sends again what it had no answer for: it is there once, wherever it came from."""
+        data, self.unanswered = self.unanswered, None
+        header = split(data)[0][0] if data is not None else None
+        if data is None or header is None or not self.may_follow(header):
+            return
+        last = self.last_of(header.producer_id)
+        is_there = last is not None and last.data[16:] == data[16:]
+        sent = last if last is not None and is_there else Sent(self.end, self.end + header.last_offset_delta + 1, data)
+        self.attempts.append([] if is_there else [sent])
+        try:
+            info = self.write(memoryview(bytearray(data)))
+            assert (info.first_offset, info.is_duplicate) == (sent.offset, is_there)
+        finally:
+            self.acknowledge()
+        self.go_on_with_sequences()
+
+    def last_of(self, producer: int) -> Sent | None:
+        """The last batch of a producer, if any of its batches is there."""
+        there = [sent for sent in self.acknowledged if sent.end > self.log.start_offset]
+        return next((sent for sent in reversed(there) if split(sent.data)[0][0].producer_id == producer), None)
+
+    def may_follow(self, header: BatchHeader) -> bool:
+        """Whether a batch is its producer's last one, or what comes next."""
+        known = self.log.producers.by_id.get(header.producer_id)
+        if known is None:
+            return header.base_sequence == 0
+        if known.epoch != header.producer_epoch:
+            return known.epoch < header.producer_epoch and header.base_sequence == 0
+        last = known.batches[-1]
+        is_last = header.base_sequence == last.first_sequence and self.last_of(header.producer_id) is not None
+        return is_last or header.base_sequence == last.last_sequence + 1
+
+    # Durability
+
+    def flush(self) -> None:
+        while self.flushes:  # there is one at a time
+            self.end_flush()
+        self.log.flush()
+        assert self.log.recovery_point >= self.log.end_offset
+
+    def begin_flush(self) -> None:
+        if not self.flushes:
+            self.flushes.append(self.log.begin_flush())
+
+    def end_flush(self) -> None:
+        if self.flushes:
+            flush = self.flushes.pop()
+            try:
+                flush.run()
+            finally:
+                self.log.end_flush(flush)
+
+    def checkpoint(self) -> None:
+        self.store.checkpoint({KEY: self.end})
+        self.safe_start = max(self.safe_start, self.log.start_offset)
+
+    def begin_checkpoint(self) -> None:
+        self.checkpoints.append((self.store.begin_checkpoint({KEY: self.end}), self.log.start_offset))
+
+    def end_checkpoint(self) -> None:
+        if self.checkpoints:
+            write, start_offset = self.checkpoints.pop(self.random.randrange(len(self.checkpoints)))
+            write()
+            self.safe_start = max(self.safe_start, start_offset)
+
+    # Segments
+
+    def roll(self) -> None:
+        if self.log.segments[-1].size:
+            self.log.roll(NOW_MS)
+
+    def retain(self) -> None:
+        """Delete the oldest segment, as if its time were up."""
+        if len(self.log.segments) > 1:
+            self.delete_up_to(self.log.segments[1].base_offset)
+
+    def shrink(self) -> None:
+        """Delete the oldest segments, as there are too many bytes."""
+        before = self.log.start_offset
+        self.log.config = dataclasses.replace(self.config, retention_bytes=self.random.randrange(6000))
+        try:
+            self.latest_start = max(self.latest_start, self.end)
+            self.log.delete_old_segments(NOW_MS, up_to=self.log.end_offset)
+        finally:
+            self.log.config = self.config
+            self.latest_start = self.log.start_offset
+        assert before <= self.log.start_offset <= self.end
+
+    def delete_records(self) -> None:
+        """As the request of that name does it: to any offset, in the middle of a batch too."""
+        if self.end > self.log.start_offset:
+            self.delete_up_to(self.random.randint(self.log.start_offset, self.end))
+
+    def delete_up_to(self, offset: int) -> None:
+        self.latest_start = max(self.latest_start, offset)
+        self.log.advance_start(offset)
+        self.log.delete_old_segments(NOW_MS, up_to=self.log.end_offset)
+
+    def sweep(self) -> None:
+        self.store.remove_deleted()
+
+    def truncate(self) -> None:
+        """As a follower does it that has what its leader never had."""
+        self.held.clear()
+        self.heal_syncs()
+        self.end_flush()
+        ends = [sent.end for sent in self.acknowledged if sent.end >= self.log.start_offset]
+        target = self.random.choice([self.log.start_offset, *ends])
+        cut = [sent for sent in self.acknowledged if sent.end > target]
+        self.acknowledged = self.acknowledged[: len(self.acknowledged) - len(cut)]
+        self.attempts = [cut]
+        # With all that is wanted goes what lies before it, which a lost start might have brought back
+        self.safe_end = min(self.safe_end, target) if target > self.log.start_offset else 0
+        self.log.truncate_to(target)
+        self.attempts = []
+        self.settle(all_must_be_there=True)
+
+    # Readers
+
+    def hold(self) -> None:
+        """Plan a read of something; it is not sent yet."""
+        if self.end > self.log.start_offset:
+            offset = self.random.randrange(self.log.start_offset, self.end)
+            piece = self.log.read(offset, self.random.randrange(3000), self.log.end_offset, at_least_one=True)
+            assert piece is not None
+            data = piece.read()
+            first = split(data[: 12 + int.from_bytes(data[8:12], "big")])[0][0]
+            holder = next(sent for sent in self.acknowledged if sent.end > offset)
+            assert (first.base_offset, first.last_offset + 1) == (holder.offset, holder.end)
+            self.held.append((piece, data))
+
+    def look(self) -> None:
+        """What was planned is sent: whatever became of the segment meanwhile, it is what it was."""
+        for piece, data in self.held:
+            assert piece.read() == data
+            piece.release()
+        self.held.clear()
+
+    # Ends
+
+    def restart(self) -> None:
+        self.heal_syncs()
+        self.end_flush()  # threads are waited for at a stop
+        self.forget_what_is_under_way()
+        is_sound = self.files.room is None and not self.files.faults
+        self.store.close()
+        self.heal()
+        self.open()
+        assert self.log.recovery_point == self.end or not is_sound
+        self.settle(all_must_be_there=True)
+
+    def kill(self, *, all_must_be_there: bool = True) -> None:
+        self.forget_what_is_under_way()
+        drops_failed = self.files.drops_failed
+        self.files = self.files.crash(self.random, power=False)
+        self.files.drops_failed = drops_failed
+        self.open()
+        self.settle(all_must_be_there=all_must_be_there)
+        if all_must_be_there:  # else a cut may not be on the disk yet
+            self.attempts.clear()
+
+    def power(self) -> None:
+        """A power cut; and another one while it starts, now and then."""
+        self.forget_what_is_under_way()
+        short_writes, drops_failed = self.files.short_writes, self.files.drops_failed
+        while True:
+            self.files = self.files.crash(self.random, power=True)
+            self.files.cut_after = self.random.choice([None, self.random.randint(0, 12)])
+            self.files.short_writes, self.files.drops_failed = short_writes, drops_failed
+            try:
+                self.open()
+                self.settle(all_must_be_there=False)
+            except PowerCut:
+                continue
+            self.files.cut_after = None
+            self.attempts.clear()
+            return
+
+    def cut(self) -> None:
+        self.files.cut_after = self.random.randint(0, 25)
+
+    # Faults
+
+    def fill(self) -> None:
+        """The disk is full soon."""
+        self.files.room = self.random.choice([0, 10, 100, 500])
+
+    def fail(self) -> None:
+        """Some operation of those that follow fails."""
+        operation = self.random.choice(["write", "create", "rename", "remove", "read", "sync", "sync_directory"])
+        after = self.random.choice([0, 0, 1, 3])
+        self.files.fail(errno.EIO, operation, path=self.random.choice(["", ".log", "index"]), after=after, times=1)
+
+    def heal_syncs(self) -> None:
+        """A sync that fails as a process ends, or in a cut, is not told to the next one."""
+        self.files.faults = [fault for fault in self.files.faults if "sync" not in fault.operations]
+
+    def heal(self) -> None:
+        self.files.heal()
+
+    # The end of it all
+
+    def finish(self) -> None:
+        """Kill, and look at everything: what is derived may be lost, and is the same when it is made again."""
+        self.heal()
+        self.files.cut_after = None
+        self.look()
+        self.run("kill")
+        self.lose_what_is_derived(self.files.crash(self.random, power=False))
+        self.run("restart")
+        self.store.close()
+        assert self.files.open_handles == 0
+        self.check_files()
+        self.lose_what_is_derived(self.files)
+
+    def lose_what_is_derived(self, files: CrashingFiles) -> None:
+        """Some derived files are lost, or all."""
+        files = files.copy()
+        derived = [f"{PARTITION}/{name}" for name in files.list(PARTITION) if name.endswith(DERIVED)]
+        derived += [path for name in DERIVED_NAMES for path in (f"/data/{name}", f"{PARTITION}/{name}")]
+        for path in derived if self.random.random() < 0.3 else self.random.sample(derived, len(derived) // 3):
+            files.remove(path)
+        log = open_store(files, self.config).logs[KEY]
+        assert content(log) == content(self.log), "what was stored is still there"
+        self.check_derived_state(log)
+
+    def check_files(self) -> None:
+        """After a clean stop each file is what the log's bytes make of it."""
+        for segment in filter(lambda segment: segment.size, self.log.segments):
+            expected = rebuilt_indexes(segment, self.config.index_interval_bytes, sealed=segment.size > 0)
+            for index, data in zip((segment.offsets, segment.times), expected, strict=True):
+                stored = self.files.read(index.path) if self.files.exists(index.path) else b""
+                assert stored == data, index.path
+        for offset in snapshots.offsets(self.files.list(PARTITION)):
+            self.check_snapshot(offset)
+
+    def check_snapshot(self, offset: int) -> None:
+        try:
+            known = Producers.from_snapshot(self.files.read(f"{PARTITION}/{offset:020d}.snapshot"))
+        except BadFile:  # torn by a power cut, and never looked at since
+            assert offset < self.end
+        else:
+            assert_producers(known, replayed(self.log, offset), whole=not self.log.start_offset)
+
+
+def is_of(sent: Sent, producer: int, epoch: int) -> bool:
+    header = split(sent.data)[0][0]
+    return (header.producer_id, header.producer_epoch) == (producer, epoch)
+
+
+def content_up_to(log: Log, end: int) -> int:
+    """How many bytes can be read below an offset, from the start on."""
+    if end <= log.start_offset:
+        return 0
+    offset, size = log.start_offset, 0
+    while (piece := log.read(offset, 1 << 20, end, at_least_one=True)) is not None:
+        size += len(piece)
+        offset = split(piece.read())[-1][0].last_offset + 1
+    return size
+
+
+def replayed(log: Log, end: int) -> Producers:
+    """The producers' state before an offset, from the batches that are there."""
+    producers = Producers()
+    for header in log.headers(log.start_offset):
+        if header.last_offset < end:
+            producers.record(header, header.base_offset)
+    return producers
+
+
+def assert_producers(known: Producers, rebuilt: Producers, *, whole: bool) -> None:
+    """What is known is what the batches say; if these are not `whole`, more may be known, of what was deleted."""
+    for producer_id, producer in rebuilt.by_id.items():
+        of_it = known.by_id[producer_id]
+        assert of_it.epoch == producer.epoch
+        shorter = min(len(of_it.batches), len(producer.batches))
+        assert of_it.batches[-shorter:] == producer.batches[-shorter:]
+        assert of_it.is_partial or not whole or of_it == producer
+    assert known.by_id.keys() == rebuilt.by_id.keys() or not whole

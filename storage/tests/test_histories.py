@@ -1,0 +1,68 @@
+"""Random histories against a model of what a store promises: see `histories.py`.
+
+1,000 with new seeds in each run (HEADGATE_HISTORIES), ten times as many in `make soak`. A failure ends with the command
+that repeats it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.tests.histories import STEPS, History
+
+SOAK = os.environ.get("HEADGATE_SOAK", "") not in {"", "0"}
+COUNT = int(os.environ.get("HEADGATE_HISTORIES", "10000" if SOAK else "1000"))
+NOTHING = ""  # what a step is made of a history that fails, as far as it is not needed for that
+WEIGHTED = [NOTHING, *(step for step, weight in STEPS.items() for _ in range(weight))]
+FOLLOWER = [*WEIGHTED, "truncate", "truncate"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quiet() -> Iterator[None]:
+    """Each history ends with lost files and damage, each of which is worth a line."""
+    logger = logging.getLogger("headgate.storage")
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(logging.NOTSET)
+
+
+def run(seed: int, steps: list[str]) -> None:
+    """One history. What goes wrong in it names the command that does it again."""
+    steps = [step for step in steps if step]
+    try:
+        history = History(seed)
+        for step in steps:
+            history.run(step)
+        history.finish()
+    except Exception as error:
+        again = f"HEADGATE_HISTORY='{seed} {' '.join(steps)}' .venv/bin/pytest storage/tests/test_histories.py -k again"
+        error.add_note(f"the same history once more: {again}")
+        raise
+
+
+@pytest.mark.slow
+@settings(max_examples=COUNT * 3 // 4)
+@given(steps=st.lists(st.sampled_from(WEIGHTED), min_size=20, max_size=80), seed=st.integers(0, 1 << 32))
+def test_nothing_is_lost_beyond_what_the_policy_allows(steps: list[str], seed: int) -> None:
+    run(seed, steps)
+
+
+@pytest.mark.slow
+@settings(max_examples=COUNT // 4)
+@given(steps=st.lists(st.sampled_from(FOLLOWER), min_size=20, max_size=60), seed=st.integers(0, 1 << 32))
+def test_histories_of_a_follower(steps: list[str], seed: int) -> None:
+    run(seed, steps)
+
+
+if "HEADGATE_HISTORY" in os.environ:
+
+    @pytest.mark.slow
+    def test_again() -> None:
+        seed, *steps = os.environ["HEADGATE_HISTORY"].split()
+        run(int(seed), steps)
