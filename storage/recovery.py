@@ -358,10 +358,14 @@ def _check_transactions(log: Log, partition: Partition) -> Steps[None]:
         return
     log.has_transactions = True
     known: Transactions | None = None
+    made = 0
     for segment in segments:
         is_missing = segment.aborted is None and segment.is_sealed
         known = (yield from rebuild(log, partition, segment, known)) if is_missing else None
+        made += is_missing
     log.follow_transactions()
+    if made:
+        logger.info("%s: made %s files of %d segments that had none", partition, AbortedIndex.SUFFIX, made)
 
 
 def _check_indexes(log: Log, partition: Partition, segment: Segment, end_offset: int | None = None) -> Steps[None]:

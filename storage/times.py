@@ -250,15 +250,15 @@ def newest(segments: Sequence[Segment], start_offset: int, more: More | None = N
 
     Who says `more` has looked where the headers claim the highest one to be, and has not found it there.
     """
-    ranked = [(Rank(segment.max_timestamp, segment.base_offset), segment) for segment in segments]
-    ranked = sorted([one for one in ranked if one[0].claim >= 0], key=lambda one: one[0].key)
     if more is None:
-        if not ranked:
+        latest = max(segments, key=lambda segment: segment.max_timestamp)  # the oldest of equal ones
+        claim = latest.max_timestamp
+        if claim < 0:
             return First([], Wanted(0, start_offset), None)
-        (claim, base_offset), segment = ranked[0]
-        return First([_piece(segment, claim)], Wanted(claim, start_offset), More(base_offset, claim))
+        return First([_piece(latest, claim)], Wanted(claim, start_offset), More(latest.base_offset, claim))
     reached = Rank(more.claim, more.base_offset).key
-    ranked = [one for one in ranked if one[0].key >= reached]
+    ranked = [(Rank(segment.max_timestamp, segment.base_offset), segment) for segment in segments]
+    ranked = sorted([one for one in ranked if one[0].claim >= 0 and one[0].key >= reached], key=lambda one: one[0].key)
     pieces = [(rank, _piece(segment, -1)) for rank, segment in ranked[:SEGMENTS_AT_ONCE]]
     left = ranked[SEGMENTS_AT_ONCE][0] if len(ranked) > SEGMENTS_AT_ONCE else None
     return Newest(pieces, start_offset, more.best, left)
