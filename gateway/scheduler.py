@@ -8,6 +8,7 @@ loop's thread, one after another. A function that raises is logged and does not 
 import heapq
 import itertools
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
@@ -27,6 +28,9 @@ _COMPACT_ABOVE = 1024
 # if it wants it, and then, while the loop is at work, for as long as it had it itself.
 SLICE_S = 0.0005
 MOMENT_S = 0.00005
+# Threads that work in slices take turns: two of them would hand the lock to each other, past the loop. One that waits
+# for longer than this goes on out of turn: the other one waits for a disk, and not for the lock.
+TURN_WITHIN_S = 0.02
 
 
 class StoppedError(RuntimeError):
@@ -84,6 +88,8 @@ class Scheduler:
         self._wakeup = trio.Event()
         self._sleeping_until_ms = float("-inf")
         self._nursery: trio.Nursery | None = None
+        self._turn = threading.Lock()
+        self._in_slices: set[int] = set()  # threads
         self.is_over = False
         """`run` has ended: nothing can be spawned any more."""
 
@@ -129,19 +135,34 @@ class Scheduler:
         self.in_thread(lambda: self._run_slices(work), done)
 
     def _run_slices(self, work: Generator[None, None, T]) -> T:
-        while True:
-            until_s = time.perf_counter() + SLICE_S
-            try:
-                while time.perf_counter() < until_s:
-                    next(work)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            time.sleep(MOMENT_S)
-            if self.is_over:  # the loop is about to end, and waits for this thread
-                raise StoppedError("the scheduler has stopped: nobody waits for this work")
-            if self.is_attended is not False:
-                time.sleep(SLICE_S)
+        me = threading.get_ident()
+        self._in_slices.add(me)
+        try:
+            while True:
+                has_turn = self._turn.acquire(timeout=TURN_WITHIN_S)
+                try:
+                    self._run_slice(work)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                finally:
+                    if has_turn:
+                        self._turn.release()
+                if len(self._in_slices) > 1:
+                    time.sleep(MOMENT_S)  # else this thread would have the next turn as well
+        finally:
+            self._in_slices.discard(me)
+
+    def _run_slice(self, work: Generator[None, None, T]) -> None:
+        """One slice, and the pause behind it. Raises StopIteration at the end."""
+        until_s = time.perf_counter() + SLICE_S
+        while time.perf_counter() < until_s:
+            next(work)
+        time.sleep(MOMENT_S)
+        if self.is_over:  # the loop is about to end, and waits for this thread
+            raise StoppedError("the scheduler has stopped: nobody waits for this work")
+        if self.is_attended is not False:
+            time.sleep(SLICE_S)
 
     def spawn(self, work: Callable[[], Awaitable[T]], done: Callable[[T | BaseException], None]) -> None:
         """Run `work` as a task, then `done` with its result or with the exception it raised."""

@@ -1,6 +1,7 @@
 """Timers and queued functions, without a loop and on trio's mock clock."""
 
 import logging
+import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Generator
@@ -10,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from gateway import scheduler as scheduler_module
 from gateway.scheduler import Scheduler, TrioClock
 from gateway.tests.manual import ManualTime
 
@@ -135,6 +137,72 @@ def test_on_trio_an_earlier_timer_overtakes_the_one_slept_for() -> None:
         assert [round(at_ms) for _, at_ms in ran] == [10, 60_000]
 
     run_with_mock_clock(main)
+
+
+def run_in_slices(*works: Generator[None, None, Any]) -> list[Any]:
+    """Run all at the same time; what came of them, in the order of their ends."""
+    results: list[Any] = []
+
+    async def main() -> None:
+        scheduler = Scheduler(TrioClock())
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            all_ended = trio.Event()
+
+            def note(result: Any) -> None:
+                results.append(result)
+                if len(results) == len(works):
+                    all_ended.set()
+
+            for work in works:
+                scheduler.in_slices(work, note)
+            await all_ended.wait()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    return results
+
+
+def test_threads_that_work_in_slices_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at once would hand Python's lock to each other, and the loop would wait for both."""
+    monkeypatch.setattr(scheduler_module, "TURN_WITHIN_S", 10.0)
+    inside: list[str] = []
+    most = 0
+
+    def work(name: str) -> Generator[None, None, str]:
+        nonlocal most
+        for _ in range(20):
+            inside.append(name)
+            time.sleep(0.0006)
+            most = max(most, len(inside))
+            inside.remove(name)
+            yield
+        return name
+
+    assert sorted(run_in_slices(work("a"), work("b"), work("c"))) == ["a", "b", "c"]
+    assert most == 1
+
+
+def test_a_slice_that_waits_for_a_disk_does_not_hold_up_the_others() -> None:
+    is_read = threading.Event()
+
+    def waits() -> Generator[None, None, str]:
+        yield
+        assert is_read.wait(10)
+        return "waited"
+
+    def works() -> Generator[None, None, str]:
+        for _ in range(3):
+            time.sleep(0.0006)
+            yield
+        return "worked"
+
+    def reads() -> Generator[None, None, str]:
+        yield from works()
+        is_read.set()
+        return "worked"
+
+    assert run_in_slices(waits(), reads()) == ["worked", "waited"]
 
 
 def test_threads_and_tasks_come_back_to_the_loop() -> None:
