@@ -214,7 +214,7 @@ class Log:
         if validate != validation.PREPARED:
             view = validation.prepare(view, self.config, now_ms, validate)
         batches = validation.stored(view, self.config, now_ms)
-        duplicate = self._check_producers(batches)
+        duplicate = self.producers.check_all(batches, self._recall)
         if duplicate is not None:
             return self._answer_duplicate(duplicate)
         first_offset = offset = self.end_offset
@@ -335,25 +335,6 @@ class Log:
         except KafkaError as error:
             staged.error = error
             raise
-
-    def _check_producers(self, batches: list[tuple[BatchHeader, memoryview]]) -> WrittenBatch | None:
-        """The batch written before, if this is it once more.
-
-        A numbered batch comes alone, as Kafka's protocol has it since Produce 3.
-        """
-        if not batches:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch in the request")
-        if len(batches) == 1:
-            header, part = batches[0]
-            if not header.is_control:
-                return self.producers.check(header, self._recall)
-            self.producers.check_marker(header, control.read(part))
-            return None
-        if any(header.producer_id >= 0 for header, _ in batches):
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD, "an idempotent producer may send one batch in a request for a partition"
-            )
-        return None
 
     def _answer_duplicate(self, written: WrittenBatch) -> AppendInfo:
         append_time = written.timestamp if self.config.message_timestamp_type == LOG_APPEND_TIME else -1

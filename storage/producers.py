@@ -21,6 +21,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from protocol.errors import ErrorCode, KafkaError
+from protocol.records import control
 from protocol.records.batch import CONTROL, MAX_SEQUENCE, NO_PRODUCER_ID, BatchHeader
 from protocol.records.control import TRANSACTION_BITS, Marker
 from storage import transactions
@@ -156,6 +157,26 @@ class Producers:
                 f"producer {header.producer_id} sent sequence {first_sequence} after {producer.last_sequence}",
             )
         return found
+
+    def check_all(self, batches: list[tuple[BatchHeader, memoryview]], recall: Recall) -> WrittenBatch | None:
+        """The batch written before, if this is it once more.
+
+        A numbered batch comes alone, as Kafka's protocol has it since Produce 3. Raises KafkaError as `check` and
+        `check_marker` do; INVALID_RECORD for one that is not alone, or for none.
+        """
+        if not batches:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch in the request")
+        if len(batches) == 1:
+            header, part = batches[0]
+            if not header.is_control:
+                return self.check(header, recall)
+            self.check_marker(header, control.read(part))
+            return None
+        if any(header.producer_id >= 0 for header, _ in batches):
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, "an idempotent producer may send one batch in a request for a partition"
+            )
+        return None
 
     def check_marker(self, header: BatchHeader, marker: Marker | None) -> None:
         """Whether a marker may be appended.
