@@ -67,10 +67,14 @@ class Node:
         self._store = self._open_store()
         self.services = self._build()
 
+    def disk(self) -> Files:
+        """Where it keeps its files; a subclass may have another one."""
+        return UnsyncedFiles()
+
     def _open_store(self) -> Stores:
         stores = Stores.take(
             self.config.log_directories,
-            files=UnsyncedFiles(),
+            files=self.disk(),
             node_id=self.config.node_id,
             config=self.config.log_config({}),
             random=self.random,
