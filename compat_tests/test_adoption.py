@@ -7,17 +7,19 @@ Kafka 2.8 still stores message formats 0 and 1 where a topic asks for them (with
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from compat_tests.apache_kafka import ApacheKafka, KafkaAndZooKeeper, missing
-from compat_tests.broker import TARGET, Broker, HeadgateBroker
+from compat_tests.broker import TARGET, Broker, HeadgateBroker, installed_command
 from compat_tests.families.confluent import Confluent, send
 from compat_tests.families.family import FromStart, FromTime
 from compat_tests.matrix.carried import assert_carried, records_of
@@ -158,6 +160,7 @@ def of_kafka28(tmp_path_factory: pytest.TempPathFactory) -> Directory:
         directory.topics["changing"].records.extend(records)
         produce(kafka.bootstrap, "changing", records, "lz4")
         copy_alive(directory)
+    assert_read_by_command(directory)
     return directory
 
 
@@ -178,7 +181,31 @@ def of_kraft(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     with ApacheKafka(FEW, heap="512m", jar_set=request.param, directory=directory) as kafka:
         filled = fill(kafka, {"plain": (MODERN, {}), "small": (MODERN, CONFIGS)})
         copy_alive(filled)
+    assert_read_by_command(filled)
     return filled
+
+
+def assert_read_by_command(directory: Directory) -> None:
+    """`headgate log` reads what Kafka left, stopped or killed: nothing is wrong, every record is there."""
+    for path in (directory.path, directory.killed):
+        assert log_command("verify", path)
+        rows = log_command("dump", path)
+        found = Counter(row["topic"] for row in rows if not row["control"])
+        assert {topic: found[topic] for topic in directory.topics} == {
+            topic: len(records) for topic, (records, _) in directory.topics.items()
+        }
+        offsets = [row for row in rows if row["topic"] == "__consumer_offsets" and row["value"]]
+        assert COMMITTED in {row["value"]["offset"] for row in offsets if row["key"].get("topic")}
+        states = [row["value"]["transaction_status"] for row in rows if row["topic"] == "__transaction_state"]
+        assert states[-1] == "CompleteCommit"
+
+
+def log_command(name: str, *arguments: object) -> list[Any]:
+    """What `headgate log` says of what is not wrong."""
+    typed = [*installed_command(), "log", name, *map(str, arguments)]
+    done = subprocess.run(typed, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def magics(path: Path) -> set[int]:

@@ -154,7 +154,8 @@ def ours(*arguments: object) -> Said:
     """`headgate log`, as it is installed."""
     typed = [*installed_command(), "log", *map(str, arguments)]
     done = subprocess.run(typed, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    return Said(done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr)
+    errors = [line for line in done.stderr.splitlines() if not line.startswith('{"progress": ')]
+    return Said(done.returncode, [json.loads(line) for line in done.stdout.splitlines()], "\n".join(errors))
 
 
 def our_records(directory: Path) -> list[Record]:

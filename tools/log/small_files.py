@@ -34,12 +34,10 @@ class Entries(NamedTuple):
 
 def read_entries(kind: type[Index], data: bytes) -> Entries:
     """What is in an index. Only the first entry may be zeros, and only where its segment has no other."""
-    whole = len(data) - len(data) % kind.ENTRY.size
-    pairs: list[tuple[int, int]] = list(kind.ENTRY.iter_unpack(data[:whole]))
-    used = len(pairs)
-    while used and pairs[used - 1] == (0, 0):
-        used -= 1
-    return Entries(pairs[:used], len(pairs) - used, whole != len(data))
+    size = kind.ENTRY.size
+    entries, cut = divmod(len(data), size)
+    used = min(entries, -(-len(data.rstrip(b"\0")) // size))  # it may be 10 MB of room
+    return Entries(list(kind.ENTRY.iter_unpack(data[: used * size])), entries - used, bool(cut))
 
 
 def reader_of(name: str) -> Reader | None:
