@@ -72,8 +72,8 @@ class AbortedIndex(EntryFile):
         data = self._load()
         found = []
         first = bisect_left(range(self.entries), start, key=lambda number: _last_offset(data, number))
-        for number in range(first, self.entries):
-            _, producer_id, first_offset, _, last_stable_offset = self.ENTRY.unpack_from(data, number * self.ENTRY.size)
+        behind = memoryview(data)[first * self.ENTRY.size :]
+        for _, producer_id, first_offset, _, last_stable_offset in self.ENTRY.iter_unpack(behind):
             if first_offset < up_to:
                 found.append((producer_id, first_offset))
             if last_stable_offset >= up_to:

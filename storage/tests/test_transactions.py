@@ -400,13 +400,26 @@ class Writer:
     def restart(self) -> None:
         self.store.close()
         self._lose()
+        self._damage(is_clean=True)
         self.reopen()
 
     def kill(self) -> None:
         assert isinstance(self.files, CrashingFiles)
         self.files = self.files.crash(self.random, power=False)
         self._lose()
+        self._damage(is_clean=False)
         self.reopen()
+
+    def _damage(self, *, is_clean: bool) -> None:
+        """Cut an index within an entry, which is always seen, or fill it with zeros, which is looked for after a crash."""
+        for name in sorted(self.files.list(PARTITION)):
+            path = f"{PARTITION}/{name}"
+            size = self.files.size(path)
+            if name.endswith(".txnindex") and size and self.random.random() < 0.2:
+                if is_clean:
+                    self.files.truncate(path, size - self.random.randint(1, 33))
+                else:
+                    self.files.write(path, bytes(size))
 
     def _lose(self) -> None:
         """Someone deletes what can be derived: one file, all of a kind, or everything; or nobody does."""
