@@ -23,6 +23,8 @@ from protocol.records.batch import BatchHeader
 from storage.config import LONG_MAX, LogConfig
 
 MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
+NO_OFFSET = 1 << 62
+"""Behind every log."""
 ABORT, COMMIT = 0, 1
 
 

@@ -13,6 +13,7 @@ nothing. A wrong CRC ends the compaction: it would be made right. Source: Apache
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -41,6 +42,7 @@ from storage.replacement import CLEANED_SUFFIX
 from storage.segment import LOG_SUFFIX, Segment, Written
 
 MAX_SEGMENT_BYTES = 0x7FFF_FFFF
+MOST_UNPLAIN = 100_000
 _WRITE_BYTES = 1024 * 1024
 
 
@@ -110,15 +112,20 @@ class Compaction:
         self._job = job
         self._table: filtering.Table = {}
         self._latest = -1
-        self._transactions = self._new_transactions()
+        self._transactions = self._transactions_since(0)
+        # What is left of the dirty part, and the batches of it of which that does not tell all: those that did not
+        # count, and those with deletions. Where they are too many, they are all of one kind.
+        self._survivors: list[int] = []
+        self._unplain: set[int] = set()
+        self._plain_until = cleaner.NO_OFFSET
         self._held: dict[int, int] = {}  # producer -> first offset of an aborted transaction that ends behind all
         self._producers = {producer_id: LastBatch(*last) for producer_id, *last in job.producers}
         self._facts = {facts.base_offset: facts for facts in job.segments}
         self._written = transactions.Transactions()  # those of what was rewritten yet
         self.moved_bytes = 0
 
-    def _new_transactions(self) -> Transactions:
-        return Transactions(AbortedTransaction(*transaction) for *transaction, _ in self._job.aborted)
+    def _transactions_since(self, offset: int) -> Transactions:
+        return Transactions(AbortedTransaction(*its) for *its, marker in self._job.aborted if marker >= offset)
 
     # The keys
 
@@ -128,14 +135,17 @@ class Compaction:
         Records of aborted transactions do not count, as they stand for nothing.
         """
         job, segments = self._job, self._job.segments
-        transactions, capacity = self._new_transactions(), max(1, job.table_bytes // filtering.ENTRY_BYTES)
-        self._latest, is_full = job.first_dirty - 1, False
+        capacity, is_full = max(1, job.table_bytes // filtering.ENTRY_BYTES), False
+        self._latest = job.first_dirty - 1
         ends = [*(facts.base_offset for facts in segments[1:]), job.first_uncleanable]
+        first = next((facts.base_offset for facts, end in zip(segments, ends, strict=True) if end > job.first_dirty), 0)
+        transactions = self._transactions_since(first)
         for facts, end in zip(segments, ends, strict=True):
             if end > job.first_dirty and not is_full:
                 is_full = yield from self._collect(facts, transactions, capacity)
                 if not is_full:
                     self._latest = end - 1
+        self._survivors = sorted(self._table.values())
         end_offset = self._latest + 1
         wanted = [facts for facts in segments if facts.base_offset < end_offset]
         last = ends[len(wanted) - 1]
@@ -152,22 +162,32 @@ class Compaction:
                 continue
             if header.is_control:
                 transactions.marker_may_go(header, _kind(header, view))
-            elif not transactions.may_go(header) and header.records_count:
-                keys = yield from self._keys(header, view)
+            elif transactions.may_go(header):
+                self._note_unplain(header)
+            elif header.records_count:
+                keys, is_plain = yield from self._keys(header, view)
                 if table and len(table) + len(keys) > capacity:
                     added = sum(key not in table for key in keys)
                     if len(table) + added > capacity:
                         return True
                 table.update(keys)
+                if not is_plain:
+                    self._note_unplain(header)
             self._latest = header.last_offset
             yield
         return False
 
-    def _keys(self, header: BatchHeader, view: memoryview) -> Steps[filtering.Table]:
+    def _keys(self, header: BatchHeader, view: memoryview) -> Steps[filtering.Keys]:
         try:
             return (yield from filtering.key_steps(header, _records(header, view)))
         except KafkaError:
-            return {}
+            return filtering.Keys({}, is_plain=False)
+
+    def _note_unplain(self, header: BatchHeader) -> None:
+        if len(self._unplain) < MOST_UNPLAIN:
+            self._unplain.add(header.base_offset)
+        else:
+            self._plain_until = min(self._plain_until, header.base_offset)
 
     # The segments
 
@@ -268,6 +288,8 @@ class Compaction:
 
     def _filter(self, header: BatchHeader, view: memoryview, rewriting: _Rewriting, fate: Fate) -> Steps[Buffer | None]:
         """A batch of records without those that may go. Raises KafkaError where it cannot be read."""
+        if self._is_plain(header):
+            return (yield from self._pick(header, view, rewriting, fate))
         horizon = header.delete_horizon_ms
         table = None if header.base_offset > self._latest else self._table
         keeps_tombstones = horizon is None or self._job.now_ms < horizon
@@ -282,6 +304,25 @@ class Compaction:
             made = yield from self._rebuild(header, kept, begins_delay=begins_delay)
         rewriting.kept_records += kept.count
         return made
+
+    def _is_plain(self, header: BatchHeader) -> bool:
+        """Whether the offsets of survivors tell all of this batch."""
+        base_offset = header.base_offset
+        is_collected = header.last_offset >= self._job.first_dirty and base_offset <= self._latest
+        return is_collected and base_offset < self._plain_until and base_offset not in self._unplain
+
+    def _pick(self, header: BatchHeader, view: memoryview, rewriting: _Rewriting, fate: Fate) -> Steps[Buffer | None]:
+        """The same by the offsets of survivors: most batches need not even be decompressed."""
+        survivors = self._survivors
+        first = bisect_left(survivors, header.base_offset)
+        offsets = survivors[first : bisect_right(survivors, header.last_offset, first)]
+        rewriting.kept_records += len(offsets)
+        if not offsets:
+            return None if fate is Fate.FILTER else _empty(header)
+        if len(offsets) == header.records_count:
+            return view
+        kept = yield from filtering.pick_steps(header, _records(header, view), offsets)
+        return (yield from self._rebuild(header, kept, begins_delay=False))
 
     def _rebuild(self, header: BatchHeader, kept: filtering.Kept, *, begins_delay: bool) -> Steps[Buffer]:
         """The batch with these records. `begins_delay`: of now, until what has no value may go.

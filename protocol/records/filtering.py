@@ -10,8 +10,8 @@ keys are never taken for one, and an entry has a size that is known (`ENTRY_BYTE
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader
@@ -41,12 +41,20 @@ def table_key(key: bytes) -> bytes:
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
-def key_steps(header: BatchHeader, data: bytes) -> Steps[Table]:
-    """The keys of the records `data`, which are decompressed, each with its last offset; yields now and then.
+class Keys(NamedTuple):
+    """The keys of a batch, each with its last offset. `is_plain`: every record has a key and a value."""
+
+    table: Table
+    is_plain: bool
+
+
+def key_steps(header: BatchHeader, data: bytes) -> Steps[Keys]:
+    """The keys of the records `data`, which are decompressed; yields now and then.
 
     Raises KafkaError(INVALID_RECORD) where any of it is no record.
     """
     found: Table = {}
+    is_plain = True
     base_offset, last = header.base_offset, header.last_offset_delta << 1
     position, previous, left = 0, -1, header.records_count
     try:
@@ -77,7 +85,7 @@ def key_steps(header: BatchHeader, data: bytes) -> Steps[Table]:
                 if size > 127:
                     size, at = long_varint(data, at, size)
                 if size & 1:
-                    key = None
+                    key, is_plain = None, False
                 else:
                     start = at
                     at += size >> 1
@@ -90,7 +98,9 @@ def key_steps(header: BatchHeader, data: bytes) -> Steps[Table]:
                         size, at = size + (high << 7) - 128, at + 1
                     else:
                         size, at = long_varint(data, at, size)
-                if not size & 1:
+                if size & 1:
+                    is_plain = False
+                else:
                     at += size >> 1
                 at = _behind_headers(data, at + 1) if data[at] else at + 1
                 if at - position << 1 != length:
@@ -104,7 +114,7 @@ def key_steps(header: BatchHeader, data: bytes) -> Steps[Table]:
         raise _invalid(header, left, error) from None
     if position != len(data):
         raise _invalid(header, left, "bytes follow")
-    return found
+    return Keys(found, is_plain)
 
 
 class Kept:
@@ -188,6 +198,49 @@ def filter_steps(
     if begun != position:
         kept.parts.append(data[begun:])
     kept.count = header.records_count - dropped
+    return kept
+
+
+def pick_steps(header: BatchHeader, data: bytes, offsets: Sequence[int]) -> Steps[Kept]:
+    """Keep the records with these offsets, in order, of a batch in which `key_steps` has found no fault.
+
+    Half of the time of `filter_steps`: nothing is looked at behind the offset of a record. Yields now and then.
+    """
+    kept = Kept()
+    kept.count = len(offsets)
+    base_offset, taken = header.base_offset, 0
+    wanted = offsets[0] - base_offset << 1
+    position = begun = ended = 0
+    while taken < kept.count:
+        for _ in range(RECORDS_AT_ONCE):
+            start = position
+            length = data[position]
+            position += 1
+            if length > 127:
+                high = data[position]
+                if high < 128:
+                    length += (high << 7) - 128
+                    position += 1
+                else:
+                    length, position = long_varint(data, position, length)
+            at = position + 2
+            position += length >> 1
+            if data[at - 1] > 127:
+                at = _behind_time(data, at)
+            delta = data[at]
+            if delta > 127:
+                delta, _ = long_varint(data, at + 1, delta)
+            if delta == wanted:
+                if start != ended:
+                    kept.parts.append(data[begun:ended])
+                    begun = start
+                ended = position
+                taken += 1
+                if taken == kept.count:
+                    break
+                wanted = offsets[taken] - base_offset << 1
+        yield
+    kept.parts.append(data[begun:ended])
     return kept
 
 

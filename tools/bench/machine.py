@@ -45,6 +45,16 @@ def process_cpu_seconds(pid: int) -> float:
     return time.clock_gettime(~pid << 3 | _CPU_CLOCK_OF_PROCESS)
 
 
+def tree_cpu_seconds(pid: int) -> float:
+    """The same with its children, those that have ended too."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ended = (int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND
+    children = {
+        int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()
+    }
+    return process_cpu_seconds(pid) + ended + sum(map(tree_cpu_seconds, children))
+
+
 def own_cpu_seconds() -> float:
     """This process and its ended children: generators, never a broker that still runs."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))

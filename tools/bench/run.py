@@ -13,6 +13,9 @@ from pathlib import Path
 
 from tools.bench.brokers import HEADGATE, KAFKA, Broker, Launcher
 from tools.bench.client import BenchError
+from tools.bench.compacting import COMPACTIONS, Compacted
+from tools.bench.compacting import FIGURES as COMPACTION_FIGURES
+from tools.bench.compacting import measure as measure_compaction
 from tools.bench.compiled import lines_of, measured
 from tools.bench.coordinator_load import Loaded, coordinator_load
 from tools.bench.figures import Figure, Sample
@@ -70,7 +73,7 @@ class Settings:
         """Measurements and warm-ups, for the progress bar; without turns that are repeated."""
         loads = [ROWS[name] for name in self.rows if name in ROWS]
         each = sum(self.turns_of(row)[0] + 1 for row in loads)
-        alone = (START, COORDINATOR_LOAD, *RESTARTS)
+        alone = (START, COORDINATOR_LOAD, *RESTARTS, *COMPACTIONS)
         each += sum(name in self.rows for name in alone) * self.repetitions
         each += IDLE_CONNECTIONS in self.rows
         warm_ups = len(WARM_UP_ROWS) * (bool(loads) and KAFKA in brokers)
@@ -126,6 +129,9 @@ class Bench:
             for name in RESTARTS:
                 if name in self.settings.rows:
                     self._measure_restarts(name, directory / name)
+            for name in COMPACTIONS:
+                if name in self.settings.rows:
+                    self._measure_compaction(name, directory / name)
             if MEMORY in self.settings.rows or self._loads():
                 self._measure_loads(directory)
 
@@ -197,6 +203,25 @@ class Bench:
         share = _share_since(before, own)
         for figure, of in RESTART_FIGURES.items():
             values = {broker: [of(restarted) for restarted in found] for broker, found in series.items()}
+            self.journal.figure(Line.of(name, figure, values, share))
+
+    def _measure_compaction(self, name: str, directory: Path) -> None:
+        """Each broker is alone."""
+        series: dict[str, list[Compacted]] = {launcher.name: [] for launcher in self.launchers}
+        compile_program("load", self.build)
+        before, own = machine_time(), own_cpu_seconds()
+        try:
+            for broker, number, made in measure_compaction(
+                COMPACTIONS[name], self.launchers, directory, self.build, self.settings.repetitions
+            ):
+                series[broker].append(made)
+                self.progress.step(f"{name} {number + 1} {broker} {made}")
+        except (BenchError, OSError) as error:
+            self.journal.failure(name, str(error))
+            return
+        share = _share_since(before, own)
+        for figure, of in COMPACTION_FIGURES.items():
+            values = {broker: [of(made) for made in found] for broker, found in series.items()}
             self.journal.figure(Line.of(name, figure, values, share))
 
     def _loads(self) -> list[str]:

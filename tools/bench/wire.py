@@ -11,6 +11,8 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import count as count_from
+from itertools import repeat
 from typing import TypeVar
 
 import cramjam
@@ -18,7 +20,7 @@ import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = range(8, 15)
-CONSUMER_GROUP_HEARTBEAT = 68
+INCREMENTAL_ALTER_CONFIGS, CONSUMER_GROUP_HEARTBEAT = 44, 68
 FLEXIBLE_SINCE = {
     PRODUCE: 9,
     FETCH: 12,
@@ -34,6 +36,7 @@ FLEXIBLE_SINCE = {
     API_VERSIONS: 3,
     CREATE_TOPICS: 5,
     DELETE_TOPICS: 4,
+    INCREMENTAL_ALTER_CONFIGS: 1,
     CONSUMER_GROUP_HEARTBEAT: 0,
 }
 CLIENT_ID = "bench"
@@ -121,9 +124,10 @@ class RequestWriter:
         return bytes(self.out)
 
 
-def record(value: bytes, offset_delta: int) -> bytes:
-    """A record of format v2 without key and headers, at the batch's base timestamp."""
-    body = b"\x00" + zigzag(0) + zigzag(offset_delta) + zigzag(-1) + zigzag(len(value)) + value + zigzag(0)
+def record(value: bytes, offset_delta: int, key: bytes | None = None) -> bytes:
+    """A record of format v2 without headers, at the batch's base timestamp."""
+    keyed = zigzag(-1) if key is None else zigzag(len(key)) + key
+    body = b"\x00" + zigzag(0) + zigzag(offset_delta) + keyed + zigzag(len(value)) + value + zigzag(0)
     return zigzag(len(body)) + body
 
 
@@ -157,13 +161,15 @@ def message_set(values: list[bytes], magic: int, codec: int = 0) -> bytes:
     return message(magic, codec, len(values) - 1, now_ms, compressed(codec, messages)) if codec else messages
 
 
-def batch(values: list[bytes], timestamp_ms: int | None = None, codec: int = 0) -> bytes:
+def batch(
+    values: list[bytes], timestamp_ms: int | None = None, codec: int = 0, keys: Iterable[bytes | None] = repeat(None)
+) -> bytes:
     """A record batch v2 of a producer without idempotence, CRC valid.
 
     The time is now unless given: Kafka's retention would delete a batch from 1970 in the middle of a run.
     """
     now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-    records = compressed(codec, b"".join(record(value, delta) for delta, value in enumerate(values)))
+    records = compressed(codec, b"".join(map(record, values, count_from(), keys)))
     count = len(values)
     # attributes, last offset delta, base and max timestamp, producer id and epoch, base sequence, count
     checked = struct.pack(">hiqqqhii", codec, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
@@ -216,6 +222,21 @@ def create_topic(
 
     writer.array([name], write_topic)
     writer.int32(timeout_ms)
+    writer.int8(0)
+    return writer
+
+
+def incremental_alter_configs(kind: int, name: str, configs: Mapping[str, str]) -> RequestWriter:
+    """IncrementalAlterConfigs v0 that sets these of one resource: 2 a topic, 4 a broker or, without a name, all."""
+    writer = RequestWriter(INCREMENTAL_ALTER_CONFIGS, 0)
+    writer.int32(1)
+    writer.int8(kind)
+    writer.string(name)
+    writer.int32(len(configs))
+    for config, value in configs.items():
+        writer.string(config)
+        writer.int8(0)  # set
+        writer.string(value)
     writer.int8(0)
     return writer
 

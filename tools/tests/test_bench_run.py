@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench import wire
+from tools.bench import compacting, wire
 from tools.bench.brokers import KAFKA, Broker, HeadgateLauncher, Launcher
 from tools.bench.client import BenchError, exchange
 from tools.bench.coordinator_load import coordinator_load
@@ -173,6 +173,18 @@ def test_every_partition_is_served_after_a_restart(row: Restart, programs: Path,
             assert 0 < restarted.metadata_seconds <= restarted.all_seconds
             assert restarted.cpu_seconds > 0
             assert restarted.resident_megabytes > 1
+
+
+def test_a_log_is_compacted_beside_a_client(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compacting, "_SEGMENT_BYTES", 8 * MEBIBYTE)
+    with compacting.Compaction(1024, 24 * MEBIBYTE, messages=200).opened(
+        HeadgateLauncher(), tmp_path / "compaction", programs
+    ) as run:
+        made = run()
+    assert made.megabytes_per_second > 1
+    assert made.cpu_seconds_per_gigabyte > 0
+    assert 0 < made.p50_beside_us <= made.p99_beside_us
+    assert made.p99_without_us > 0
 
 
 def test_files_are_allowed_up_to_the_hard_limit() -> None:

@@ -45,7 +45,9 @@ def parts(data: bytes) -> tuple[BatchHeader, bytes]:
 @given(batches())
 def test_the_keys_are_those_of_the_records_each_with_its_last_offset(data: bytes) -> None:
     expected = {table_key(record.key): record.offset for record in iterate(data) if record.key is not None}
-    assert finish(filtering.key_steps(*parts(data))) == expected
+    keys = finish(filtering.key_steps(*parts(data)))
+    assert keys.table == expected
+    assert keys.is_plain == all(None not in (record.key, record.value) for record in iterate(data))
 
 
 @pytest.mark.slow
@@ -70,6 +72,18 @@ def test_what_stays_is_what_no_later_record_stands_for(
     if expected:
         newest = filtering.newest_time(header, b"".join(kept.parts), kept.count)
         assert newest == max(record.timestamp for record in expected)
+
+
+@pytest.mark.slow
+@given(batches(), st.data())
+def test_records_are_picked_by_their_offsets(data: bytes, choice: st.DataObject) -> None:
+    header, body = parts(data)
+    records = list(iterate(data))
+    wanted = choice.draw(st.lists(st.sampled_from(records), min_size=1, unique_by=lambda record: record.offset))
+    offsets = sorted(record.offset for record in wanted)
+    kept = finish(filtering.pick_steps(header, body, offsets))
+    made = with_records(header._replace(records_count=kept.count), b"".join(kept.parts))
+    assert list(iterate(made)) == [record for record in records if record.offset in offsets]
 
 
 @pytest.mark.slow
@@ -100,7 +114,7 @@ def test_a_batch_with_a_fault_is_refused_or_read_as_a_consumer_reads_it(data: by
     byte = choice.draw(st.integers(0, 255))
     damaged = body[:place] + bytes([byte]) + body[place + 1 :]
     try:
-        keys = finish(filtering.key_steps(header, damaged))
+        keys, _ = finish(filtering.key_steps(header, damaged))
         kept = finish(filtering.filter_steps(header, damaged, {}, keeps_tombstones=True))
     except KafkaError:
         return
