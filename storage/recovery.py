@@ -126,7 +126,7 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
 
     Raises CorruptLog, UnsupportedLog (the partition stays closed and untouched), OSError.
     """
-    names = replacement.finish(pool, partition.directory, pool.files.list(partition.directory))
+    names = yield from replacement.finish_steps(pool, partition.directory, pool.files.list(partition.directory))
     _tidy(pool, partition, names)
     segments = _segments(pool, partition, names, now_ms)
     log = Log(pool, partition.directory, partition.topic, partition.index, partition.topic_id, config, segments, random)

@@ -5,7 +5,7 @@
     <base>.log             the old ones are `.deleted` by then, and this is the segment
 
 From `.cleaned` to `.swap` the names are synced, in a thread; the rest are renames on the loop, which may reach the disk
-at any time and in any order: the next start ends them (`finish`). The new segment has the base offset of the first old
+at any time and in any order: the next start ends them (`finish_steps`). The new segment has the base offset of the first old
 one, and ends where the last one ended. Source: the suffixes and the order are those of Apache Kafka's
 `LocalLog.replaceSegments` and `LogLoader`, so that either program ends what the other one began.
 """
@@ -17,6 +17,7 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
+from protocol.records.compression import Steps
 from storage.errors import CorruptLog
 from storage.files import Files
 from storage.pool import Pool
@@ -155,8 +156,8 @@ def remove(files: Files, directory: str, base_offset: int) -> None:
             files.remove(f"{directory}/{base_offset:020d}{kind}{suffix}")
 
 
-def finish(pool: Pool, directory: str, names: dict[str, int]) -> dict[str, int]:
-    """End the replacements that a crash interrupted; the names that are there then.
+def finish_steps(pool: Pool, directory: str, names: dict[str, int]) -> Steps[dict[str, int]]:
+    """End the replacements that a crash interrupted, in slices; the names that are there then.
 
     Raises CorruptLog for a new segment that is not whole although it was on the disk; OSError.
     """
@@ -174,18 +175,18 @@ def finish(pool: Pool, directory: str, names: dict[str, int]) -> dict[str, int]:
             files.remove(f"{directory}/{name}")  # an index: made anew, as it may be that of before by now
     for base_offset in swaps:
         if base_offset < min(begun, default=base_offset + 1):
-            _finish(pool, directory, base_offset, names)
+            yield from _finish(pool, directory, base_offset, names)
     files.sync_directory(directory)
     return files.list(directory)
 
 
-def _finish(pool: Pool, directory: str, base_offset: int, names: dict[str, int]) -> None:
+def _finish(pool: Pool, directory: str, base_offset: int, names: dict[str, int]) -> Steps[None]:
     name = f"{base_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
     segment = Segment(pool, directory, base_offset, (names[name], -1, -1, -1), suffix=SWAP_SUFFIX)
     walk = segment.walk()
     walk.check_crc_from = base_offset
     for _ in walk:
-        pass
+        yield
     segment.close()
     if walk.problem is not None:
         raise CorruptLog(
