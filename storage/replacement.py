@@ -5,8 +5,8 @@
     <base>.log             the old ones are `.deleted` by then, and this is the segment
 
 From `.cleaned` to `.swap` the names are synced, in a thread; the rest are renames on the loop, which may reach the disk
-at any time and in any order: the next start ends them (`finish_steps`). The new segment has the base offset of the first old
-one, and ends where the last one ended. Source: the suffixes and the order are those of Apache Kafka's
+at any time and in any order: the next start ends them (`finish_steps`). The new segment has the base offset of the
+first old one, and ends where the last one ended. Source: the suffixes and the order are those of Apache Kafka's
 `LocalLog.replaceSegments` and `LogLoader`, so that either program ends what the other one began.
 """
 
