@@ -81,6 +81,11 @@ class EntryFile:
         """Bytes of all entries, in the file or not yet."""
         return self.entries * self.ENTRY.size
 
+    @property
+    def written(self) -> int:
+        """Bytes of those in the file."""
+        return self._written
+
     def content(self) -> bytes:
         """All entries as in the file."""
         written = self._read_written() if self._written else b""

@@ -12,18 +12,17 @@ Reads go on meanwhile, and `Log` takes nothing.
 
 from __future__ import annotations
 
+import errno
 import logging
-import struct
-from operator import lt
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from protocol.errors import KafkaError
 from protocol.records.compression import finish
-from storage.aborted import AbortedIndex, parse
+from storage.aborted import parse
 from storage.directories import replace_topic_id
 from storage.errors import BadFile
-from storage.files import Files, parent
-from storage.index import EntryFile
+from storage.files import File, Files, parent
 from storage.log import Log
 from storage.pool import Pool
 from storage.recovery import Partition, keep_aside, rebuild
@@ -34,6 +33,15 @@ logger = logging.getLogger("headgate.storage")
 _REWRITE_BYTES = 1 << 20
 
 
+class _Index(NamedTuple):
+    """The file of an index, and how many bytes of it were written: all it has (`is_whole`), or some are in memory."""
+
+    path: str
+    suffix: str
+    size: int
+    is_whole: bool
+
+
 class _Piece(NamedTuple):
     """A segment from a position on, where a batch begins or where it ends."""
 
@@ -41,7 +49,8 @@ class _Piece(NamedTuple):
     size: int
     position: int
     holds_messages: bool
-    indexes: tuple[tuple[str, int, struct.Struct], ...]  # path, size and layout, of a sealed segment
+    is_sealed: bool
+    indexes: tuple[_Index, ...]
 
 
 class Mending:
@@ -60,6 +69,7 @@ class Mending:
         self._files: Files = log.pool.files
         self._directory = log.directory
         self._topic_id = log.topic_id
+        self._interval_bytes = log.config.index_interval_bytes
         self._pieces = pieces
 
     def run(self) -> None:
@@ -79,8 +89,7 @@ class Mending:
 
     def _rewrite(self, pool: Pool, piece: _Piece) -> bool:
         """Whether all of it was there, and is on the disk now."""
-        segment = Segment(pool, self._directory, piece.base_offset, (piece.size, -1, -1, -1))
-        segment.holds_messages = piece.holds_messages
+        segment = self._segment(pool, piece)
         written = piece.position
         try:
             walk = segment.walk(piece.position)
@@ -100,17 +109,66 @@ class Mending:
             segment.close()
 
     def _rewrite_indexes(self, piece: _Piece) -> None:
-        for path, size, entry in piece.indexes:
-            data = self._files.read(path)
-            if len(data) != size or not _is_sound(data, entry):
+        """Write those of a sealed segment once more, if they are what its bytes make of them."""
+        expected = self._rebuilt(piece)
+        for index in piece.indexes:
+            data = self._files.read(index.path)[: index.size]
+            if len(data) < index.size or not _is_expected(index, data, expected):
                 self.spoilt.append(piece.base_offset)
-                continue
-            file = self._files.open(path)
-            try:
-                file.write_at(data, 0)
-                file.sync()
-            finally:
-                file.release()
+            elif piece.is_sealed:  # else they are synced once it is, and a recovery makes them anew
+                file = self._files.open(index.path)
+                try:
+                    file.write_at(data, 0)
+                    file.sync()
+                finally:
+                    file.release()
+
+    def _rebuilt(self, piece: _Piece) -> dict[str, bytes]:
+        """The indexes by their suffixes, made from the segment as it is read."""
+        segment = self._segment(Pool(_InMemory(self._files), max_open_segments=1), piece)
+        try:
+            for _ in segment.rebuild(self._interval_bytes):
+                pass
+            if piece.is_sealed:
+                segment.times.append(segment.max_timestamp, segment.max_timestamp_offset)
+            return {index.SUFFIX: index.content() for index in (segment.offsets, segment.times)}
+        finally:
+            segment.close()
+
+    def _segment(self, pool: Pool, piece: _Piece) -> Segment:
+        segment = Segment(pool, self._directory, piece.base_offset, (piece.size, -1, -1, -1))
+        segment.holds_messages = piece.holds_messages
+        return segment
+
+
+class _InMemory(Files):
+    """The same disk, but nothing is written to it: indexes that are made on it stay in memory."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        return self._files.open(path, create=create)
+
+    def open_limit(self) -> int:
+        return self._files.open_limit()
+
+    def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
+        raise OSError(errno.EROFS, "it is for reading", path)
+
+    def append(self, path: str, data: bytes | bytearray) -> None:
+        raise OSError(errno.EROFS, "it is for reading", path)
+
+
+def _is_expected(index: _Index, data: bytes, expected: dict[str, bytes]) -> bool:
+    if index.suffix in expected:
+        return expected[index.suffix][: index.size] == data and (
+            not index.is_whole or len(expected[index.suffix]) == index.size
+        )
+    try:
+        return bool(parse(data)) or not data
+    except BadFile:
+        return False
 
 
 def begin(log: Log) -> Mending | None:
@@ -122,8 +180,16 @@ def begin(log: Log) -> Mending | None:
     for segment in log.segments:
         position = _start(log, segment) if segment in unsynced else segment.size
         if segment in unsynced or not set(segment.sealed_indexes).isdisjoint(log.indexes_unsynced):
-            indexes = _indexes(segment)
-            pieces.append(_Piece(segment.base_offset, segment.size, position, segment.holds_messages, indexes))
+            pieces.append(
+                _Piece(
+                    segment.base_offset,
+                    segment.size,
+                    position,
+                    segment.holds_messages,
+                    segment.is_sealed,
+                    tuple(_indexes(segment)),
+                )
+            )
     return Mending(log, pieces)
 
 
@@ -135,13 +201,10 @@ def _start(log: Log, segment: Segment) -> int:
         return 0
 
 
-def _indexes(segment: Segment) -> tuple[tuple[str, int, struct.Struct], ...]:
-    if not segment.is_sealed:  # a recovery makes them anew; they are synced once it is
-        return ()
-    indexes: list[EntryFile] = [segment.offsets, segment.times]
-    if segment.aborted is not None:
-        indexes.append(segment.aborted)
-    return tuple((index.path, index.size, index.ENTRY) for index in indexes)
+def _indexes(segment: Segment) -> Iterator[_Index]:
+    for index in (segment.offsets, segment.times, segment.aborted):
+        if index is not None and index.written:
+            yield _Index(index.path, index.SUFFIX, index.written, index.written == index.size)
 
 
 def end(log: Log, mending: Mending) -> bool:
@@ -173,14 +236,3 @@ def _write_again(segment: Segment, start: int, end: int) -> None:
     file = segment.file
     if end > start:
         file.write_at(file.read_at(end - start, start), start)
-
-
-def _is_sound(data: bytes, entry: struct.Struct) -> bool:
-    """Whether each entry of an index is behind the one before, and none is all zeros, as what was lost is."""
-    if entry is AbortedIndex.ENTRY:
-        try:
-            return bool(parse(data)) or not data
-        except BadFile:
-            return False
-    columns = list(zip(*entry.iter_unpack(data), strict=True))
-    return all(all(map(lt, column, column[1:])) for column in columns) and data[: entry.size] != bytes(entry.size)

@@ -160,6 +160,25 @@ def test_indexes_that_the_system_dropped_are_made_anew(suffix: str) -> None:
     assert_derived_state(log)
 
 
+@pytest.mark.parametrize("is_active", [False, True])
+def test_indexes_that_are_older_than_the_log_are_made_anew(is_active: bool) -> None:
+    """What was dropped may show what the disk had before: whole entries, in order, of a log that was cut since."""
+    config = LogConfig(segment_bytes=300_000, index_interval_bytes=0)
+    log = broken(*(batch(size=200) for _ in range(1_800)), config=config)
+    segment = log.segments[-1 if is_active else 0]
+    assert segment.is_sealed != is_active
+    whole = files_of(log).read(segment.offsets.path)
+    assert whole
+    entries = [whole[at : at + 8] for at in range(0, len(whole), 8)]
+    older = [entry[:4] + (int.from_bytes(entry[4:], "big") - 1).to_bytes(4, "big") for entry in entries]
+    files_of(log).file(segment.offsets.path).content[:] = b"".join(older)
+    assert mend(log)
+    assert files_of(log).read(segment.offsets.path)[: len(whole)] == whole
+    assert_derived_state(log)
+    append(log, batch())
+    assert_derived_state(log)
+
+
 def test_a_log_that_is_written_to_is_left_alone() -> None:
     log = broken()
     log.being_written = log.staged = None
