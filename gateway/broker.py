@@ -155,7 +155,9 @@ class Broker:
     def _upkeep(self) -> Upkeep:
         services = self.services
         metadata, partitions = services.metadata, services.partitions
-        return Upkeep(self._store, partitions, lambda: metadata.image, self.config, self.clock, services.scheduler)
+        upkeep = Upkeep(self._store, partitions, lambda: metadata.image, self.config, self.clock, services.scheduler)
+        upkeep.measure(services.metrics)
+        return upkeep
 
     async def run(
         self,

@@ -79,6 +79,11 @@ class Space:
         self.low: set[str] = set()
         """The directories into which nothing is produced."""
 
+    @property
+    def least(self) -> int:
+        """Bytes that are free on the fullest of the disks; 0 before the first look."""
+        return min((free for _, free in self._looked.values()), default=0)
+
     def look(self) -> None:
         """Ask the disks, now and again and again."""
         self._scheduler.in_thread(self._partitions.spaces, self._seen)

@@ -14,6 +14,7 @@ from gateway.clock import Clock
 from gateway.config import BrokerConfig
 from gateway.mender import Mender
 from gateway.metadata.image import Image
+from gateway.metrics import Metrics
 from gateway.replication.partition import Partition
 from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
@@ -79,6 +80,13 @@ class Upkeep:
         for interval_ms, work in self._works:
             self._again(interval_ms, work)
         self._space.look()
+
+    def measure(self, metrics: Metrics) -> None:
+        """Have gauges of the disks."""
+        metrics.gauge("disk.free.bytes", lambda: self._space.least)
+        metrics.gauge("disk.full.directories", lambda: len(self._space.low))
+        metrics.gauge("disk.unsynced.logs", lambda: len(self._broken()))
+        metrics.gauge("disk.deleted.files", lambda: sum(len(store.pool.doomed) for store in self._store))
 
     def _again(self, interval_ms: float, work: Callable[[], None]) -> None:
         def run() -> None:

@@ -7,6 +7,7 @@ A follower asks where an epoch ends, to cut what another leader never had. Sourc
 from __future__ import annotations
 
 import logging
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
@@ -24,11 +25,11 @@ NO_OFFSET = -1
 class Epochs:
     """The epochs of one log, both columns increasing. Changes go to the file, and to the disk, at once.
 
-    Only the first epoch of a new log waits for its first flush: making a thousand partitions must not make the disk
-    stand still.
+    But for two: the first epoch of a new log waits for its first flush, as making a thousand partitions must not make
+    the disk stand still. And that a log begins later, which its other files tell too, is written down by a thread.
     """
 
-    __slots__ = ("_directory", "_entries", "_files", "_is_stale", "_log_end", "is_synced", "latest")
+    __slots__ = ("_changes", "_directory", "_entries", "_files", "_lock", "_log_end", "_written", "is_synced", "latest")
 
     def __init__(self, files: Files, directory: str, log_end: Callable[[], int]) -> None:
         self._files = files
@@ -39,7 +40,8 @@ class Epochs:
         """The newest epoch; -1 if there is none. Asked with every append, so it is a plain value."""
         self.is_synced = True
         """Whether the file's content is known to be on the disk."""
-        self._is_stale = False  # the file could not be written, and says less than is known
+        self._lock = threading.Lock()  # of the file
+        self._changes = self._written = 0  # how many there were, and up to which of them the file has them
 
     def load(self, entries: Iterable[tuple[int, int]]) -> None:
         """Take what was read from the file."""
@@ -95,7 +97,9 @@ class Epochs:
         """The log now begins at `start_offset`: the epoch there begins there, older ones go."""
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if after:
-            self.keep([(self._entries[after - 1][0], start_offset), *self._entries[after:]])
+            changed = [(self._entries[after - 1][0], start_offset), *self._entries[after:]]
+            if changed != self._entries:
+                self._keep(changed)
 
     def keep(self, entries: Iterable[tuple[int, int]], *, always: bool = False) -> None:
         """`replace` for what the log itself tells: it holds, even where the disk has no room to write it down."""
@@ -104,23 +108,48 @@ class Epochs:
             self.replace(changed, always=always)
         except OSError as error:
             logger.warning("%s cannot be written for now: %s", self.path, error)
-            self.load(changed)
-            self._is_stale = True
+            self._keep(changed)
 
-    def write_again(self, *, unsynced: bool = False) -> None:
-        """Write down what could not be written before, or was not yet synced. Raises OSError."""
-        if self._is_stale or (unsynced and not self.is_synced and self._entries):
+    def _keep(self, entries: list[tuple[int, int]]) -> None:
+        self.load(entries)
+        self._changes += 1
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the file lags behind."""
+        return self._changes != self._written
+
+    def begin_write(self) -> Callable[[], None]:
+        """What writes down the epochs of this moment, to be run in any thread. It raises OSError."""
+        number, content = self._changes, _text(self._entries)
+
+        def write() -> None:
+            with self._lock:
+                if number > self._written:
+                    checkpoint.replace(self._files, self.path, content)
+                    self._written = number
+
+        return write
+
+    def sync(self) -> None:
+        """Write down what is not on the disk. Raises OSError."""
+        if self._entries and (self.is_stale or not self.is_synced):
             self._write(self._entries, sync=True)
 
     def _write(self, entries: list[tuple[int, int]], *, sync: bool) -> None:
-        content = checkpoint.text(f"{epoch} {start_offset}" for epoch, start_offset in entries)
-        if sync:
-            checkpoint.replace(self._files, self.path, content)
-        else:
-            self._files.write(self.path, content)
-        self.load(entries)
+        content = _text(entries)
+        with self._lock:
+            if sync:
+                checkpoint.replace(self._files, self.path, content)
+            else:
+                self._files.write(self.path, content)
+            self._keep(entries)
+            self._written = self._changes
         self.is_synced = sync
-        self._is_stale = False
+
+
+def _text(entries: Iterable[tuple[int, int]]) -> bytes:
+    return checkpoint.text(f"{epoch} {start_offset}" for epoch, start_offset in entries)
 
 
 def read_entries(files: Files, directory: str) -> list[tuple[int, int]] | None:

@@ -528,8 +528,8 @@ class Log:
 
         That takes no room on the disk. Raises OSError.
         """
-        with suppress(OSError):
-            self.epochs.write_again()
+        if self.is_rolling:
+            return 0
         config = self.config
         deletes = config.is_deleted
         count = retention.expired(
@@ -541,7 +541,7 @@ class Log:
             up_to=up_to,
         )
         if count == len(self._segments):
-            if self.being_written is not None or self.staged is not None or self.is_rolling:
+            if self.being_written is not None or self.staged is not None:
                 return 0
             with suppress(OSError):  # where there is no room for it now, it is written with the next segment
                 self._take_snapshot()

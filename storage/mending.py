@@ -216,7 +216,7 @@ def end(log: Log, mending: Mending) -> bool:
     for segment in log.segments:
         if segment.base_offset in mending.spoilt:  # a part of its bytes may be in memory alone: so were the indexes
             finish(rebuild(log, Partition(log.topic, log.partition, log.directory), segment))
-    log.epochs.write_again(unsynced=True)
+    log.epochs.sync()
     log.mended()
     what = "%s-%d takes records again: all up to offset %d is on the disk"
     logger.warning(what, log.topic, log.partition, log.end_offset)

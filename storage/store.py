@@ -349,9 +349,17 @@ class Store:
             begun.append(self._checkpoints[CLEANED_OFFSETS].begin(cleaned))
         self._cleaned_offsets = cleaned
 
+        begun += [_begin_epochs(log) for log in self.logs.values() if log.epochs.is_stale]
+
         def write() -> None:
+            failure = None
             for one in begun:
-                one()
+                try:
+                    one()
+                except OSError as error:  # the others are true without it
+                    failure = error
+            if failure is not None:
+                raise failure
 
         return write
 
@@ -423,6 +431,17 @@ class Store:
         self.pool.files.sync_all(self.directory)
         for log in logs:
             log.flushed()
+
+
+def _begin_epochs(log: Log) -> Callable[[], None]:
+    write = log.epochs.begin_write()
+
+    def write_if_there() -> None:
+        if not log.is_retired:
+            with contextlib.suppress(FileNotFoundError):  # deleted in this moment
+                write()
+
+    return write_if_there
 
 
 def _of(keys: Container[TopicPartition], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

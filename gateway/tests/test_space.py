@@ -76,9 +76,11 @@ def room(node: Node, monkeypatch: pytest.MonkeyPatch) -> Room:
     room = Room(node, monkeypatch)
     services = node.services
     image = services.metadata
-    Upkeep(
+    upkeep = Upkeep(
         node._store, services.partitions, lambda: image.image, node.config, services.clock, services.scheduler
-    ).start()
+    )
+    upkeep.measure(services.metrics)
+    upkeep.start()
     services.metadata.create_topic("t", 1, configs={"segment.bytes": "300", "file.delete.delay.ms": "600000"})
     return room
 
@@ -158,6 +160,14 @@ def test_all_else_goes_on(node: Node, room: Room) -> None:
         look(node)
     log = partition.log
     assert log.segments[0].base_offset == 4, "retention looks more often"
+    metrics = node.services.metrics.snapshot()
+    shown = {name: value for name, value in metrics.items() if name.startswith("disk.")}
+    assert shown == {
+        "disk.deleted.files": 0,
+        "disk.free.bytes": 63 * MIB,
+        "disk.full.directories": 1,
+        "disk.unsynced.logs": 0,
+    }
     names = node._store.files.list(log.directory)
     assert not [name for name in names if name.endswith(".deleted")], "the delay is not waited for"
     node.services.metadata.delete_topic("t")

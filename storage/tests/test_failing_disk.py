@@ -153,8 +153,10 @@ def test_on_a_full_disk_all_is_read_and_retention_makes_room() -> None:
     files.room = None
     append(log, numbered(len(before)))
     assert_derived_state(log)
-    log.epochs.write_again()
-    assert files.read(log.epochs.path)
+    assert log.epochs.is_stale
+    log.epochs.begin_write()()
+    assert not log.epochs.is_stale
+    assert f"0 {log.start_offset}\n" in files.read(log.epochs.path).decode()
 
 
 def test_on_a_full_disk_a_log_that_is_all_too_old_is_emptied() -> None:

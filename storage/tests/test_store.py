@@ -11,6 +11,7 @@ import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
+from storage.epochs import read_entries
 from storage.errors import DirectoryLocked
 from storage.files import Files
 from storage.segment import Segment
@@ -210,3 +211,42 @@ def test_many_logs_are_synced_at_once() -> None:
     store = open_store(after)
     assert {log.recovery_point for log in store.logs.values()} == {1}
     assert all(content(log) for log in store.logs.values())
+
+
+def test_where_a_log_begins_is_written_down_by_the_next_checkpoint_and_not_before() -> None:
+    """By a thread: DeleteRecords and retention wait for no disk."""
+    files = CrashingFiles()
+    store = open_store(files)
+    logs = [store.create(name, 0, TOPIC_ID, SMALL, NOW_MS) for name in "tu"]
+    for log in logs:
+        append(log, *(batch() for _ in range(5)))
+    begun = files.writes
+    for log in logs:
+        log.advance_start(3)
+    assert files.writes == begun
+    assert [log.epochs.entries for log in logs] == [[(0, 3)], [(0, 3)]]
+    fault = files.fail(errno.ENOSPC, path="t-0/leader-epoch-checkpoint")
+    with pytest.raises(OSError, match="ENOSPC"):
+        store.checkpoint({("t", 0): 5, ("u", 0): 5})
+    assert fault.met == 1
+    assert [log.epochs.is_stale for log in logs] == [True, False]
+    assert read_entries(files, logs[1].directory) == [(0, 3)]
+    files.heal()
+    write = store.begin_checkpoint({})
+    store.delete("t", 0, remove=False)
+    again = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    write()
+    assert read_entries(files, again.directory) is None, "what belonged to the old one is not written to the new one"
+
+
+def test_epochs_older_than_the_start_are_trimmed_by_the_next_start() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    for epoch in range(4):
+        append(log, batch(), leader_epoch=epoch)
+    log.advance_start(2)
+    store._checkpoints["log-start-offset-checkpoint"].begin({("t", 0): 2})()
+    assert read_entries(files, log.directory) == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    again = open_store(killed(files)).logs["t", 0]
+    assert again.epochs.entries == [(2, 2), (3, 3)]
