@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from storage.segment import FileSlice, Hop
 
 # Offset, size, crc, magic, attributes and, of magic 1, the timestamp.
-_MESSAGES = (struct.Struct(">qiIbb"), struct.Struct(">qiIbbq"))
+_unpack_zero = struct.Struct(">qiIbb").unpack_from
+_unpack_one = struct.Struct(">qiIbbq").unpack_from
+_new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 _SMALLEST_SIZES = (14, 22)  # without key and value
 _HEAD = struct.Struct(">qi4xB")
 _LAST_DELTA = struct.Struct(">i")
@@ -53,19 +55,19 @@ def read_head(buffer: Buffer, position: int = 0) -> BatchHeader:
     magic = buffer[position + MAGIC_POSITION] if len(buffer) - position > MAGIC_POSITION else batch.MAGIC
     if magic >= batch.MAGIC:
         return batch.read_header(buffer, position)
+    time = NO_TIMESTAMP
     try:
-        offset, size, crc, _, attributes, *times = _MESSAGES[magic].unpack_from(buffer, position)
+        if magic:
+            offset, size, crc, _, attributes, time = _unpack_one(buffer, position)
+        else:
+            offset, size, crc, _, attributes = _unpack_zero(buffer, position)
     except struct.error:
         raise _corrupt(f"{len(buffer) - position} bytes are less than a message of magic {magic}") from None
     if size < _SMALLEST_SIZES[magic]:
         raise _corrupt(f"a size of {size} bytes is less than the smallest message of magic {magic}")
     kept = attributes & (CODEC_MASK | LOG_APPEND_TIME if magic else CODEC_MASK)
-    time = times[0] if times else NO_TIMESTAMP
-    # fmt: off
-    return BatchHeader(
-        offset, size, _NO_EPOCH, magic, crc, kept, 0, time, time, NO_PRODUCER_ID, -1, NO_SEQUENCE, 1,
-    )
-    # fmt: on
+    fields = (offset, size, _NO_EPOCH, magic, crc, kept, 0, time, time, NO_PRODUCER_ID, -1, NO_SEQUENCE, 1)
+    return _new_tuple(BatchHeader, fields)
 
 
 def check_crc(view: memoryview) -> bool:

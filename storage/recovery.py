@@ -133,7 +133,7 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
     entries = _read_epochs(pool.files, partition)
     log.epochs.load(entries or ())
     epochs = log.epochs.entries
-    _note_formats(log, epochs)
+    _note_formats(log, epochs, max(partition.start_offset, segments[0].base_offset))
     producers: Producers | None = None
     if partition.is_clean:
         yield from _mend(log, partition)
@@ -147,7 +147,7 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
     log.recovery_point = min(log.end_offset, partition.recovery_point)
     if log.end_offset > log.start_offset and _lacks_epochs(log, entries, epochs):
         epochs = yield from _derive_epochs(log, partition)
-    _note_formats(log, epochs)
+    _note_formats(log, epochs, log.start_offset)
     log.epochs.keep(epochs, always=entries is None and log.size > 0)
     log.epochs.start_from(log.start_offset)
     log.names_unsynced = not partition.is_clean or not log.size  # an empty log has never had a reason to be flushed
@@ -506,26 +506,37 @@ def _lacks_epochs(log: Log, entries: list[tuple[int, int]] | None, epochs: list[
     return bool(entries) or (first is not None and first.partition_leader_epoch > leader_epochs.NO_EPOCH)
 
 
-def _begins_with_message(segment: Segment) -> bool:
+def _begins_with_message(segment: Segment, position: int = 0) -> bool:
     if not segment.holds_messages:
         return False
-    head = segment.file.read_at(_HEAD_BYTES, 0)
+    head = segment.file.read_at(_HEAD_BYTES, position)
     return len(head) == _HEAD_BYTES and head[messages.MAGIC_POSITION] < batch.MAGIC
 
 
-def _note_formats(log: Log, epochs: list[tuple[int, int]]) -> None:
+def _ends_with_message(log: Log) -> bool:
+    segment = [segment for segment in log.segments if segment.size][-1]
+    last = segment.seek(segment.offsets.last_position, segment.size - 1)
+    return last is not None and _begins_with_message(segment, last[0])
+
+
+def _note_formats(log: Log, epochs: list[tuple[int, int]], start_offset: int) -> None:
     """Note where there may be messages of magic 0 and 1: below the first leader epoch.
 
-    Kafka knows epochs since it has batches, and forgets them all where an older format is set again.
+    Kafka knows epochs since it has batches, and forgets them all where an older format is set again. Where the log was
+    made to start later, its epochs do too, whatever there is before: that is looked at.
     """
     first = epochs[0][1] if epochs else NO_LIMIT
     for segment in log.segments:
         segment.holds_messages = segment.size > 0 and segment.base_offset < first
+        if segment.holds_messages and first <= start_offset:
+            segment.holds_messages = _begins_with_message(segment)
 
 
 def _derive_epochs(log: Log, partition: Partition) -> Steps[list[tuple[int, int]]]:
     """From the batches: only epochs in which nothing was written are not found again."""
     old = [segment.base_offset for segment in log.segments if _begins_with_message(segment)]
+    if old and _ends_with_message(log):
+        return []
     if not old:
         logger.warning("%s: %s is missing or too short; made again from the batches", partition, log.epochs.path)
     epochs: list[tuple[int, int]] = []

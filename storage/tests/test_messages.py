@@ -179,6 +179,25 @@ def test_messages_where_epochs_say_that_there_are_none() -> None:
     assert all_read(opened(files)) == records(0, COUNT)
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_where_the_log_was_made_to_start_later(is_clean: bool) -> None:
+    """Epochs begin with the log, in the middle of a segment: that says nothing of messages before."""
+    for first, is_old in ((batches(0) + batches(5), False), (stored(1, NONE, 0, 5) + batches(5), True)):
+        files = kafkas((0, first), (10, batches(10)))
+        store = open_store(files)
+        log = store.logs[KEY]
+        append(log, batch())
+        log.advance_start(7)
+        assert log.epochs.entries[0] == (0, 7)
+        store.checkpoint({})
+        if is_clean:
+            store.close()
+        files.locked.clear()
+        log = opened(files)
+        assert [segment.holds_messages for segment in log.segments] == [is_old, False]
+        assert all_read(log)[:8] == records(7, 8)
+
+
 def test_a_log_of_batches_alone_pays_nothing() -> None:
     log = open_store(CrashingFiles()).create("t", 0, bytes(16), open_store(CrashingFiles()).config, NOW_MS)
     append(log, batch())
