@@ -477,6 +477,7 @@ def _facts(log: Log, up_to: int) -> LogFacts:
 
 def plan(log: Log, dirt: Dirt, now_ms: int, *, table_bytes: int, read_bytes: int) -> Job:
     """The job of cleaning what `assess` has found. Raises OSError, BadFile for a damaged index."""
+    log.compacted.finish()
     config = log.config
     facts = [facts for facts in _facts(log, log.end_offset).segments if facts.base_offset < dirt.first_uncleanable]
     producers = [

@@ -12,9 +12,11 @@ first old one, and ends where the last one ended. Source: the suffixes and the o
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
 from protocol.records.compression import Steps
@@ -67,20 +69,21 @@ class Replacement:
             if is_durable:
                 self._files.sync_directory(self.new.directory)
 
-    def swap(self, delay_ms: float) -> None:
-        """Give the old files up, for `delay_ms` from now, and the new ones their names. Only renames. Never raises.
+    def swap(self, delay_ms: float, number: int) -> bool:
+        """Give the old files up, for `delay_ms` from now, and the new ones their names: only renames. Is it done?
 
-        What fails is done at the next start; until then the new segment is used under the name that it has.
+        What fails is to be called again, or done by the next start; until then the new segment is used under the name
+        that it has. `number` is that of this replacement.
         """
         self.is_ready = False
         try:
             for segment in self.old:
-                segment.delete(delay_ms, keeps_snapshot=segment.base_offset == self.new.base_offset)
+                segment.delete(delay_ms, number)
             self.new.rename("")
         except OSError as error:
-            logger.warning("the files of %r cannot be renamed, which the next start does: %s", self.new, error)
-        for segment in self.old:  # another compaction gives other files the names that these have now
-            segment.retire()
+            logger.warning("the files of %r cannot be renamed, which is tried again: %s", self.new, error)
+            return False
+        return True
 
 
 class SegmentList(Protocol):
@@ -101,11 +104,13 @@ class SegmentList(Protocol):
 class Compacted:
     """What compaction did to a log, and is about to do. Of the loop's thread, as the log is."""
 
-    __slots__ = ("_begun", "_segments", "offset")
+    __slots__ = ("_begun", "_count", "_segments", "_unfinished", "offset")
 
     def __init__(self, segments: SegmentList) -> None:
         self._segments = segments
         self._begun: Replacement | None = None
+        self._unfinished: Callable[[], bool] | None = None
+        self._count = 0
         self.offset = NOTHING
         """Where the last compaction ended; kept by the store in a checkpoint."""
 
@@ -113,6 +118,12 @@ class Compacted:
         """The segments that begin at these offsets; None if one of them is gone, or is the one being written."""
         found = [segment for segment in self._segments if segment.base_offset in bases]
         return found if len(found) == len(bases) and self._segments.active not in found else None
+
+    def finish(self) -> None:
+        """Before anything new: rename what a replacement could not. Raises OSError while that cannot be done."""
+        if self._unfinished is not None and not self._unfinished():
+            raise OSError(errno.EIO, "the files of the last compaction cannot be renamed")
+        self._unfinished = None
 
     def begin(self, files: Files, old: Sequence[Segment], new: Segment) -> Replacement:
         """What makes a segment named `.cleaned` win over `old`; to be run, in any thread, and handed to `end`."""
@@ -130,7 +141,9 @@ class Compacted:
             replacement.abandon()
             return False
         self._segments.replace(replacement.old, replacement.new)
-        replacement.swap(delay_ms)
+        self._count += 1
+        if not replacement.swap(delay_ms, self._count):
+            self._unfinished = partial(replacement.swap, delay_ms, self._count)
         return True
 
     def replace(self, files: Files, old: Sequence[Segment], new: Segment, delay_ms: float) -> bool:

@@ -236,7 +236,7 @@ class Segment:
         if file is None:
             self._check_alive()
             file = self._pool.files.open(self.path)
-            if self.suffix == DELETED_SUFFIX:
+            if self.suffix.endswith(DELETED_SUFFIX):
                 return file
             if file.size() > self.size and not self._is_being_appended_to:
                 self._has_debris = True
@@ -506,21 +506,22 @@ class Segment:
         self._max_offset, self._indexed_position, self.is_sealed = self.base_offset, 0, False
         return Walk(self, 0, index_interval_bytes)
 
-    def delete(self, delay_ms: float = 0.0, *, keeps_snapshot: bool = False) -> None:
+    def delete(self, delay_ms: float = 0.0, replaced: int | None = None) -> None:
         """Have the files removed after `delay_ms`; may be called again where it fails. Raises OSError.
 
         They are renamed now, the `.log` first: what is left by a crash in between has a suffix that says so. Whoever
-        has planned to read it still can. The snapshot may stay for another segment with this base offset.
+        has planned to read it still can. `replaced` is a number of its own for one whose names another has from now on,
+        which may be deleted before these are removed.
         """
         self.close()
-        files, doomed = self._pool.files, self._pool.doomed
-        names = [
-            f"{suffix}{self.suffix.removesuffix(DELETED_SUFFIX)}" for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES[:3])
-        ]
-        for name in names if keeps_snapshot else (*names, DERIVED_SUFFIXES[3]):
-            path = f"{self.directory}/{self.base_offset:020d}{name}"
+        files, doomed, ending = self._pool.files, self._pool.doomed, DELETED_SUFFIX
+        own = "" if self.suffix.endswith(DELETED_SUFFIX) else self.suffix
+        if replaced is not None:
+            ending = f".{replaced}{DELETED_SUFFIX}"
+        for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES):
+            path = f"{self.directory}/{self.base_offset:020d}{suffix}{own}"
             try:
-                files.rename(path, path + DELETED_SUFFIX)
+                files.rename(path, path + ending)
             except FileNotFoundError:  # there was none, or an attempt before came this far
                 continue
             except OSError as error:
@@ -528,12 +529,11 @@ class Segment:
                     raise
                 files.remove(path)
                 continue
-            doomed.add(path + DELETED_SUFFIX, delay_ms)
-        self._suffix = LOG_SUFFIX + DELETED_SUFFIX
-        self.offsets.note_deleted(DELETED_SUFFIX)
-        self.times.note_deleted(DELETED_SUFFIX)
-        if self.aborted is not None:
-            self.aborted.note_deleted(DELETED_SUFFIX)
+            doomed.add(path + ending, delay_ms)
+        self._suffix = LOG_SUFFIX + own + ending
+        for index in (self.offsets, self.times, self.aborted):
+            if index is not None:
+                index.note_deleted(own + ending)
 
     # Reading
 

@@ -11,9 +11,13 @@ import pytest
 
 from gateway.cleaner_process import ThreadWorker
 from gateway.cleaning import FIRST_DELAY_MS, LOGS_A_TURN, Cleaning
+from gateway.coordinator.runtime import partition_of
 from gateway.replication.partition import Partition
 from gateway.scheduler import StoppedError
 from gateway.tests.builders import Node
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.records.batch import Record, build, iterate, read_header
 from storage.compaction import Damaged, Job
 
@@ -319,3 +323,26 @@ def test_batches_that_cannot_be_read_are_told_of(node: Node, compactions: Compac
     compactions.run()
     assert "t-0 has 1 batches with records that cannot be read" in caplog.text
     assert partition.log.compacted.offset == 25
+
+
+@pytest.mark.slow
+def test_committed_offsets_are_compacted_and_found_after_a_restart(
+    node: Node, compactions: Compactions, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.services.metadata.create_topic("t", 1)
+    node.ask(FindCoordinatorRequest("g", 0, ["g"]), 4)
+    node.time.advance()
+    for offset in range(300):
+        row = OffsetCommitRequestPartition(0, offset, -1, -1, "")
+        topic = OffsetCommitRequestTopic("t", partitions=[row])
+        assert node.ask(OffsetCommitRequest("g", topics=[topic]), 8).topics[0].partitions[0].error_code == 0
+    index = partition_of("g", node.config.offsets_topic_num_partitions)
+    partition = node.services.partitions.get("__consumer_offsets", index)
+    partition.log.roll(NOW_MS)
+    partition.log.flush()
+    compactions.run()
+    assert offsets(partition) == [299]
+    with caplog.at_level(logging.INFO, "headgate.groups"):
+        node.restart()
+    wanted = OffsetFetchRequest("g", topics=[OffsetFetchRequestTopic("t", [0])])
+    assert node.ask(wanted, 7).topics[0].partitions[0].committed_offset == 299

@@ -206,7 +206,10 @@ def _copied(log: Log) -> Segment:
     return Segment(log.pool, log.directory, segment.base_offset, sizes, suffix=CLEANED_SUFFIX)
 
 
-def test_names_that_cannot_be_changed_now_are_changed_at_the_next_start(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_names_that_cannot_be_changed_now_are_changed_later(
+    is_restarted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
     replacement = compacting(files, log)
@@ -217,9 +220,22 @@ def test_names_that_cannot_be_changed_now_are_changed_at_the_next_start(monkeypa
     monkeypatch.setattr(files, "rename", refuse)
     assert log.compacted.end(replacement, 0.0)
     assert offsets(records(log)) == [*range(16, 25)], "it is read under the name that it has"
+    put(log, keyed(("k0", "last")))
+    with pytest.raises(OSError, match="cannot be renamed"):
+        close_and_compact(log)
     monkeypatch.undo()
-    log = open_store(files.crash(Random(1), power=True), LARGE).logs[KEY]
-    assert offsets(records(log)) == [*range(16, 25)]
+    if is_restarted:
+        log = open_store(files.crash(Random(1), power=True), LARGE).logs[KEY]
+    close_and_compact(log)
+    assert values(log) == EXPECTED | {"k0": "last"}
+    assert_indexes(log)
+    assert not names(files, SWAP_SUFFIX) or is_restarted
+
+
+def close_and_compact(log: Log) -> None:
+    if log.segments[-1].size:
+        close_segment(log)
+    compact(log, NOW_MS)
 
 
 def test_what_was_replaced_is_removed_later() -> None:
@@ -229,11 +245,26 @@ def test_what_was_replaced_is_removed_later() -> None:
     log.config = COMPACT  # so that each becomes a segment of its own
     snapshots = names(files, ".snapshot")
     compact(log, NOW_MS)
-    assert {f"{PARTITION}/{base:020d}.log.deleted" for base in (0, 8)} <= set(store.pool.doomed)
+    assert {f"{PARTITION}/{base:020d}.log.{number}.deleted" for number, base in ((1, 0), (2, 8))} <= set(
+        store.pool.doomed
+    )
     store.remove_deleted()
     assert not names(files, ".deleted")
     assert content(log)
-    assert names(files, ".snapshot") == snapshots, "those of where they begin are true still"
+    assert set(names(files, ".snapshot")) <= set(snapshots), "those of replaced segments go with them"
+
+
+def test_who_planned_to_read_a_segment_that_was_replaced_twice_finds_what_was_in_it() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    log.config = COMPACT
+    planned = log.segments[0]
+    before = files.read(planned.path)
+    for _ in range(2):
+        compact(log, NOW_MS)
+        put(log, keyed(*((f"k{number}", "new") for number in range(8))))
+        close_segment(log)
+    assert planned.slice(0, planned.size).read() == before
 
 
 # The checkpoint
