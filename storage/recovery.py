@@ -416,6 +416,7 @@ def rebuild(
         segment.follow_transactions()
     _seal(segment)
     segment.sync()
+    log.pool.files.sync_directory(log.directory)  # else one that someone removed could come back in a crash
     return walk.transactions or known
 
 

@@ -411,7 +411,7 @@ class Writer:
         self.reopen()
 
     def _damage(self, *, is_clean: bool) -> None:
-        """Cut an index within an entry, which is always seen, or fill it with zeros, which is looked for after a crash."""
+        """Cut an index within an entry, which is always seen, or fill it with zeros, which is seen after a crash."""
         for name in sorted(self.files.list(PARTITION)):
             path = f"{PARTITION}/{name}"
             size = self.files.size(path)
