@@ -93,7 +93,7 @@ class Partition:
     @read_only.setter
     def read_only(self, reason: KafkaError | None) -> None:
         self._read_only = reason
-        self.configure(self.log.config)
+        self._look_at_batches(self.log.config)
 
     def check_writable(self) -> None:
         """Raises KafkaError with the reason of `read_only`. Not asked where `takes_as_is` holds."""
@@ -104,7 +104,7 @@ class Partition:
         """Take up settings of the log."""
         log = self.log
         log.config = config
-        self.takes_as_is = config.keeps_batches and self._validate == HEADER and self._read_only is None
+        self._look_at_batches(config)
         self.commits_synced = config.commits_synced
         if self.disk is not None:
             log.when_flush_is_due, log.run_roll = self.sync_soon, self._run_roll
@@ -112,6 +112,9 @@ class Partition:
             self.advance()
             if self.high_watermark < log.end_offset:
                 self.sync_soon()
+
+    def _look_at_batches(self, config: LogConfig) -> None:
+        self.takes_as_is = config.keeps_batches and self._validate == HEADER and self._read_only is None
 
     @property
     def last_stable_offset(self) -> int:

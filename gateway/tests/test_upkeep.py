@@ -190,6 +190,52 @@ def test_after_a_failed_flush_all_is_written_once_more(
     assert node.services.partitions.get("t", 0).high_watermark == 3
 
 
+def test_who_waits_for_the_disk_is_told_that_it_failed_and_served_once_it_is_mended(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With flush=commit the high watermark follows again, also over what was refused: it is in the log."""
+    node.services.metadata.create_topic("t", 1, configs={"headgate.flush": "commit"})
+    partition = node.services.partitions.get("t", 0)
+    work = upkeep(node)
+    append(node, "t")
+    node.time.advance()
+    assert partition.high_watermark == 1
+    with monkeypatch.context() as broken:
+        broken.setattr(type(partition.log.segments[0].file), "sync", _refuse)
+        append(node, "t")
+        node.time.advance()
+        assert partition.log.sync_error is not None
+        work.mend()
+        with pytest.raises(KafkaError, match="once more"):
+            append(node, "t")
+    assert (partition.high_watermark, partition.log.end_offset) == (1, 2)
+    node.time.advance(1_000)
+    work.mend()
+    assert (partition.high_watermark, partition.log.end_offset) == (2, 2)
+    append(node, "t")
+    node.time.advance()
+    assert partition.high_watermark == 3
+
+
+def test_retention_looks_at_some_partitions_in_each_turn(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.services.metadata.create_topic("t", 20, configs={"segment.bytes": "200", "retention.ms": "1000"})
+    for index in range(20):
+        batch = build([Record(timestamp=1, value=bytes(100))])
+        node.services.partitions.get("t", index).append(memoryview(batch), 1, NOW_MS)
+    work = upkeep(node)
+    now_ms = iter(range(0, 10_000))
+    monkeypatch.setattr(type(node.time.clock), "monotonic_ms", lambda _: float(next(now_ms)))
+    work.expire()
+    logs = [node.services.partitions.get("t", index).log for index in range(20)]
+    left = sum(log.size > 0 for log in logs)
+    assert 0 < left < 20
+    work.expire()
+    assert left == sum(log.size > 0 for log in logs), "it goes on by itself"
+    monkeypatch.undo()
+    node.time.advance(100_000)
+    assert not any(log.size for log in logs)
+
+
 def test_the_log_of_a_deleted_topic_is_not_flushed(node: Node, threads: Threads) -> None:
     """Its path may belong to a new topic of that name by then."""
     for name in ("a", "b"):
@@ -223,7 +269,7 @@ def test_many_logs_that_cannot_be_flushed_do_not_stop_the_next_time(
     assert not threads.waiting
 
 
-def _refuse(path: str) -> None:
+def _refuse(path: object) -> None:
     raise OSError(5, "Input/output error")
 
 

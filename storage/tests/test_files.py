@@ -86,6 +86,22 @@ def test_the_lock_names_its_holder(tmp_path: Path) -> None:
     files.lock(path).release()
 
 
+def test_a_lock_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk the process id cannot be written: the lock holds, and has no name."""
+    files, path = Files(), str(tmp_path / ".lock")
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", _no_room)
+        lock = files.lock(path)
+    with pytest.raises(DirectoryLocked, match="another process"):
+        files.lock(path)
+    lock.release()
+    files.lock(path).release()
+
+
+def _no_room(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "no space left on device")
+
+
 @pytest.mark.parametrize("path,expected", [("/a/b", "/a"), ("/a", "/"), ("a/b", "a"), ("a", ".")])
 def test_parent(path: str, expected: str) -> None:
     assert parent(path) == expected
