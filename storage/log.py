@@ -10,7 +10,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from random import Random
+from typing import NoReturn
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import control
@@ -254,19 +256,22 @@ class Log:
         self.write_staged()
         if self.sync_error is not None:
             raise self.refusal()
+        config, active, longest_ms = self.config, self._segments.active, self._longest_ms()
+        if size > config.segment_bytes:
+            self._refuse_size(size)
         try:
-            if self._must_roll(size, max_timestamp, last_offset, now_ms):
-                self.run_roll(lambda: self.roll(now_ms))
+            if active.size and rolling.is_due(active, config, longest_ms, size, max_timestamp, last_offset, now_ms):
+                self.run_roll(partial(self.roll, now_ms))
+                active, longest_ms = self._segments.active, self._longest_ms()
             if leader_epoch > self.epochs.latest:
                 self.epochs.assign(leader_epoch, self.end_offset)
         except OSError as error:
             raise self.disk_error(error) from error
         staged = self.staged = Staged(self.end_offset, self.epochs.latest)
-        active, config = self._segments.active, self.config
         # With less to go by, each append looks for itself.
         if active.size and active.first_timestamp >= 0 and not active.is_full(config.segment_index_bytes, MAX_BATCHES):
             staged.max_bytes = min(config.segment_bytes - active.size, MAX_STAGED_BYTES)
-            staged.max_timestamp = active.first_timestamp + rolling.longest_ms(config, self._jitter)
+            staged.max_timestamp = active.first_timestamp + longest_ms
             staged.max_offset = active.base_offset + MAX_RELATIVE_OFFSET
         return staged
 
@@ -348,14 +353,13 @@ class Log:
             if header.producer_id == producer_id and not header.is_control:
                 yield header
 
-    def _must_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        active = self._segments.active
-        if size > self.config.segment_bytes:
-            message = f"{size} bytes exceed segment.bytes={self.config.segment_bytes}"
-            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
-        return active.size > 0 and rolling.is_due(
-            active, self.config, self._jitter, size, max_timestamp, last_offset, now_ms
-        )
+    def _refuse_size(self, size: int) -> NoReturn:
+        message = f"{size} bytes exceed segment.bytes={self.config.segment_bytes}"
+        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
+
+    def _longest_ms(self) -> int:
+        config = self.config
+        return rolling.longest_ms(config, self._jitter) if config.segment_jitter_ms else config.max_segment_ms
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Begin a new segment if the present one was begun longer ago than segment.ms; whether it was done.
@@ -364,7 +368,7 @@ class Log:
         time each look would roll it.
         """
         active = self._segments.active
-        is_aged = now_ms - active.created_ms > rolling.longest_ms(self.config, self._jitter)
+        is_aged = now_ms - active.created_ms > self._longest_ms()
         if not active.size or self.being_written is not None or not is_aged:
             return False
         self.roll(now_ms)

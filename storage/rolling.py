@@ -17,7 +17,7 @@ def longest_ms(config: LogConfig, jitter: float) -> int:
 def is_due(
     active: Segment,
     config: LogConfig,
-    jitter: float,
+    longest_ms: int,
     size: int,
     max_timestamp: int,
     last_offset: int,
@@ -25,10 +25,11 @@ def is_due(
 ) -> bool:
     """Whether batches of so many bytes, up to a timestamp and an offset, belong into a new segment.
 
-    `active` is not empty. Its age is told by the records' own time if they have one, else by the clock.
+    `active` is not empty, and ends at the age `longest_ms`, which is told by the records' own time if they have one,
+    else by the clock.
     """
     if active.size + size > config.segment_bytes or active.is_full(config.segment_index_bytes):
         return True
     first_timestamp = active.first_timestamp
     age_ms = max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - active.created_ms
-    return age_ms > longest_ms(config, jitter) or last_offset >= active.base_offset + MAX_RELATIVE_OFFSET
+    return age_ms > longest_ms or last_offset >= active.base_offset + MAX_RELATIVE_OFFSET

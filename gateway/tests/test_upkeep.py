@@ -223,7 +223,7 @@ def test_retention_looks_at_some_partitions_in_each_turn(node: Node, monkeypatch
         batch = build([Record(timestamp=1, value=bytes(100))])
         node.services.partitions.get("t", index).append(memoryview(batch), 1, NOW_MS)
     work = upkeep(node)
-    now_ms = iter(range(0, 10_000))
+    now_ms = iter(range(10_000))
     monkeypatch.setattr(type(node.time.clock), "monotonic_ms", lambda _: float(next(now_ms)))
     work.expire()
     logs = [node.services.partitions.get("t", index).log for index in range(20)]

@@ -67,7 +67,7 @@ def test_a_segment_ends_where_kafkas_does(data: st.DataObject) -> None:
     size, max_timestamp, now_ms = data.draw(st.integers(1, 20)), data.draw(few), data.draw(few)
     jitter_ms = int(jitter * min(config.segment_jitter_ms, config.max_segment_ms))
     expected = kafkas(active, config, jitter_ms, size, max_timestamp, last_offset, now_ms)
-    assert is_due(active, config, jitter, size, max_timestamp, last_offset, now_ms) == expected
+    assert is_due(active, config, longest_ms(config, jitter), size, max_timestamp, last_offset, now_ms) == expected
 
 
 def test_the_jitter_is_a_share_of_what_is_configured_now() -> None:
