@@ -164,6 +164,7 @@ def _report_row(report: Report) -> Row:
         "records": sum(found.records for found in report.segments),
         "start_offset": report.start_offset,
         "end_offset": report.end_offset,
+        "missing_offsets": report.missing_offsets,
         "indexes": ",".join(sorted(indexes)) or None,
         "findings": [finding._asdict() for finding in report.findings],
     }

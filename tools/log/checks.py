@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from protocol.records import control
-from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
 from protocol.records.control import Marker
 from storage import aborted, directories, snapshots
 from storage import epochs as leader_epochs
@@ -75,13 +75,17 @@ class SegmentReport:
 
 @dataclass
 class Report:
-    """What was found in a partition."""
+    """What was found in a partition.
+
+    `missing_offsets` are those in no batch, behind what was compacted: nothing says any more what became of them.
+    """
 
     partition: Partition
     segments: list[SegmentReport]
     findings: list[Finding]
     start_offset: int = 0
     end_offset: int = 0
+    missing_offsets: int = 0
 
 
 def check(
@@ -101,14 +105,14 @@ class _Check:
         self._pool = Pool(Overlay())
         self._names = self._disk.list(partition.directory)
         self._segments = reading.segments(self._pool, partition.directory, self._names)
+        self._cleaned = data.cleaned.get(partition.key, 0)
         self._recovery_point = data.recovery_points.get(partition.key, 0)
         self._report = Report(partition, [], [])
         self._producers = _ProducerCheck(self._disk, partition.directory, self._names, self._base())
         self._epochs = Epochs(self._disk, partition.directory, lambda: self._report.end_offset)
         self._strange_epochs = 0
         self._misses_epochs = False
-        self._opened: Mapping[int, int] = {}
-        self._current = SegmentReport(self._segments[0]) if self._segments else None
+        self._expected = self._base()
 
     def _base(self) -> int:
         return self._segments[0].base_offset if self._segments else 0
@@ -140,9 +144,7 @@ class _Check:
     # Segments
 
     def _check_segment(self, segment: Segment, following: Segment | None) -> SegmentReport:
-        found = self._current = SegmentReport(
-            segment, end_offset=segment.base_offset, asked_interval_bytes=self._interval_bytes
-        )
+        found = SegmentReport(segment, end_offset=segment.base_offset, asked_interval_bytes=self._interval_bytes)
         found.opened = self._producers.opened()
         held = {suffix: self._content(segment, suffix) for suffix in INDEX_SUFFIXES}
         offsets = read_entries(OffsetIndex, held[OffsetIndex.SUFFIX] or b"")
@@ -151,16 +153,15 @@ class _Check:
 
         def visit(position: int, header: BatchHeader) -> None:
             truth.see(position, header)
-            self._visit(segment, position, header)
+            self._visit(found, position, header)
 
-        self._opened = found.opened
-        walk = self._rebuild(segment, self._interval_bytes)
+        walk = self._rebuild(found, self._interval_bytes)
         limit = scanning.limit_of(segment, following, self._recovery_point or None if self._data.is_clean else None)
         found.bad = scanning.scan(segment, walk, limit, visit)
         for bad in found.bad:
             self._add_bad(segment, bad, following)
         if not found.bad:
-            self._judge_indexes(segment, held, truth, is_last=following is None)
+            self._judge_indexes(found, held, truth, is_last=following is None)
         if self._strange_epochs:
             path = f"{segment.directory}/{leader_epochs.FILE_NAME}"
             sentence = f"{self._strange_epochs} batches of {segment.path} were written in other epochs than it says"
@@ -168,13 +169,14 @@ class _Check:
             self._strange_epochs = 0
         return found
 
-    def _visit(self, segment: Segment, position: int, header: BatchHeader) -> None:
-        found = self._current
-        assert found is not None
+    def _visit(self, found: SegmentReport, position: int, header: BatchHeader) -> None:
+        if header.base_offset > self._expected >= self._cleaned and header.magic == MAGIC:
+            self._report.missing_offsets += header.base_offset - self._expected
+        self._expected = header.last_offset + 1
         found.batches += 1
         found.records += max(0, header.records_count)
         found.end_offset = header.last_offset + 1
-        self._producers.see(header, read_marker(segment, position, header))
+        self._producers.see(header, read_marker(found.segment, position, header))
         self._see_epoch(header.partition_leader_epoch, header.base_offset)
         self._advance(header.size, str(self._partition))
 
@@ -201,9 +203,9 @@ class _Check:
 
     # Indexes
 
-    def _rebuild(self, segment: Segment, interval_bytes: int) -> Walk:
-        walk = segment.rebuild(interval_bytes)
-        walk.transactions = Transactions(self._opened)
+    def _rebuild(self, found: SegmentReport, interval_bytes: int) -> Walk:
+        walk = found.segment.rebuild(interval_bytes)
+        walk.transactions = Transactions(found.opened)
         return walk
 
     def _content(self, segment: Segment, suffix: str) -> bytes | None:
@@ -211,14 +213,13 @@ class _Check:
         return self._disk.read(f"{segment.directory}/{name}") if name in self._names else None
 
     def _judge_indexes(
-        self, segment: Segment, held: Mapping[str, bytes | None], truth: Truth, *, is_last: bool
+        self, found: SegmentReport, held: Mapping[str, bytes | None], truth: Truth, *, is_last: bool
     ) -> None:
-        found = self._current
-        assert found is not None
+        segment = found.segment
         found.interval_bytes = self._interval_bytes
         different = self._different(segment, held)
         if different and truth.interval_bytes is not None and not truth.false_offsets:
-            for _ in self._rebuild(segment, truth.interval_bytes):
+            for _ in self._rebuild(found, truth.interval_bytes):
                 pass
             found.interval_bytes = truth.interval_bytes
             different = self._different(segment, held)
@@ -284,9 +285,10 @@ class _Check:
             ("the high watermark", self._data.high_watermarks.get(key, 0)),
             ("the log's start", self._data.start_offsets.get(key, 0)),
         ):
-            if point > end:
+            if point > end:  # only what is before the recovery point was ever said to be on the disk
+                is_safe = self._data.is_clean or point == self._recovery_point
                 sentence = f"the log ends at offset {end}, and {what} is {point}: what was between is gone"
-                self._add(CORRUPT, directory, sentence)
+                self._add(CORRUPT if is_safe else TORN, directory, sentence)
 
 
 def _is_under_way(segment: Segment, bad: Bad) -> bool:

@@ -23,6 +23,7 @@ _QUIET: dict[str, tuple[object, ...]] = {
     "magic": (2,),
     "codec": ("none",),
     "aside_bytes": (0,),
+    "missing_offsets": (0,),
     "lost_from": (None,),
     "lost_to": (None,),
     "from_byte": (None,),

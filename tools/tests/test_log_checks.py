@@ -144,7 +144,22 @@ def test_epochs(data: Data) -> None:
 def test_ends(data: Data) -> None:
     (data.path / "replication-offset-checkpoint").write_text("0\n1\nt 0 90\n")
     (finding,) = findings(data)
+    assert finding.kind == checks.CORRUPT
     assert finding.problem == "the log ends at offset 80, and the high watermark is 90: what was between is gone"
+    (data.path / ".kafka_cleanshutdown").unlink()
+    assert [one.kind for one in findings(data)] == [checks.TORN]  # by default it was in the page cache only
+
+
+def test_offsets_that_are_in_no_batch(data: Data) -> None:
+    """A segment that somebody has deleted; or it was compaction, which says so."""
+    gone = data.segments()[1]
+    count = int(data.segments()[2].stem) - int(gone.stem)
+    for path in data.directory().glob(f"{gone.stem}.*"):
+        path.unlink()
+    found = report(data)
+    assert (found.missing_offsets, [one.kind for one in found.findings]) == (count, [])
+    (data.path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 70\n")
+    assert report(data).missing_offsets == 0
 
 
 def test_snapshots(data: Data) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -179,15 +180,15 @@ def test_whatever_was_damaged_what_is_sound_is_served(
         shutil.copytree(clean.path, data.path)
         for number, share, how in damages:
             spoil(data.segments()[number % len(data.segments())], share, how, random)
-        sound = [
-            record
-            for original, path in zip(clean.segments(), data.segments(), strict=True)
-            for record in sound_records(original, path)
-        ]
+        pairs = list(zip(clean.segments(), data.segments(), strict=True))
+        sound = [record for original, log in pairs for record in sound_records(original, log)]
+        unsure = [record for original, log in pairs for record in sound_records(original, log, OFFSET_AND_EPOCH)]
         repaired(data)
         assert {finding.kind for finding in report(data)[0].findings} <= {checks.EPOCHS}
         assert repaired(data) == []
-        assert opened(data) == sound
+        found = opened(data)
+        assert [record for record in found if record in sound] == sound
+        assert len(found) <= len(unsure)  # a wrong offset behind damaged bytes may be one that could be there
 
 
 def spoil(log: Path, share: float, how: str, random: Random) -> None:
@@ -204,11 +205,16 @@ def spoil(log: Path, share: float, how: str, random: Random) -> None:
         change(log, at, lambda byte: 0 if how == "zeros" else random.randrange(256), count)
 
 
-def sound_records(original: Path, log: Path) -> list[Record]:
-    """Of the batches that have the bytes which they had, but for the leader's epoch, which no checksum covers."""
+EPOCH, OFFSET_AND_EPOCH = [(12, 16)], [(0, 8), (12, 16)]
+
+
+def sound_records(original: Path, log: Path, unchecked: Sequence[tuple[int, int]] = EPOCH) -> list[Record]:
+    """Of the batches that have the bytes which they had, but for some fields that no checksum covers."""
     before, now = bytearray(original.read_bytes()), bytearray(log.read_bytes())
     starts = positions(original)
     batches = [slice(start, end) for start, end in zip(starts, [*starts[1:], len(before)], strict=True)]
+    expected = bytearray(before)
     for start in starts:
-        before[start + 12 : start + 16] = now[start + 12 : start + 16]
-    return [record for one in batches if before[one] == now[one] for record in iterate(before[one])]
+        for first, end in unchecked:
+            expected[start + first : start + end] = now[start + first : start + end]
+    return [record for one in batches if expected[one] == now[one] for record in iterate(before[one])]
