@@ -138,6 +138,11 @@ async def fetched(client: WireClient, name: str) -> Any:
     return row
 
 
+def long_poll(name: str) -> FetchRequest:
+    topic = FetchTopic(name, partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)])
+    return FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic])
+
+
 async def described(client: WireClient, *names: str) -> dict[str, int]:
     topics = [MetadataRequestTopic(name=name) for name in names]
     response = await client.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
@@ -146,11 +151,12 @@ async def described(client: WireClient, *names: str) -> dict[str, int]:
 
 def test_a_sync_that_takes_long_holds_up_only_who_waits_for_it(tmp_path: Path) -> None:
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
-        waits, others = broker.connect(), broker.connect()
+        waits, polls, others = (broker.connect() for _ in range(3))
         for name, flush in (("slow", "commit"), ("other", "commit"), ("plain", "cache")):
             response = await others.ask(creation(name, headgate_flush=flush), 5)
             assert response.topics[0].error_code == 0
         files.close("/slow-0/")
+        await polls.send(long_poll("slow"), 11)
         await waits.send(produced("slow", b"a"), 9)
         await files.until_waiting()
         for number in range(3):
@@ -163,6 +169,8 @@ def test_a_sync_that_takes_long_holds_up_only_who_waits_for_it(tmp_path: Path) -
         files.open_gate()
         response = await waits.receive()
         assert response.responses[0].partition_responses[0].error_code == 0
+        polled: Any = await polls.receive()
+        assert polled.responses[0].partitions[0].high_watermark == 1, "it was woken by the sync"
         while (await fetched(others, "slow")).high_watermark < 4:  # noqa: ASYNC110  the last sync is asked for by nobody
             await trio.sleep(0.001)
 
