@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.cleaning")
 
 LOGS_A_TURN = 500
+MOST_BACKOFF_MS = 1_000
 LEAST_READ_BYTES = 64 * 1024
 FIRST_DELAY_MS, LONGEST_DELAY_MS = 15_000, 600_000
 Key = tuple[str, int]
@@ -60,7 +61,7 @@ class Cleaning:
         self._make_worker = make_worker
         self._rounds: dict[Key, Round] = {}
         self._idle: list[Worker] = []
-        self._is_looking = False
+        self._is_looking, self._looked_ms = False, 0.0
         self._uncleanable: dict[Key, Log] = {}
         self._delays: dict[Key, tuple[float, float]] = {}  # until when, by the monotonic clock, and how long it was
         self.is_stopped = False
@@ -73,6 +74,7 @@ class Cleaning:
     def start(self) -> None:
         """Look for work every `log.cleaner.backoff.ms`, unless `log.cleaner.enable` is false."""
         if self._config.log_cleaner_enable:
+            self._looked_ms = self._clock.monotonic_ms()
             self._look_later()
 
     def stop(self) -> None:
@@ -83,17 +85,20 @@ class Cleaning:
         self._idle.clear()
 
     def _look_later(self) -> None:
+        """The backoff may be changed at any time: so it is looked at often."""
+
         def look() -> None:
             self._look_later()
-            self.look()
+            if self._clock.monotonic_ms() - self._looked_ms >= self._config.log_cleaner_backoff_ms:
+                self.look()
 
-        self._scheduler.call_after(max(1, self._config.log_cleaner_backoff_ms), look)
+        self._scheduler.call_after(min(max(1, self._config.log_cleaner_backoff_ms), MOST_BACKOFF_MS), look)
 
     def look(self) -> None:
         """Look at all logs, over some turns, and begin with the dirtiest that is due, if a thread is free."""
         has_room = len(self._rounds) < self._config.log_cleaner_threads
         if not self._is_looking and has_room and not self.is_stopped:
-            self._is_looking = True
+            self._is_looking, self._looked_ms = True, self._clock.monotonic_ms()
             self._look_on(iter(list(self._partitions)), [])
 
     def _look_on(self, left: Iterator[Partition], found: list[tuple[Partition, Dirt]]) -> None:

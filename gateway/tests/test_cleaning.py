@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.cleaner_process import ThreadWorker
-from gateway.cleaning import FIRST_DELAY_MS, LOGS_A_TURN, Cleaning
+from gateway.cleaning import FIRST_DELAY_MS, LOGS_A_TURN, MOST_BACKOFF_MS, Cleaning
 from gateway.coordinator.runtime import partition_of
 from gateway.replication.partition import Partition
 from gateway.scheduler import StoppedError
@@ -140,6 +140,17 @@ def test_it_is_looked_for_time_and_again(node: Node, compactions: Compactions) -
     node.time.advance(node.config.log_cleaner_backoff_ms)
     compactions.run()
     assert offsets(partition) == [33, 34, 35]
+
+
+def test_another_backoff_counts_within_a_second(node: Node, compactions: Compactions) -> None:
+    compactions.cleaning.start()
+    dirty(node)
+    node.time.advance(MOST_BACKOFF_MS)
+    assert not compactions.workers
+    node.config.change({"log.cleaner.backoff.ms": "100"}, {})
+    node.time.advance(MOST_BACKOFF_MS)
+    node.time.advance()
+    assert compactions.cleaning.running == (("t", 0),)
 
 
 def test_not_where_it_is_switched_off(tmp_path: Path) -> None:
