@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import control
-from protocol.records.batch import BatchHeader, Record, build, iterate, read_header, split
+from protocol.records.batch import BatchHeader, Record, build, iterate, read_header
 from protocol.records.control import Marker
 from storage import aborted
+from storage.compaction import compact
 from storage.config import LOG_APPEND_TIME, LogConfig
-from storage.files import Files
 from storage.log import Log
 from storage.pool import Pool
 from storage.producers import Producers
@@ -28,6 +28,7 @@ from storage.tests.builders import (
     append,
     append_own,
     assert_derived_state,
+    assert_transactions,
     batch,
     marker,
     new_log,
@@ -35,6 +36,7 @@ from storage.tests.builders import (
     open_store,
     transactional,
 )
+from storage.tests.compacted import assert_indexes
 from storage.tests.crashing_files import CrashingFiles, PowerCut
 from storage.transactions import NO_OFFSET, Transactions, opened
 from storage.validation import FULL, HEADER, OWN
@@ -291,13 +293,13 @@ def test_a_log_that_moves_to_another_pool_takes_its_indexes_along() -> None:
 # What a consumer sees
 
 
-def committed(log: Log, max_bytes: int, start: int = 0) -> list[int]:
-    """The offsets of the records that a read_committed consumer is given, by the rule of Kafka's Java client."""
-    offset, seen, end = start, list[int](), log.stable_offset
+def committed(log: Log, max_bytes: int, start: int = 0) -> list[Record]:
+    """The records that a read_committed consumer is given, by the rule of Kafka's Java client."""
+    offset, seen, end = start, list[Record](), log.stable_offset
     while (piece := log.read(offset, max_bytes, end, at_least_one=True)) is not None:
         waiting = sorted(log.aborted(offset, end, piece), key=lambda one: one[1])
         skipped = set[int]()
-        for one, view in split(piece.read()):
+        for one, view in batches_of(piece.read()):
             while waiting and waiting[0][1] <= one.last_offset:
                 skipped.add(waiting.pop(0)[0])
             if one.is_control:
@@ -305,22 +307,32 @@ def committed(log: Log, max_bytes: int, start: int = 0) -> list[int]:
                 if ended is not None and not ended.is_commit:
                     skipped.discard(one.producer_id)
             elif not (one.is_transactional and one.producer_id in skipped):
-                seen += [record.offset for record in iterate(view) if record.offset >= offset]
+                seen += [record for record in iterate(view) if record.offset >= offset]
             end_of_batch = one.last_offset + 1
         offset = end_of_batch
     return seen
 
 
+def batches_of(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
+    """As `split`, but what compaction has left too."""
+    position = 0
+    while position < len(data):
+        one = read_header(data, position)
+        yield one, data[position : position + one.size]
+        position += one.size
+
+
 class Writer:
     """Writes to a log, and knows what is committed."""
 
-    def __init__(self, random: Random, files: Files | None = None) -> None:
+    config = SMALL
+
+    def __init__(self, random: Random) -> None:
         self.random = random
-        self.files = files or CrashingFiles()
-        self.store: Store = open_store(self.files)
-        self.log = self.store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+        self.files = CrashingFiles()
+        self.store: Store = open_store(self.files, self.config)
+        self.log = self.store.create("t", 0, TOPIC_ID, self.config, NOW_MS)
         self.sequences = [0] * 4
-        self.open: dict[int, list[int]] = {}
         self.written: list[tuple[int, bool | None, int]] = []
         """Of each record its offset, whether it is committed (None: not decided yet), and the producer."""
 
@@ -362,8 +374,15 @@ class Writer:
         assert stable in (begun, left), "where its first record was, or where the first one is that was not deleted"
         wanted = [offset for offset, state, _ in self.written if state and log.start_offset <= offset < stable]
         for max_bytes in (1, 700, 1 << 30):
-            assert committed(log, max_bytes, log.start_offset) == wanted
-        assert_derived_state(log)
+            self.compare(committed(log, max_bytes, log.start_offset), wanted)
+        self.check_derived_state()
+
+    def check_derived_state(self) -> None:
+        assert_derived_state(self.log)
+
+    def compare(self, seen: list[Record], wanted: list[int]) -> None:
+        """What a consumer sees is what is committed."""
+        assert [record.offset for record in seen] == wanted
 
     def step(self, what: str) -> None:
         if what.startswith("write"):
@@ -392,10 +411,10 @@ class Writer:
         self.check()
 
     def _open(self) -> None:
-        self.store = open_store(self.files)
+        self.store = open_store(self.files, self.config)
         assert not self.store.failed
         log = self.store.logs.get(KEY)
-        self.log = log if log is not None else self.store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+        self.log = log if log is not None else self.store.create("t", 0, TOPIC_ID, self.config, NOW_MS)
 
     def restart(self) -> None:
         self.store.close()
@@ -534,3 +553,70 @@ def test_long_histories(first_seed: int) -> None:
             writer.step(step)
         writer.check()
         writer.kill()
+
+
+class Keyed(Writer):
+    """The same on a compacted log: of each key the last committed record has to be there, and none that was aborted."""
+
+    config = LogConfig(
+        cleanup_policy=("compact",),
+        segment_bytes=1500,
+        index_interval_bytes=100,
+        segment_index_bytes=10_000,
+        delete_retention_ms=1000,
+        min_cleanable_dirty_ratio=0.0,
+    )
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self.now_ms = NOW_MS
+        self.records: dict[int, tuple[bytes, bytes]] = {}
+        """Offset -> key and value."""
+
+    def write(self, producer_id: int) -> None:
+        random, offset = self.random, self.log.end_offset
+        some = [(b"k%d" % random.randrange(6), random.randbytes(random.choice([3, 100]))) for _ in range(3)]
+        self.records.update(enumerate(some, offset))
+        records = [Record(timestamp=self.now_ms, key=key, value=value) for key, value in some]
+        made = build(records)
+        if producer_id:
+            sequence = self.sequences[producer_id]
+            made = build(
+                records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True
+            )
+        self.sequences[producer_id] += len(some)
+        append_own(self.log, memoryview(made))
+        self._note(len(some), None if producer_id else True, producer_id or -1)
+
+    def later(self) -> None:
+        """So that what stays for a while is at its end."""
+        self.now_ms += self.random.choice([10, 600, 5000])
+
+    def compact(self) -> None:
+        self.roll()
+        self.log.flush()
+        compact(self.log, self.now_ms)
+        self.check()
+
+    def check_derived_state(self) -> None:
+        assert_indexes(self.log)
+        assert_transactions(self.log, is_compacted=True)
+
+    def compare(self, seen: list[Record], wanted: list[int]) -> None:
+        assert {record.offset for record in seen} <= set(wanted)
+        assert all(self.records[record.offset] == (record.key, record.value) for record in seen)
+        assert _last_of_keys([record.offset for record in seen], self.records) == _last_of_keys(wanted, self.records)
+
+
+def _last_of_keys(offsets: list[int], records: dict[int, tuple[bytes, bytes]]) -> dict[bytes, int]:
+    return {records[offset][0]: offset for offset in offsets}
+
+
+@pytest.mark.slow
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=40, deadline=None)
+def test_compaction_leaves_what_is_committed(seed: int) -> None:
+    keyed = Keyed(Random(seed))
+    steps = keyed.random.choices([*STEPS, "later", "compact", "compact", "restart", "kill"], k=seed % 100)
+    for step in [*steps, "compact", "kill"]:
+        keyed.step(step)
