@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from compat_tests import toolchain
-from compat_tests.apache_kafka import DUMP_LOG, ApacheKafka, run_tool
+from compat_tests.apache_kafka import DUMP_LOG, ApacheKafka, java, run_tool
 from compat_tests.broker import TARGET, Broker, installed_command, new_broker
 from compat_tests.waiting import until
 
@@ -33,7 +33,6 @@ TOPICS = {
 }
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SIZE = 900
-COMPLAINTS = re.compile(r"mismatch|out of order|corrupt|could not|not found|Exception|non-consecutive", re.IGNORECASE)
 
 
 class Record(NamedTuple):
@@ -175,12 +174,23 @@ KAFKAS_RECORD = re.compile(
 )
 
 
-def theirs(directory: Path, *, suffixes: tuple[str, ...] = (".log", ".index", ".timeindex", ".snapshot")) -> list[str]:
+def theirs(directory: Path, *, suffixes: tuple[str, ...], is_compacted: bool = False) -> list[str]:
     """What Kafka's tool prints of the files of a partition, all of them by one process."""
     toolchain.jars("broker")
     files = [str(path) for path in sorted(directory.iterdir()) if path.suffix in suffixes]
-    said = run_tool(DUMP_LOG, "--deep-iteration", "--print-data-log", "--files", ",".join(files))
-    return said.splitlines()
+    command = java(DUMP_LOG, "--deep-iteration", "--print-data-log", "--files", ",".join(files))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    complaints = done.stderr.splitlines()
+    assert [line for line in complaints if not (is_compacted and OF_COMPACTION.fullmatch(line))] == []
+    return done.stdout.splitlines()
+
+
+# What it says of any compacted log, one of Kafka's own too: offsets are not dense, and the time of a batch that was
+# emptied is still in the index
+OF_COMPACTION = re.compile(
+    r"Non-consecutive offsets in .*|  \d+ is followed by \d+"
+    r"|Found timestamp mismatch in :.*|  Index timestamp: \d+, log timestamp: -1"
+)
 
 
 def their_records(lines: list[str]) -> list[Record]:
@@ -196,10 +206,10 @@ def their_records(lines: list[str]) -> list[Record]:
     return found
 
 
-def assert_all_agree(directory: Path, read: list[Record]) -> list[str]:
+def assert_all_agree(directory: Path, read: list[Record], *, is_compacted: bool = False) -> list[str]:
     """Kafka's tool has no complaint, and it, our dump and a client have the same records."""
-    lines = theirs(directory, suffixes=(".log", ".index", ".timeindex", ".txnindex", ".snapshot"))
-    assert [line for line in lines if COMPLAINTS.search(line.partition(" payload: ")[0])] == []
+    suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    lines = theirs(directory, suffixes=suffixes, is_compacted=is_compacted)
     headers = [line for line in lines if line.startswith("baseOffset: ")]
     assert all(line.endswith(" isvalid: true") for line in headers)
     dumped, offsets = our_records(directory), {one.offset for one in read}
@@ -321,7 +331,7 @@ def test_before_and_after_a_compaction(tmp_path: Path) -> None:
     finally:
         broker.stop()
     directory = broker.partition_directory("kept", 0)
-    assert_all_agree(directory, after)
+    assert_all_agree(directory, after, is_compacted=True)
     assert len(after) < len(before)
     assert {record.key: record for record in after} == {record.key: record for record in before}
     said = ours("verify", broker.data)

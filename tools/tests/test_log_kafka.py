@@ -27,8 +27,6 @@ from tools.output import Row
 from tools.tests.log_data import NOW_MS, Data, change
 from tools.tests.test_log_actions import options
 
-COMPLAINTS = re.compile(r"mismatch|out of order|corrupt|not found|Exception|non-consecutive", re.IGNORECASE)
-
 
 def transact(log: Log, producer_id: int, sequence: int, count: int, *, is_open: bool = False) -> None:
     """Append records of a transaction."""
@@ -198,6 +196,6 @@ def dumped(*paths: Path) -> list[str]:
         missing(f"Java, or the jars in {jars}, are not here: install a JDK and run `make jars`")
     java = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*")
     command = ["java", *java, "kafka.tools.DumpLogSegments", "--deep-iteration", "--files", ",".join(map(str, paths))]
-    lines = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
-    assert [line for line in lines if COMPLAINTS.search(line)] == []
-    return lines
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""  # there it says what it finds wrong
+    return done.stdout.splitlines()
