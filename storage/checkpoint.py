@@ -11,6 +11,7 @@ there, never a mixture. Source: Apache Kafka's `CheckpointFile`, `OffsetCheckpoi
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -29,10 +30,15 @@ TopicPartition = tuple[str, int]
 
 
 def replace(files: Files, path: str, data: bytes) -> None:
-    """Replace a file atomically, and wait until it is on the disk."""
+    """Replace a file atomically, and wait until it is on the disk. Raises OSError."""
     temporary = path + TEMPORARY_SUFFIX
-    files.write(temporary, data, sync=True)
-    files.rename(temporary, path)
+    try:
+        files.write(temporary, data, sync=True)
+        files.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):  # on a full disk its room is wanted
+            files.remove(temporary)
+        raise
     files.sync_directory(parent(path))
 
 

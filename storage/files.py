@@ -167,6 +167,18 @@ class File:
         _sync_content(self.fileno)
 
 
+class _ReadOnlyFile(File):
+    """One on a disk that the system has made read-only."""
+
+    __slots__ = ()
+
+    def write_at(self, data: memoryview | bytearray | bytes, position: int) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    def truncate(self, size: int) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
 class ColdRead(Exception):
     """A plan that must not wait needs what is not in memory. A thread may `warm` it, then it is planned again.
 
@@ -203,7 +215,7 @@ class Files:
         except OSError as error:
             if error.errno != errno.EROFS or create:
                 raise
-            return File(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            return _ReadOnlyFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def read(self, path: str) -> bytes:
         """The whole content of a small file."""

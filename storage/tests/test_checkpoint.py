@@ -110,3 +110,14 @@ def test_after_a_failed_write_the_same_is_written_again() -> None:
     offsets.begin({("t", 0): 9})()
     assert files.writes == writes
     assert checkpoint.read_offsets(files, PATH) == {("t", 0): 9}
+
+
+def test_one_that_a_full_disk_refuses_leaves_the_old_one_and_nothing_else() -> None:
+    files = new_files()
+    checkpoint.write_offsets(files, PATH, {("t", 0): 1})
+    files.room = 5
+    with pytest.raises(OSError, match="no space"):
+        checkpoint.write_offsets(files, PATH, {("t", 0): 2})
+    assert checkpoint.read_offsets(files, PATH) == {("t", 0): 1}
+    assert list(files.list("/d")) == ["recovery-point-offset-checkpoint"]
+    assert files.room == 5

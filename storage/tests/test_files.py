@@ -98,6 +98,27 @@ def test_a_lock_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     files.lock(path).release()
 
 
+def test_on_a_disk_that_was_made_read_only_files_are_still_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, path = Files(), str(tmp_path / "file")
+    files.write(path, b"content")
+    opened = os.open
+
+    def open_to_read(path: str, flags: int, *mode: int) -> int:
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", open_to_read)
+    file = files.open(path)
+    assert file.read_at(7, 0) == b"content"
+    for refused in (lambda: file.write_at(b"x", 0), lambda: file.truncate(0), lambda: files.open(path, create=True)):
+        with pytest.raises(OSError, match=r"(?i)read-only"):
+            refused()
+    file.release()
+
+
 def _no_room(*_: object) -> int:
     raise OSError(errno.ENOSPC, "no space left on device")
 
