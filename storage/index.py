@@ -191,6 +191,11 @@ class Index(EntryFile):
             self._last = self._read_last()
         return self._last
 
+    def first(self) -> tuple[int, int]:
+        """The same of the first entry."""
+        keys, values = self._load()
+        return keys[0], values[0]
+
     @property
     def is_increasing(self) -> bool:
         """Whether each entry is behind the one before, as all are that were written; a lost block leaves zeros."""

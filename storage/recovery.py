@@ -293,7 +293,22 @@ def _end_of_finished(segment: Segment, end_offset: int) -> int | None:
     newest = max((header.max_timestamp for _, header in walk), default=NO_TIMESTAMP)
     is_sealed = newest <= times.last_timestamp and times.last_offset < end_offset
     is_sound = walk.problem is None and is_sealed and offsets.is_increasing and times.is_increasing
-    return walk.next_offset if is_sound else None
+    return walk.next_offset if is_sound and _begins_soundly(segment) else None
+
+
+def _begins_soundly(segment: Segment) -> bool:
+    """Whether the first entry of the offset index is of the batch to which it points: zeros may stand for a part of it.
+
+    In any other a zero is less than the entry before, or would have to fall between two entries.
+    """
+    if not segment.offsets.entries:
+        return True
+    last_offset, position = segment.offsets.first()
+    try:
+        hop = segment.seek(position, position)
+    except KafkaError:
+        return False
+    return hop is not None and (hop[0], hop[3]) == (position, segment.base_offset + last_offset)
 
 
 def _scan_segment(

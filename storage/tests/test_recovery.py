@@ -370,3 +370,24 @@ def test_what_a_killed_broker_left_in_memory_is_synced_where_commits_are() -> No
         pool = Pool(killed(files))
         again = recovery.open_log(pool, partition, config, Random(0), NOW_MS)
         assert (again.recovery_point, again.end_offset) == (point, 2)
+
+
+@pytest.mark.parametrize("lost", [slice(0, 4), slice(4, 8), slice(0, 3)])
+def test_a_hole_at_the_beginning_of_an_index_is_found(lost: slice) -> None:
+    """Of a segment whose bytes were on the disk before it was sealed: zeros there are in order."""
+    files = CrashingFiles()
+    config = LogConfig(index_interval_bytes=200)
+    store = open_store(files, config)
+    log = store.create("t", 0, TOPIC_ID, config, NOW_MS)
+    append(log, *(numbered(300 * number, 300) for number in range(3)))
+    log.flush()
+    store.checkpoint({})
+    log.roll(NOW_MS)
+    path = log.segments[0].offsets.path
+    whole = files.read(path)
+    assert whole[:4] == (599).to_bytes(4, "big")
+    index = files.file(path).content
+    index[lost] = bytes(lost.stop - lost.start)
+    log = open_store(files.crash(Random(0), power=False), config).logs["t", 0]
+    assert log.pool.files.read(path) == whole
+    assert_derived_state(log)
