@@ -120,7 +120,7 @@ class EntryFile:
     def _flush_block(self) -> None:
         """Write what is in memory, if it is a block or another one. Without room it stays there, and can be derived."""
         size = len(self._pending)
-        if size >= BLOCK_BYTES and size % BLOCK_BYTES < self.ENTRY.size:
+        if size >= BLOCK_BYTES and size % BLOCK_BYTES < self.ENTRY.size and not self._pool.defers_blocks:
             with contextlib.suppress(OSError):
                 self.flush()
 

@@ -313,10 +313,13 @@ class Log:
         """The write has ended. Raises KafkaError(KAFKA_STORAGE_ERROR) as `write_staged` does."""
         self.being_written = None
         staged.release()
+        self.pool.defers_blocks = True
         try:
             self._segments.active.finish_append(staged.written, self.config.index_interval_bytes, error)
         except OSError as failure:
             raise self._take_back(staged, failure) from failure
+        finally:
+            self.pool.defers_blocks = False
         self._written(staged)
 
     def _take_back(self, staged: Staged, error: OSError | KafkaError) -> KafkaError:

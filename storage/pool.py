@@ -34,6 +34,8 @@ class Pool:
         self, files: Files, max_open_segments: int = MAX_OPEN_SEGMENTS, max_index_bytes: int = MAX_INDEX_BYTES
     ) -> None:
         self.files = files
+        self.defers_blocks = False
+        """Whether blocks of indexes stay in memory, as the disk is slow: until it is not, or the segment ends."""
         self.is_patient = True
         """Whether what is read may wait for the disk; if not, `storage.files.ColdRead` is raised instead."""
         self.write_recovery_points: Callable[[], None] = _nothing

@@ -149,6 +149,7 @@ async def described(client: WireClient, *names: str) -> dict[str, int]:
     return {topic.name: topic.error_code for topic in response.topics}
 
 
+@pytest.mark.slow
 def test_a_sync_that_takes_long_holds_up_only_who_waits_for_it(tmp_path: Path) -> None:
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
         waits, polls, others = (broker.connect() for _ in range(3))

@@ -209,6 +209,27 @@ def test_a_flush_makes_safe_only_what_was_written_when_it_began(log: Log) -> Non
     assert (log.recovery_point, log.end_offset) == (1, 2)
 
 
+def test_what_threads_write_leaves_the_blocks_of_indexes_in_memory(tmp_path: Path) -> None:
+    """They would be written by the loop, to a disk that is slow."""
+    pool = Pool(Files())
+    segment = Segment.create(pool, str(tmp_path), 0, NOW_MS)
+    log = Log(pool, str(tmp_path), "t", 0, None, LogConfig(index_interval_bytes=0), [segment], Random(0))
+    for _ in range(600):
+        stage(log, batch(b"a"))
+        staged = log.begin_write()
+        assert staged is not None
+        staged.write()
+        log.end_write(staged, None)
+    path = Path(log.segments[0].offsets.path)
+    assert not path.exists()
+    for _ in range(600):
+        log.append(batch(b"b"), leader_epoch=1, now_ms=NOW_MS)
+    assert path.stat().st_size >= 4096
+    log.roll(NOW_MS)
+    assert path.stat().st_size == 8 * 1199
+    log.close()
+
+
 def test_a_batch_sent_twice_before_the_write_is_staged_once(log: Log) -> None:
     numbered = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     first = stage(log, batch(b"once", **numbered))
