@@ -217,8 +217,8 @@ def _repair(files: Files, report: Report, data: DataDirectory, *, is_dry: bool) 
             repairs.perform(step, files)
         for row in repairs.rows(step):
             yield {"topic": partition.topic, "partition": partition.partition, "done": not is_dry, **row}
-    if steps and not is_dry:
-        repairs.settle(files, report, data)
+    if not is_dry:
+        repairs.settle(steps, files, report, data)
     for finding in report.findings:
         if finding.kind not in repairs.MENDED:
             yield Failure(finding)

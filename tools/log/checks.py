@@ -58,6 +58,7 @@ class SegmentReport:
     """What was found in a segment. `indexes`: same, other (true, but not as here), unfinished, wrong, unknown.
 
     `interval_bytes` is the one with which its indexes were made, `asked_interval_bytes` the one that was tried first.
+    `gap_from`: the offset at which it should begin, where the next start would cut the log for that.
     `opened`: the transactions that are open where it begins, producer id -> first offset.
     """
 
@@ -70,6 +71,7 @@ class SegmentReport:
     interval_bytes: int = DEFAULT_INTERVAL_BYTES
     asked_interval_bytes: int = DEFAULT_INTERVAL_BYTES
     opened: Mapping[int, int] = field(default_factory=dict)
+    gap_from: int | None = None
     problem: str = ""
 
 
@@ -126,9 +128,11 @@ class _Check:
         for number, segment in enumerate(self._segments):
             following = self._segments[number + 1] if number + 1 < len(self._segments) else None
             is_told = bool(self._report.segments and self._report.segments[-1].bad)
-            if segment.base_offset > expected and not is_told and not self._is_safe(expected):
+            is_gap = segment.base_offset > expected and not is_told and not self._is_safe(expected)
+            if is_gap:
                 self._add(TORN, segment.path, f"it should begin at offset {expected}; the next start cuts there")
             found = self._check_segment(segment, following)
+            found.gap_from = expected if is_gap else None
             self._report.segments.append(found)
             self._report.end_offset = expected = max(expected, found.end_offset)
             segment.close()

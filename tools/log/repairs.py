@@ -19,7 +19,7 @@ from storage.recovery import TORN_SUFFIX
 from storage.segment import LOG_SUFFIX
 from storage.transactions import Transactions
 from tools.log import reading
-from tools.log.checks import CORRUPT, INDEX, INDEX_SUFFIXES, SAME, TORN, WRONG, Report, SegmentReport
+from tools.log.checks import CORRUPT, INDEX, INDEX_SUFFIXES, SAME, TORN, UNFINISHED, WRONG, Report, SegmentReport
 from tools.log.places import DataDirectory
 from tools.log.scanning import Bad
 from tools.output import Row
@@ -61,7 +61,22 @@ class Continue(NamedTuple):
     lost_from: int
 
 
-Step = Rewrite | Reindex | Continue
+class Keep(NamedTuple):
+    """A segment stands behind a gap for which the next start would cut it off; it is made safe instead."""
+
+    path: str
+    offset: int
+    lost_from: int
+
+
+Step = Rewrite | Reindex | Continue | Keep
+
+_ACTIONS = {
+    Rewrite: "move aside",
+    Reindex: "make indexes again",
+    Continue: "go on in a new segment",
+    Keep: "keep what is behind a gap",
+}
 
 
 def plan(report: Report, data: DataDirectory) -> list[Step]:
@@ -72,14 +87,18 @@ def plan(report: Report, data: DataDirectory) -> list[Step]:
     steps: list[Step] = []
     for number, found in enumerate(report.segments):
         following = report.segments[number + 1].segment.base_offset if number + 1 < len(report.segments) else None
+        if found.gap_from is not None:
+            steps.append(Keep(found.segment.path, found.segment.base_offset, found.gap_from))
         if found.bad:
             steps.append(_rewrite(found, known_end if following is None else following, interval_bytes))
         elif found.indexes == WRONG:
-            segment = found.segment
-            steps.append(Reindex(segment.path, segment.base_offset, interval_bytes, found.opened, found.problem))
+            steps.append(_reindex(found, interval_bytes))
     if report.segments and not report.partition.state and report.end_offset < known_end:
         directory = report.partition.directory
         steps.append(Continue(f"{directory}/{known_end:020d}{LOG_SUFFIX}", known_end, report.end_offset))
+    if any(not isinstance(step, Reindex) for step in steps):  # `settle` says that all is safe: then it has to be
+        unfinished = (found for found in report.segments if found.indexes == UNFINISHED)
+        steps += [_reindex(found, interval_bytes) for found in unfinished]
     return steps
 
 
@@ -88,6 +107,12 @@ def _interval_bytes(report: Report) -> int:
     asked = report.segments[0].asked_interval_bytes if report.segments else 0
     shown = (one.interval_bytes for one in report.segments if one.indexes == SAME and one.interval_bytes != asked)
     return next(shown, asked)
+
+
+def _reindex(found: SegmentReport, interval_bytes: int) -> Reindex:
+    segment = found.segment
+    problem = found.problem or "the indexes were not finished"
+    return Reindex(segment.path, segment.base_offset, interval_bytes, found.opened, problem)
 
 
 def _rewrite(found: SegmentReport, following_offset: int, interval_bytes: int) -> Rewrite:
@@ -103,7 +128,7 @@ def rows(step: Step) -> Iterator[Row]:
         for bad, lost_to in zip(step.bad, step.lost_to, strict=True):
             is_known = lost_to > bad.first_offset
             yield {
-                "action": "move aside",
+                "action": _ACTIONS[Rewrite],
                 "path": step.path,
                 "from_byte": bad.start,
                 "to_byte": bad.end,
@@ -112,21 +137,23 @@ def rows(step: Step) -> Iterator[Row]:
                 "problem": bad.problem,
             }
     else:
-        lost = (step.lost_from, step.offset - 1) if isinstance(step, Continue) else (None, None)
+        lost = (None, None) if isinstance(step, Reindex) else (step.lost_from, step.offset - 1)
         yield {
-            "action": "go on in a new segment" if isinstance(step, Continue) else "make indexes again",
+            "action": _ACTIONS[type(step)],
             "path": step.path,
             "from_byte": None,
             "to_byte": None,
             "lost_from": lost[0],
             "lost_to": lost[1],
-            "problem": "the log's end is gone" if isinstance(step, Continue) else step.problem,
+            "problem": step.problem if isinstance(step, Reindex) else "what was there is gone",
         }
 
 
 def perform(step: Step, files: Files) -> None:
     """Do it, and wait until it is on the disk. Raises OSError."""
     directory = step.path.rpartition("/")[0]
+    if isinstance(step, Keep):  # `settle` does it
+        return
     if isinstance(step, Continue):
         files.write(step.path, b"", sync=True)
         files.sync_directory(directory)
@@ -140,12 +167,14 @@ def perform(step: Step, files: Files) -> None:
     files.sync_directory(directory)
 
 
-def settle(files: Files, report: Report, data: DataDirectory) -> None:
+def settle(steps: Sequence[Step], files: Files, report: Report, data: DataDirectory) -> None:
     """Make all of a repaired log safe, and say so in the checkpoint: else the next start would cut it at its first gap.
 
-    Raises OSError.
+    Where only indexes were made again there is nothing to be said. Raises OSError.
     """
     partition = report.partition
+    if all(isinstance(step, Reindex) for step in steps):
+        return
     if partition.state or not files.exists(f"{data.path}/{META_PROPERTIES}"):
         return
     for found in report.segments:

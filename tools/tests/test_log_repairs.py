@@ -36,8 +36,7 @@ def repaired(data: Data) -> list[Step]:
     steps = repairs.plan(told, found)
     for step in steps:
         repairs.perform(step, Files())
-    if steps:
-        repairs.settle(Files(), told, found)
+    repairs.settle(steps, Files(), told, found)
     return steps
 
 
@@ -152,6 +151,96 @@ def test_a_hole_behind_the_recovery_point_does_not_cost_what_follows(tmp_path: P
     repaired(data)
     lost = int(data.segments()[1].stem) - 2
     assert offsets(data) == without(lost, lost + 1)
+
+
+def test_what_is_behind_a_lost_segment_is_kept(tmp_path: Path) -> None:
+    with Data(tmp_path / "data", is_clean=False) as data:
+        data.fill()
+    gone, following = data.segments()[1:3]
+    for path in data.directory().glob(f"{gone.stem}.*"):
+        path.unlink()
+    (finding,) = report(data)[0].findings
+    assert finding == (
+        checks.TORN,
+        str(following),
+        f"it should begin at offset {int(gone.stem)}; the next start cuts there",
+    )
+    step, *_ = repaired(data)
+    assert list(repairs.rows(step)) == [
+        {
+            "action": "keep what is behind a gap",
+            "path": str(following),
+            "from_byte": None,
+            "to_byte": None,
+            "lost_from": int(gone.stem),
+            "lost_to": int(following.stem) - 1,
+            "problem": "what was there is gone",
+        }
+    ]
+    assert offsets(data) == without(*range(int(gone.stem), int(following.stem)))
+
+
+class Failing(Files):
+    """The disk, which fails for good at the call with a number."""
+
+    def __init__(self, fails_at: int) -> None:
+        self.left = fails_at
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(5, "Input/output error")
+
+    def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
+        self._count()
+        super().write(path, data, sync=sync)
+
+    def append(self, path: str, data: bytes | bytearray) -> None:
+        self._count()
+        super().append(path, data)
+
+    def sync(self, path: str) -> None:
+        self._count()
+        super().sync(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._count()
+        super().rename(old, new)
+
+    def remove(self, path: str) -> None:
+        self._count()
+        super().remove(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_repair_that_breaks_off_anywhere_is_done_again(tmp_path: Path, is_clean: bool) -> None:
+    """After each call that changes something, with two segments damaged and the end of the log gone."""
+    with Data(tmp_path / "damaged", is_clean=is_clean) as damaged:
+        damaged.fill()
+    logs = damaged.segments()
+    change(logs[0], positions(logs[0])[-1] + 70)
+    change(logs[1], positions(logs[1])[1] + 70)
+    lost = [int(logs[1].stem) + delta for delta in (-2, -1, 2, 3)]
+    logs[-1].write_bytes(b"")
+    for fails_at in range(200):
+        data = Data(tmp_path / str(fails_at))
+        shutil.copytree(damaged.path, data.path)
+        told, found = report(data)
+        files = Failing(fails_at)
+        steps = repairs.plan(told, found)
+        try:
+            for step in steps:
+                repairs.perform(step, files)
+            repairs.settle(steps, files, told, found)
+        except OSError:
+            repaired(data)
+        assert [one for one in report(data)[0].findings if one.kind != checks.SNAPSHOT] == []
+        assert offsets(data) == [offset for offset in without(*lost) if offset < int(logs[-1].stem)]
+        shutil.rmtree(data.path)
+        if files.left >= 0:
+            break
+    assert fails_at > 20
 
 
 @pytest.fixture(scope="module")
