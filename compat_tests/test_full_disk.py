@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.broker import TARGET, HeadgateBroker
@@ -110,6 +110,13 @@ class Log:
         finally:
             consumer.close()
 
+    def can_commit(self) -> bool:
+        try:
+            self.commit()
+        except KafkaException:
+            return False
+        return True
+
     def consumer(self) -> Consumer:
         return Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": "g", "enable.auto.commit": False})
 
@@ -179,6 +186,7 @@ def test_a_disk_without_a_byte(disk: SmallDisk, tmp_path: Path) -> None:
         for _ in range(50):
             assert log.produce()[0] == 0
         log.check()
+        until(log.can_commit, "partitions of offsets that could not be made before", LIMIT_S)
         broker.restart()
         log.check()
     finally:
