@@ -458,18 +458,23 @@ STORED = [record._replace(headers=[]) for record in RECORDS]
 
 def adopted(directory: Path, magic: int, codec: int) -> Node:
     """A node whose topic t begins with messages, as Apache Kafka left them; one batch comes behind them."""
+    again = [record._replace(offset=record.offset + 3) for record in STORED]
+    sets = [legacy.build(records, magic, codec=codec) for records in (STORED, again)]
+    node = adopted_segments(directory, {0: b"".join(sets)})
+    put(node)
+    return node
+
+
+def adopted_segments(directory: Path, segments: dict[int, bytes]) -> Node:
+    """A node whose topic t has these segments, by the offsets where they begin, and nothing else."""
     node = Node(directory)
     node.services.metadata.create_topic("t", 1)
     node.close()
-    path = directory / "t-0"
-    again = [record._replace(offset=record.offset + 3) for record in STORED]
-    sets = [legacy.build(records, magic, codec=codec) for records in (STORED, again)]
-    (path / f"{0:020d}.log").write_bytes(b"".join(sets))
-    (path / "leader-epoch-checkpoint").unlink(missing_ok=True)
+    (directory / "t-0" / "leader-epoch-checkpoint").unlink(missing_ok=True)
     (directory / ".kafka_cleanshutdown").unlink()
-    node = Node(directory)
-    put(node)
-    return node
+    for base_offset, data in segments.items():
+        (directory / "t-0" / f"{base_offset:020d}.log").write_bytes(data)
+    return Node(directory)
 
 
 def stored_as(magic: int) -> list[Record]:
@@ -540,4 +545,27 @@ def test_few_bytes_of_stored_messages_are_converted_at_once(tmp_path: Path) -> N
     node = adopted(tmp_path, 1, 1)
     (row,) = rows(node.ask(request(wanted(node, "t", 12, from_offset(0, max_bytes=1)), max_bytes=1), 12))
     assert list(iterate(row.records)) == STORED
+    node.close()
+
+
+@pytest.mark.parametrize("version", [*OLD, 4, 9, 12])
+@pytest.mark.parametrize("limit", [1, 333, 1 << 20])
+def test_whoever_reads_on_gets_every_stored_message_once(tmp_path: Path, version: int, limit: int) -> None:
+    """In segments of all formats, plain and compressed, with batches behind them."""
+    random, written, segments = Random(version * 1_000 + limit), list[Record](), dict[int, bytes]()
+    for _ in range(3):
+        base_offset, data = len(written), b""
+        for _ in range(8):
+            magic, codec = random.randrange(2), random.randrange(4)
+            some = some_records(random, len(written))
+            data += legacy.build(some, magic, codec=codec)
+            written += some if magic else [record._replace(timestamp=-1) for record in some]
+        segments[base_offset] = data
+    node = adopted_segments(tmp_path, segments)
+    for _ in range(5):
+        some = some_records(random, len(written))
+        put(node, *[record._replace(offset=-1) for record in some], codec=random.randrange(5))
+        written += some
+    found = read_all(node, version, limit, len(written))
+    assert found == (written if version > 1 else [record._replace(timestamp=-1) for record in written])
     node.close()
