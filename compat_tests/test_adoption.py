@@ -10,12 +10,13 @@ import contextlib
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from compat_tests.apache_kafka import ApacheKafka, KafkaAndZooKeeper, missing
@@ -26,6 +27,7 @@ from compat_tests.matrix.carried import assert_carried, records_of
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities, Client
 from compat_tests.matrix.rows import ROWS
 from compat_tests.records import Sent
+from compat_tests.waiting import until
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="it is Headgate that adopts")
 
@@ -61,6 +63,9 @@ class Directory(NamedTuple):
     cluster_id: str
     topics: dict[str, Written]
     ids: dict[str, str]
+    port: int = 0
+    producer: Producer | None = None
+    """One that began with Kafka, and knows nothing of its end."""
 
 
 def fill(kafka: ApacheKafka, wanted: Mapping[str, tuple[Abilities, Mapping[str, str]]]) -> Directory:
@@ -72,6 +77,7 @@ def fill(kafka: ApacheKafka, wanted: Mapping[str, tuple[Abilities, Mapping[str, 
     new.append(NewTopic(TRANSACTED, 1, 1, config=version))
     for created in admin.create_topics(new, operation_timeout=20).values():
         created.result(20)
+    wait_for_leaders(kafka.bootstrap, wanted)
     topics = {}
     for name, (abilities, _) in wanted.items():
         topics[name] = Written(list[Sent](), abilities)
@@ -115,6 +121,29 @@ def produce(bootstrap: str, topic: str, records: Sequence[Sent], codec: str) -> 
     assert not failures, failures[:3]
 
 
+def idempotent(bootstrap: str) -> Producer:
+    """A producer whose requests and sequences are numbered."""
+    settings = {"enable.idempotence": True, "linger.ms": 1, "reconnect.backoff.max.ms": 300, "log_level": 0}
+    return Producer({"bootstrap.servers": bootstrap, **settings})
+
+
+def go_on(directory: Directory, seed: int) -> list[Sent]:
+    """More records of that producer."""
+    producer, records = directory.producer, records_of(MODERN, OF_EACH, seed)
+    assert producer is not None
+    failures: list[object] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for record in records:
+        send(producer, "plain", record, delivered)
+    assert producer.flush(30) == 0
+    assert not failures, failures[:3]
+    return records
+
+
 def transact(bootstrap: str) -> None:
     """A transaction that is committed, one that is aborted, and one more."""
     producer = Producer(
@@ -131,11 +160,34 @@ def transact(bootstrap: str) -> None:
 
 def commit(bootstrap: str, topic: str) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
+
+    def is_committed() -> bool:
+        try:
+            consumer.commit(offsets=[TopicPartition(topic, 0, COMMITTED)], asynchronous=False)
+        except KafkaException:
+            return False
+        return True
+
     try:
-        # Kafka makes the topic of the offsets now: until it has, it answers with errors that are tried again
-        consumer.commit(offsets=[TopicPartition(topic, 0, COMMITTED)], asynchronous=False)
+        until(is_committed, "Kafka to make the topic of the offsets, and to load it", step_s=0.2)
     finally:
         consumer.close()
+
+
+def wait_for_leaders(bootstrap: str, topics: Iterable[str]) -> None:
+    """Else what is sent first comes again behind what is sent next: old formats know no sequences."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "-"})
+
+    def is_led(partition: TopicPartition) -> bool:
+        try:
+            return consumer.get_watermark_offsets(partition, timeout=5) == (0, 0)
+        except KafkaException:
+            return False
+
+    for name in topics:
+        for index in range(PARTITIONS):
+            until(partial(is_led, TopicPartition(name, index)), f"a leader of {name}-{index}")
+    consumer.close()
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +233,8 @@ def of_kraft(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     directory = tmp_path_factory.mktemp(request.param)
     with ApacheKafka(FEW, heap="512m", jar_set=request.param, directory=directory) as kafka:
         filled = fill(kafka, {"plain": (MODERN, {}), "small": (MODERN, CONFIGS)})
+        filled = filled._replace(port=kafka.port, producer=idempotent(kafka.bootstrap))
+        filled.topics["plain"].records.extend(go_on(filled, 40))
         copy_alive(filled)
     assert_read_by_command(filled)
     return filled
@@ -244,8 +298,9 @@ def assert_not_touched(path: Path) -> None:
     assert tree(path) == before
 
 
-def adopted(path: Path) -> HeadgateBroker:
+def adopted(path: Path, port: int = 0) -> HeadgateBroker:
     broker = HeadgateBroker(path.parent / "headgate", QUICK, path, ["--adopt"])
+    broker.port = port
     broker.start()
     return broker
 
@@ -343,7 +398,7 @@ def test_times_are_found_in_old_formats(of_kafka28: Directory, old_formats: Brok
 def test_topics_ids_and_configs_of_kraft(of_kraft: Directory) -> None:
     assert_not_touched(of_kraft.path)
     metadata = tree(of_kraft.path / METADATA)
-    broker = adopted(of_kraft.path)
+    broker = adopted(of_kraft.path, of_kraft.port)
     try:
         assert_all_read(broker.bootstrap, of_kraft.topics)
         assert_transactions(broker.bootstrap)
@@ -354,9 +409,8 @@ def test_topics_ids_and_configs_of_kraft(of_kraft: Directory) -> None:
         (configs,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "small")]).values()
         told = {name: entry.value for name, entry in configs.result(20).items()}
         assert {name: told[name] for name in CONFIGS} == CONFIGS
-        records = records_of(MODERN, OF_EACH, 50)
-        Confluent().produce(broker.bootstrap, "plain", records, "zstd")
-        plain = Written([*of_kraft.topics["plain"].records, *records], MODERN)
+        # Its sequences go on where Kafka's snapshot ends
+        plain = Written([*of_kraft.topics["plain"].records, *go_on(of_kraft, 50)], MODERN)
         broker.arguments = ()
         broker.restart()
         assert_all_read(broker.bootstrap, {**of_kraft.topics, "plain": plain})
