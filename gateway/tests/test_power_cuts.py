@@ -144,7 +144,7 @@ def test_nothing_that_anybody_knows_of_is_lost(seed: int) -> None:
     history = History(Path("/data"), seed)
     if seed % 2:
         history.files.cut_after = history.random.randrange(40, 400)
-    history.run(120)
+    history.run(90)
     known = {**history.acknowledged, **history.shown}
     found = history.after_the_cut()
     lost = {place: value for place, value in known.items() if found.get(place) != value}
