@@ -434,7 +434,7 @@ class Writer:
         for name in sorted(self.files.list(PARTITION)):
             path = f"{PARTITION}/{name}"
             size = self.files.size(path)
-            if name.endswith(".txnindex") and size and self.random.random() < 0.2:
+            if name.endswith(".txnindex") and size >= 34 and self.random.random() < 0.2:
                 if is_clean:
                     self.files.truncate(path, size - self.random.randint(1, 33))
                 else:
