@@ -233,8 +233,9 @@ class Round:
         self.key = partition.topic, partition.index
         self._collected: Collected | None = None
         self._groups: list[list[int]] = []
+        self._is_merging = False
         self._begun_ms = cleaning.now_ms
-        self._before_bytes = self._read_bytes = self._records = self._kept_records = self._unreadable = 0
+        self._before_bytes = self._records = self._kept_records = self._unreadable = 0
 
     def begin(self) -> None:
         """Collect the keys."""
@@ -255,7 +256,8 @@ class Round:
         if isinstance(result, BaseException):
             self._end(result)
             return
-        self._collected = result
+        if not self._is_merging:
+            self._collected = result
         self._groups = list(reversed(result.groups))
         self._next()
 
@@ -266,8 +268,27 @@ class Round:
             self._rewrite(self._groups.pop())
         else:
             assert self._collected is not None
-            self._log.compacted.offset = self._collected.end_offset
+            self._merge(self._collected.end_offset)
+
+    def _merge(self, end_offset: int) -> None:
+        """Once all are written anew, have those that are small now become one, and be done."""
+        from storage import compaction
+
+        cleaning, self._log.compacted.offset = self._cleaning, end_offset
+        if self._is_merging:
             self._end(None)
+            return
+        self._is_merging = True
+        sizes = {"table_bytes": cleaning.table_bytes, "read_bytes": cleaning.read_bytes}
+        try:
+            job = compaction.plan_merge(self._log, end_offset, self._begun_ms, **sizes)
+        except (OSError, KafkaError, StorageError) as error:
+            self._end(error)
+            return
+        if job is None:
+            self._end(None)
+        else:
+            self.worker.collect(job, cleaning.share_of_bytes_per_second, self._has_collected)
 
     def _rewrite(self, bases: list[int]) -> None:
         """Begin with a group, unless its segments are gone, or there is no room for the new one."""
@@ -291,10 +312,10 @@ class Round:
         if isinstance(result, BaseException):
             self._end(result)
             return
-        self._read_bytes += result.read_bytes
-        self._records += result.records
-        self._kept_records += result.kept_records
-        self._unreadable += result.unreadable_batches
+        if not self._is_merging:
+            self._records += result.records
+            self._kept_records += result.kept_records
+            self._unreadable += result.unreadable_batches
         old = self._log.compacted.closed(bases)
         if not result.is_changed or old is None or not self._cleaning.is_current(self._partition, self._log):
             self._next()  # what was written for nothing is removed by the next compaction, or start

@@ -152,6 +152,8 @@ class Compaction:
         # Else the index of a later segment would tell of records that are not there.
         self._held = {producer_id: first for producer_id, first, marker in job.aborted if first < last <= marker}
         groups = cleaner.grouped(wanted, last, min(job.segment_bytes, MAX_SEGMENT_BYTES), job.segment_index_bytes)
+        if job.first_dirty == job.first_uncleanable and not job.has_transactions:
+            groups = [group for group in groups if len(group) > 1]  # all that is to be done is to merge
         return Collected(end_offset, [[facts.base_offset for facts in group] for group in groups], len(self._table))
 
     def _collect(self, facts: SegmentFacts, transactions: Transactions, capacity: int) -> Steps[bool]:
@@ -504,6 +506,17 @@ def plan(log: Log, dirt: Dirt, now_ms: int, *, table_bytes: int, read_bytes: int
     )
 
 
+def plan_merge(log: Log, end_offset: int, now_ms: int, *, table_bytes: int, read_bytes: int) -> Job | None:
+    """What follows a compaction up to an offset: that neighbours which have become small by it become one.
+
+    None where there are none. Raises OSError, BadFile.
+    """
+    dirt = Dirt(end_offset, end_offset, 0, 0, 0)
+    job = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=read_bytes)
+    groups = cleaner.grouped(job.segments, end_offset, job.segment_bytes, job.segment_index_bytes)
+    return job if len(groups) < len(job.segments) else None
+
+
 def _aborted(log: Log, up_to: int) -> Iterator[tuple[int, int, int]]:
     """The aborted transactions that began before an offset: producer id, first offset, and that of the marker."""
     for segment in log.segments:
@@ -524,6 +537,15 @@ def compact(log: Log, now_ms: int, up_to: int | None = None, *, table_bytes: int
     if not dirt.dirty_bytes:
         return False
     job = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=_WRITE_BYTES)
+    end_offset = _perform(log, job, now_ms)
+    merge = plan_merge(log, end_offset, now_ms, table_bytes=table_bytes, read_bytes=_WRITE_BYTES)
+    if merge is not None:
+        _perform(log, merge, now_ms)
+    log.compacted.offset = end_offset
+    return True
+
+
+def _perform(log: Log, job: Job, now_ms: int) -> int:
     work = Compaction(log.pool, job)
     collected = compression.finish(work.collect())
     for bases in collected.groups:
@@ -532,5 +554,4 @@ def compact(log: Log, now_ms: int, up_to: int | None = None, *, table_bytes: int
         if rewritten.is_changed and old is not None:
             new = new_segment(log, bases, rewritten, now_ms)
             log.compacted.replace(log.pool.files, old, new, log.config.file_delete_delay_ms)
-    log.compacted.offset = collected.end_offset
-    return True
+    return collected.end_offset

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from operator import is_
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import BatchHeader
+from protocol.records.batch import HEADER_SIZE, BatchHeader
 from protocol.records.control import Marker
 from storage.aborted import Reaching
 from storage.replacement import NOTHING, Compacted
@@ -19,6 +19,7 @@ from storage.retention import SegmentFacts
 from storage.segment import FileSlice, MessagesSlice, Segment
 
 _MEMO_ENTRIES = 64
+_MOST_EMPTY = 1000  # are passed over in one read: each takes two microseconds
 
 
 class Segments:
@@ -142,6 +143,8 @@ class Segments:
 
     def bound(self, offset: int, piece: FileSlice, end_offset: int) -> int:
         """An offset behind all batches of a piece that was planned for an offset, and not much higher."""
+        if offset < self.compacted.offset:  # the piece may be of a later segment
+            return end_offset
         segment, _ = self.locate(offset)
         bound = segment.offsets.bound(piece.position + len(piece))
         if bound is not None:
@@ -153,6 +156,8 @@ class Segments:
     def plan(self, offset: int, max_bytes: int, up_to: int, end_offset: int, at_least_one: bool) -> FileSlice | None:
         """A read of whole batches of one segment, as `Log.read` describes it. Raises OSError, ColdRead."""
         segment, position = self.locate(offset)
+        if offset < self.compacted.offset:
+            segment, position = self._behind_empty(segment, position, up_to)
         limit = segment.size if up_to >= end_offset else self._limit(segment, up_to)
         if limit - position > max_bytes:
             limit = self._cut(segment, position, max_bytes, at_least_one)
@@ -162,6 +167,27 @@ class Segments:
             return None
         kind = MessagesSlice if segment.holds_messages else FileSlice
         return kind(segment.file, position, limit - position)
+
+    def _behind_empty(self, segment: Segment, position: int, up_to: int) -> tuple[Segment, int]:
+        """Where the next batch with records is; else the last one without: so nobody asks for one after the other.
+
+        librdkafka takes ten answers without a record in a row for a message that is too large.
+        """
+        found = segment, position
+        for _ in range(_MOST_EMPTY):
+            hop = segment.seek(position, position)
+            if hop is None:
+                if segment is self.active:
+                    break
+                segment, position = self._items[self.position_of(segment.base_offset) + 1], 0
+                continue
+            start, position, base_offset, _ = hop
+            if base_offset >= up_to:
+                break
+            found = segment, start
+            if position - start > HEADER_SIZE:
+                break
+        return found
 
     def _cut(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool) -> int:
         """Where a read ends that may not take all: before the batch that does not fit, unless it is the first."""

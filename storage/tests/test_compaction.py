@@ -109,12 +109,9 @@ def test_segments_that_have_become_small_become_one() -> None:
     close_segment(log)
     assert len(log.segments) > 5
     compact(log, NOW_MS)
+    assert [segment.base_offset for segment in log.segments] == [0, 55, 60]
     assert offsets(records(log)) == [57, 58, 59]
-    put(log, keyed(("key0", "v")))
-    close_segment(log)
-    compact(log, NOW_MS)
-    assert [segment.base_offset for segment in log.segments] == [0, 55, 61], "55: it was too large for that"
-    assert offsets(records(log)) == [58, 59, 60]
+    assert [header.records_count for header in headers(log)] == [0, 1, 1, 1], "one is left to mark an end"
     assert_indexes(log)
 
 
@@ -139,7 +136,7 @@ def test_segments_end_where_they_ended_so_that_a_scan_finds_no_gap() -> None:
     assert offsets(records(log)) == [12, 13]
     ends = [segment.end_offset() for segment in log.segments]
     assert ends[:-1] == [segment.base_offset for segment in log.segments[1:]]
-    assert [header.records_count for header in headers(log)].count(0) == len(log.segments) - 2
+    assert [header.records_count for header in headers(log)].count(0) == len(log.segments) - 2 > 1
     files = log.pool.files
     assert isinstance(files, CrashingFiles)
     again = open_store(files.crash(Random(1), power=False), COMPACT)  # no checkpoint: all of it is scanned
@@ -461,3 +458,41 @@ def test_messages_of_old_formats_are_left_alone_with_all_before_them() -> None:
     log.segments[0].holds_messages = False
     assert offsets(records(log)) == [0, 1, 3]
     assert log.compacted.offset == 4
+
+
+# Readers of what is left
+
+
+def test_a_reader_gets_over_batches_without_records_in_one_answer() -> None:
+    """librdkafka takes ten answers in a row without a record for a message that is too large for it."""
+    log = new_log(config=replace(COMPACT, segment_bytes=200))
+    for number in range(30):
+        append(log, memoryview(keyed(("same", str(number) * 50))))
+    close_segment(log)
+    compact(log, NOW_MS)
+    assert sum(not header.records_count for header in headers(log)) > 5
+    piece = read(log, 0)
+    assert [record.offset for record in iterate(piece)] == [29]
+    put(log, keyed(("same", "last")))
+    close_segment(log)
+    _compact_each_alone(log)
+    assert [read_header(read(log, offset)).base_offset for offset in (0, 29, 30)] == [30, 30, 30]
+
+
+def test_at_the_end_the_last_batch_without_records_tells_where_to_go_on() -> None:
+    log = new_log(config=replace(COMPACT, segment_bytes=200))
+    for number in range(30):
+        append(
+            log, memoryview(keyed((None if number > 3 else "k", str(number) * 50), timestamp=NOW_MS)), validate="own"
+        )
+    close_segment(log)
+    compact(log, NOW_MS)
+    assert [read_header(read(log, offset)).base_offset for offset in (0, 3, 4, 20)] == [3, 3, 29, 29]
+    piece = log.read(5, 1 << 20, 10, at_least_one=True)
+    assert piece is not None
+    assert 5 <= read_header(piece.read()).base_offset < 10, "none that reaches the end that was asked for"
+
+
+def _compact_each_alone(log: Log) -> None:
+    log.config = replace(COMPACT, segment_bytes=60)
+    compact(log, NOW_MS)
