@@ -464,7 +464,7 @@ def test_messages_of_old_formats_are_left_alone_with_all_before_them() -> None:
 
 
 def test_a_reader_gets_over_batches_without_records_in_one_answer() -> None:
-    """librdkafka takes ten answers in a row without a record for a message that is too large for it."""
+    """Ten answers in a row without a record are a message that is too large, for librdkafka."""
     log = new_log(config=replace(COMPACT, segment_bytes=200))
     for number in range(30):
         append(log, memoryview(keyed(("same", str(number) * 50))))
