@@ -1,7 +1,7 @@
 """A segment from end to end, past what is damaged: every sound batch, and the bytes that are none.
 
-Behind a fault the next batch is where the header of the damaged one says, or else the first place at which there is a
-whole batch with the right checksum and an offset that may come there.
+Behind a fault the next batch is where the header of the damaged one says, or else at the first place at which there is
+a whole batch with the right checksum and an offset that may come there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from protocol.records.batch import LOG_OVERHEAD, BatchHeader
 from storage.segment import MAX_RELATIVE_OFFSET, Segment, Walk
 
 _WINDOW_BYTES = 1 << 20
@@ -95,31 +95,45 @@ def limit_of(segment: Segment, following: Segment | None, end_offset: int | None
 
 
 def _next_good(segment: Segment, position: int, next_offset: int, limit_offset: int) -> tuple[int, int] | None:
-    """Where the next sound batch begins, and with which offset."""
-    for candidate in _candidates(segment, position, next_offset, limit_offset):
-        walk = segment.walk(candidate)
-        walk.next_offset, walk.check_crc_from = next_offset, 0
-        for _, header in walk:
-            if header.last_offset < limit_offset:
-                return candidate, header.base_offset
-            break
-    return None
+    """Where the next sound batch begins, and with which offset.
+
+    That is where the length of the damaged one leads, if there is one; or one before that from which batches lead
+    there, for the length may be what is damaged. Other batches before it are some that a record holds.
+    """
+    head = segment.file.read_at(LOG_OVERHEAD, position)
+    hop = position + LOG_OVERHEAD + int.from_bytes(head[_OFFSET_BYTES:], "big", signed=True)
+    offset = _sound_at(segment, hop, next_offset, limit_offset) if position < hop < segment.size else None
+    end = segment.size if offset is None else hop
+    for candidate in _candidates(segment, position + 1, end, _pattern(next_offset, limit_offset)):
+        found = _sound_at(segment, candidate, next_offset, limit_offset)
+        if found is not None and (offset is None or _leads_to(segment, candidate, hop)):
+            return candidate, found
+    return None if offset is None else (hop, offset)
 
 
-def _candidates(segment: Segment, position: int, next_offset: int, limit_offset: int) -> Iterator[int]:
-    """Places behind `position` that may be a batch's beginning: offset, size and magic are such as it could have."""
-    head = segment.file.read_at(HEADER_SIZE, position)
-    hop = position + LOG_OVERHEAD + int.from_bytes(head[_OFFSET_BYTES:LOG_OVERHEAD], "big", signed=True)
-    if position < hop < segment.size:
-        yield hop
-    pattern = _pattern(next_offset, limit_offset)
-    start = position + 1
-    while start < segment.size:
+def _sound_at(segment: Segment, position: int, next_offset: int, limit_offset: int) -> int | None:
+    """The base offset of the batch at a position; None if there is none that may be there."""
+    walk = segment.walk(position)
+    walk.next_offset, walk.check_crc_from = next_offset, 0
+    header = next((header for _, header in walk), None)
+    return None if header is None or header.last_offset >= limit_offset else header.base_offset
+
+
+def _leads_to(segment: Segment, position: int, end: int) -> bool:
+    """Whether sound batches, one behind the other, go from one position to another."""
+    walk = segment.walk(position)
+    walk.check_crc_from = 0
+    return any(start >= end for start, _ in walk) and walk.position == end
+
+
+def _candidates(segment: Segment, start: int, end: int, pattern: re.Pattern[bytes]) -> Iterator[int]:
+    """Places that may be a batch's beginning: offset, size and magic are such as it could have."""
+    while start < end:
         window = segment.file.read_at(_WINDOW_BYTES + _MAGIC_AT, start)
         for found in pattern.finditer(window):
             candidate = start + found.start()
             size = int.from_bytes(window[found.start() + _OFFSET_BYTES : found.start() + LOG_OVERHEAD], "big")
-            if found.start() < _WINDOW_BYTES and candidate + LOG_OVERHEAD + size <= segment.size:
+            if found.start() < _WINDOW_BYTES and candidate < end and candidate + LOG_OVERHEAD + size <= segment.size:
                 yield candidate
         start += _WINDOW_BYTES
 

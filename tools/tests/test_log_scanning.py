@@ -58,6 +58,18 @@ def test_one_batch_is_lost(log: Path, damage: str) -> None:
     assert bad.problem
 
 
+def test_a_length_that_leads_to_another_batch(log: Path) -> None:
+    """Those between are not lost."""
+    starts = positions(log)
+    length = starts[9] - starts[4] - 12
+    data = bytearray(log.read_bytes())
+    data[starts[4] + 8 : starts[4] + 12] = length.to_bytes(4, "big")
+    log.write_bytes(data)
+    seen, (bad,) = scanned(log)
+    assert bad[:4] == (starts[4], starts[5], 8, 10)
+    assert seen == [offset for offset in range(0, 26, 2) if offset != 8]
+
+
 def test_two_places(log: Path) -> None:
     starts = positions(log)
     change(log, starts[0] + 70)
