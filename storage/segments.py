@@ -175,6 +175,8 @@ class Segments:
         """
         found = segment, position
         for _ in range(_MOST_EMPTY):
+            if segment.holds_messages:  # a message of that size is none of these
+                break
             hop = segment.seek(position, position)
             if hop is None:
                 if segment is self.active:

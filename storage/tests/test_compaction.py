@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records import compression
+from protocol.records import compression, legacy
 from protocol.records.batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
@@ -491,6 +491,18 @@ def test_at_the_end_the_last_batch_without_records_tells_where_to_go_on() -> Non
     piece = log.read(5, 1 << 20, 10, at_least_one=True)
     assert piece is not None
     assert 5 <= read_header(piece.read()).base_offset < 10, "none that reaches the end that was asked for"
+
+
+def test_no_message_of_an_old_format_is_taken_for_a_batch_without_records() -> None:
+    log = filled(keyed(("a", "1")), keyed(("a", "2")))
+    messages = legacy.build([Record(offset, NOW_MS, b"k", b"v" * 26) for offset in range(2)], 1)
+    assert len(messages) == 2 * HEADER_SIZE
+    segment = log.segments[0]
+    log.pool.files.write(segment.path, bytes(messages))
+    segment.close()
+    segment.size, segment.holds_messages = len(messages), True
+    log.compacted.offset = 2
+    assert read(log, 0) == messages
 
 
 def _compact_each_alone(log: Log) -> None:
