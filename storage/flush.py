@@ -122,7 +122,8 @@ def begin(log: Log) -> Flush:
         directories = [log.directory, parent(log.directory)]
         if log.topic_id is not None:
             paths.append(f"{log.directory}/{PARTITION_METADATA}")
-    written = log.end_offset if log.being_written is None else log.being_written.first_offset
+    unwritten = log.being_written or log.staged
+    written = log.end_offset if unwritten is None else unwritten.first_offset
     made = Flush(log.pool.files, written, _hold(unsynced), paths, directories, list(indexes))
     epochs.is_synced, log.names_unsynced = True, False
     log.indexes_unsynced.clear()

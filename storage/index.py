@@ -201,7 +201,8 @@ class Index(EntryFile):
         """Whether each entry is behind the one before, as all are that were written; a lost block leaves zeros."""
         if not self.entries:
             return True
-        return all(all(map(lt, column, column[1:])) for column in self._load())
+        keys, values = self._load()
+        return bool(keys[0] or values[0]) and all(all(map(lt, column, column[1:])) for column in (keys, values))
 
     def truncate(self, entries: int) -> None:
         """Keep only the first `entries`."""

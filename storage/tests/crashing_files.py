@@ -233,10 +233,10 @@ class CrashingFiles(Files):
                     node.crash(random)
         return after
 
-    def copy(self) -> CrashingFiles:
-        """Another disk with the same content, all of it durable."""
+    def copy(self, *, only_durable: bool = False) -> CrashingFiles:
+        """Another disk with the same content, all of it durable; or with that which is so on this one."""
         after = CrashingFiles()
-        after.root = _copied(self.root)
+        after.root = _copied(self.root, only_durable)
         return after
 
     # Faults
@@ -490,14 +490,15 @@ def _bytes_in(node: Node) -> int:
     return len(node.content) if isinstance(node, MemoryFile) else sum(map(_bytes_in, node.entries.values()))
 
 
-def _copied(directory: MemoryDirectory) -> MemoryDirectory:
+def _copied(directory: MemoryDirectory, only_durable: bool) -> MemoryDirectory:
     after = MemoryDirectory()
-    for name, node in directory.entries.items():
+    for name, node in (directory.durable if only_durable else directory.entries).items():
         if isinstance(node, MemoryDirectory):
-            after.entries[name] = _copied(node)
+            after.entries[name] = _copied(node, only_durable)
         else:
+            content = node.durable if only_durable else node.content
             file = MemoryFile()
-            file.content, file.durable = bytearray(node.content), bytearray(node.content)
+            file.content, file.durable = bytearray(content), bytearray(content)
             file.modified_ms = node.modified_ms
             after.entries[name] = file
     after.durable = dict(after.entries)

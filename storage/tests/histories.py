@@ -465,10 +465,11 @@ class History:
 
     def look(self) -> None:
         """What was planned is sent: whatever became of the segment meanwhile, it is what it was."""
-        for piece, data in self.held:
+        while self.held:
+            piece, data = self.held[-1]
             assert piece.read() == data
             piece.release()
-        self.held.clear()
+            self.held.pop()
 
     # Ends
 
@@ -489,9 +490,8 @@ class History:
         self.files = self.files.crash(self.random, power=False)
         self.files.drops_failed = drops_failed
         self.open()
+        # What was cut off is known to the page cache alone, perhaps: attempts may come back until a power cut is over
         self.settle(all_must_be_there=all_must_be_there)
-        if all_must_be_there:  # else a cut may not be on the disk yet
-            self.attempts.clear()
 
     def power(self) -> None:
         """A power cut; and another one while it starts, now and then."""

@@ -163,6 +163,7 @@ def test_a_copy_is_another_disk() -> None:
     files = made(b"abc")
     files.append(PATH, b"d")
     other = files.copy()
+    assert files.copy(only_durable=True).read(PATH) == b"abc"
     files.flip(PATH, Random(1), first=1)
     assert (other.read(PATH), after_cuts(other)) == (b"abcd", {b"abcd"})
     assert files.read(PATH)[:1] == b"a"

@@ -139,3 +139,12 @@ def test_a_disk_that_takes_a_part_of_a_block_leaves_no_part_of_it(tmp_path: Path
     index.flush()
     index.give_back()
     assert index.floor(3_000) == 30_000
+
+
+def test_a_lost_first_entry_is_not_taken_for_one() -> None:
+    """A power cut may leave zeros in its place, which are less than any entry."""
+    files = CrashingFiles()
+    files.write("/00000000000000000000.timeindex", bytes(12) + TimeIndex.ENTRY.pack(1_700_000_000_000, 9))
+    index = TimeIndex(Pool(files), "", 0, 24)
+    assert index.entries == 2
+    assert not index.is_increasing
