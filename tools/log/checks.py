@@ -236,7 +236,11 @@ class _Check:
         true = {
             OffsetIndex.SUFFIX: not truth.false_offsets and _is_whole(OffsetIndex, held[OffsetIndex.SUFFIX]),
             TimeIndex.SUFFIX: not truth.false_times and _is_whole(TimeIndex, held[TimeIndex.SUFFIX]),
-            AbortedIndex.SUFFIX: is_as_good(held[AbortedIndex.SUFFIX] or b"", self._made(segment, AbortedIndex.SUFFIX)),
+            AbortedIndex.SUFFIX: is_as_good(
+                held[AbortedIndex.SUFFIX] or b"",
+                self._made(segment, AbortedIndex.SUFFIX),
+                may_have_more=self._cleaned > 0,
+            ),
         }
         wrong = [suffix for suffix in different if not true[suffix]]
         found.indexes = WRONG if wrong else OTHER
@@ -312,21 +316,24 @@ def _is_whole(kind: type[Index], content: bytes | None) -> bool:
     return not entries.is_cut and not entries.unused
 
 
-def is_as_good(held: bytes, made: bytes) -> bool:
+def is_as_good(held: bytes, made: bytes, *, may_have_more: bool = False) -> bool:
     """Whether an index of aborted transactions serves as well as one that was made from the batches now.
 
     Compaction takes records away, and with them what says that a transaction began so early, or was open then; an
-    index from before that says it still. A consumer is then told of transactions that it meets no record of.
+    index from before that says it still. A consumer is then told of transactions that it meets no record of. So in a
+    log that was compacted an index may have entries of transactions of which only the marker is left.
     """
     try:
         ours, theirs = aborted.parse(made), aborted.parse(held)
     except BadFile:
         return False
-    return len(ours) == len(theirs) and all(
-        (one.producer_id, one.last_offset) == (other.producer_id, other.last_offset)
+    known = {(one.producer_id, one.last_offset): one for one in theirs}
+    matched = [(one, known.get((one.producer_id, one.last_offset))) for one in ours]
+    return (len(ours) == len(theirs) or may_have_more) and all(
+        other is not None
         and other.first_offset <= one.first_offset
         and other.last_stable_offset <= one.last_stable_offset
-        for one, other in zip(ours, theirs, strict=True)
+        for one, other in matched
     )
 
 

@@ -115,6 +115,9 @@ def test_aborted_transactions_of_a_compacted_log() -> None:
     assert not is_as_good(entries((7, 10, 20, 22), (8, 15, 30, 31)), made)
     assert not is_as_good(entries((7, 10, 20, 21)), made)
     assert not is_as_good(made[:-1], made)
+    assert not is_as_good(made, entries((7, 10, 20, 21)))
+    assert is_as_good(made, entries((7, 10, 20, 21)), may_have_more=True)
+    assert not is_as_good(entries((7, 10, 20, 21)), made, may_have_more=True)
 
 
 def test_other_entries_that_are_true_are_no_fault(data: Data) -> None:
