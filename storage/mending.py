@@ -229,7 +229,10 @@ def _cut(log: Log, base_offset: int, position: int, offset: int) -> None:
         " them is kept aside", log.topic, log.partition, offset, log.end_offset - 1,
     )  # fmt: skip
     segment = next(segment for segment in log.segments if segment.base_offset == base_offset)
-    log.cut(segment, position, max(offset, log.start_offset))
+    if offset <= log.start_offset:  # nothing is left, and offsets that were given once are not given again
+        log.restart_at(log.start_offset, segment.created_ms)
+    else:
+        log.cut(segment, position, offset)
 
 
 def _write_again(segment: Segment, start: int, end: int) -> None:

@@ -13,6 +13,7 @@ from storage.config import LogConfig
 from storage.log import Log
 from storage.segment import Segment
 from storage.tests.builders import (
+    NOW_MS,
     SMALL,
     append,
     assert_derived_state,
@@ -145,6 +146,20 @@ def test_the_first_batch_behind_the_recovery_point_may_be_lost() -> None:
     assert (log.end_offset, log.recovery_point) == (3, 3)
     assert append(log, batch()) == 4
     assert_derived_state(log)
+
+
+def test_offsets_are_not_given_again_where_all_is_lost_that_was_not_deleted() -> None:
+    log = broken(flushed=0)
+    end = log.end_offset
+    start = end - 5
+    log.advance_start(start)
+    log.delete_old_segments(NOW_MS, up_to=end)
+    for segment in log.segments:
+        files_of(log).file(segment.path).content[:] = bytes(segment.size)
+    assert mend(log)
+    assert (log.start_offset, log.end_offset) == (start, start)
+    again = open_store(files_of(log).crash(Random(1), power=False)).logs["t", 0]
+    assert (again.start_offset, again.end_offset) == (start, start)
 
 
 @pytest.mark.parametrize("suffix", ["offsets", "times"])
