@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import threading
 from array import array
-from collections import defaultdict
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from compat_tests.records import Received
 from compat_tests.waiting import until
 
 CODECS = ("none", "lz4", "zstd")
@@ -18,15 +19,20 @@ UNACKNOWLEDGED = -1
 
 
 class Worker:
-    """One producer in a thread of its own: to every partition numbered records, `name partition number`, as they go."""
+    """One producer in a thread of its own: to every partition numbered records, `name partition number`, as they go.
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, name: int) -> None:
+    With `keys` the records have so many keys in turn, else none.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, name: int, keys: int = 0) -> None:
         settings = {"bootstrap.servers": bootstrap, "compression.type": CODECS[name % len(CODECS)], "linger.ms": 2}
         settings |= {"enable.idempotence": True, "acks": "all", "delivery.timeout.ms": 120_000, "log_level": 2}
+        settings |= {"batch.size": 65_536}  # fits into the smallest segments
         settings |= {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
         self.producer = Producer(settings)
         self.topic = topic
         self.name = name
+        self.keys = keys
         self.random = random.Random(name)
         # For each partition the offset at which each number was acknowledged
         self.offsets = [array("q") for _ in range(partitions)]
@@ -38,19 +44,23 @@ class Worker:
     def run(self) -> None:
         """A few thousand records a second: enough that every kill finds requests in flight."""
         while not self.is_ending.is_set():
-            for _ in range(20):
+            for _ in range(12):
                 self.send_one(self.random.randrange(len(self.offsets)))
             self.producer.poll(0.004)
 
     def send_one(self, partition: int) -> None:
         number = len(self.offsets[partition])
         value = b"%d %d %d %b" % (self.name, partition, number, b"." * self.random.randrange(200))
+        key = self.key(number)
         try:
-            self.producer.produce(self.topic, value, partition=partition, on_delivery=self.delivered)
+            self.producer.produce(self.topic, value, key, partition, on_delivery=self.delivered)
         except BufferError:
             self.producer.poll(0.05)
         else:
             self.offsets[partition].append(UNACKNOWLEDGED)
+
+    def key(self, number: int) -> bytes | None:
+        return b"%d %d" % (self.name, number % self.keys) if self.keys else None
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -73,8 +83,8 @@ class Worker:
 class Load:
     """Several workers on one topic, for the length of a with-block; all is acknowledged at its end."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, producers: int) -> None:
-        self.workers = [Worker(bootstrap, topic, partitions, name) for name in range(producers)]
+    def __init__(self, bootstrap: str, topic: str, partitions: int, producers: int, keys: int = 0) -> None:
+        self.workers = [Worker(bootstrap, topic, partitions, name, keys) for name in range(producers)]
 
     def __enter__(self) -> Self:
         for worker in self.workers:
@@ -103,18 +113,45 @@ class Load:
         for worker in self.workers:
             assert not worker.failures, f"producer {worker.name}: {worker.failures[:3]}"
 
-    def assert_stored(self, partition: int, values: list[bytes]) -> None:
-        """A partition's values, from offset 0: every number once, in order, and where it was acknowledged."""
-        places: dict[int, array[int]] = defaultdict(lambda: array("q"))
-        for offset, value in enumerate(values):
-            name, where, number, _ = value.split(b" ")
-            assert int(where) == partition
-            found = places[int(name)]
-            assert int(number) == len(found), (
-                f"partition {partition}, offset {offset}: {value!r} where {len(found)} is next"
-            )
-            found.append(offset)
+    def placed(self, partition: int) -> dict[int, tuple[int, int]]:
+        """Offset -> producer and number of what was acknowledged there: a producer's numbers come in their order."""
+        found: dict[int, tuple[int, int]] = {}
         for worker in self.workers:
-            assert worker.offsets[partition] == places[worker.name], (
-                f"producer {worker.name}, partition {partition}: acknowledged at other offsets than stored"
-            )
+            offsets = worker.offsets[partition]
+            assert list(offsets) == sorted(set(offsets)), f"producer {worker.name}, partition {partition}: out of order"
+            found |= {offset: (worker.name, number) for number, offset in enumerate(offsets)}
+        assert len(found) == sum(len(worker.offsets[partition]) for worker in self.workers), "two at one offset"
+        return found
+
+    def assert_stored(self, partition: int, records: Sequence[Received], start: int = 0) -> None:
+        """From `start` on there is at every offset what was acknowledged there, and nothing else."""
+        expected = {offset: which for offset, which in self.placed(partition).items() if offset >= start}
+        found = {record.offset: which(record, partition) for record in records}
+        assert len(found) == len(records)
+        differing = sorted(offset for offset, _ in expected.items() ^ found.items())
+        assert not differing, (
+            f"partition {partition}: {len(differing)} offsets differ, first {differing[0]}: "
+            f"{found.get(differing[0])} is stored, {expected.get(differing[0])} was acknowledged"
+        )
+        assert sorted(found) == list(range(start, start + len(found)))
+
+    def assert_compacted(self, partition: int, records: Sequence[Received]) -> None:
+        """What is stored was acknowledged there, and the last record of each key is stored."""
+        placed = self.placed(partition)
+        keys = {worker.name: worker.key for worker in self.workers}
+        last = {keys[name](number): offset for offset, (name, number) in sorted(placed.items())}
+        found: dict[bytes | None, int] = {}
+        for record in records:
+            assert which(record, partition) == placed[record.offset]
+            found[record.key] = record.offset
+        offsets = [record.offset for record in records]
+        assert offsets == sorted(set(offsets))
+        missing = found.items() ^ last.items()
+        assert not missing, f"partition {partition}: keys whose last record is not the last one sent: {missing}"
+
+
+def which(record: Received, partition: int) -> tuple[int, int]:
+    """The producer and the number that a stored record names."""
+    name, where, number, _ = (record.value or b"").split(b" ")
+    assert int(where) == partition
+    return int(name), int(number)
