@@ -177,13 +177,13 @@ class Openings:
     def _next_batch(self, directory: _Directory) -> list[Opening]:
         """The next few, or one that is large. What was deleted meanwhile is passed over."""
         batch: list[Opening] = []
-        size = 0
+        size, now_ms = 0, self._clock.now_ms()
         while directory.queue and len(batch) < BATCH_PARTITIONS and size < BATCH_BYTES:
             key = directory.queue.popleft()
             if key in directory.store.unopened:
                 size += directory.work.get(key, 0)
                 config = self._config_of(key[0])
-                batch.append(directory.store.begin_opening(key, config, self._clock.now_ms()))
+                batch.append(directory.store.begin_opening(key, config, now_ms))
             else:
                 self._count(directory, key)
         return batch
@@ -268,6 +268,8 @@ class Openings:
 
     def _end(self) -> None:
         self._is_done = True
+        for directory in self._directories:
+            directory.work = {}
         for callback in self._when_done:
             callback()
 

@@ -102,7 +102,7 @@ class Upkeep:
         if self._is_checkpointing:
             return
         self._is_checkpointing = True
-        write = self._store.begin_checkpoint({(p.topic, p.index): p.high_watermark for p in self._partitions})
+        write = self._store.begin_checkpoint({p.log.key: p.high_watermark for p in self._partitions})
         self._scheduler.in_thread(write, self._checkpointed)
 
     def _checkpointed(self, result: object) -> None:
@@ -171,7 +171,7 @@ class Upkeep:
         return [log for store in self._store for log in store.pool.broken]
 
     def _is_there(self, log: Log) -> bool:
-        return self._store.logs.get((log.topic, log.partition)) is log
+        return self._store.logs.get(log.key) is log
 
     def _mended(self, log: Log) -> None:
         """The log takes records again, maybe fewer than there were."""

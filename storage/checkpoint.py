@@ -100,7 +100,7 @@ class OffsetCheckpoint:
             if offsets != self._content:
                 self._content = None  # until this is done, nobody knows
                 write_offsets(self._files, self._path, offsets)
-                self._content = offsets
+            self._content = offsets  # equal ones too: these are held anyway
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
+import sys
 from collections.abc import Iterable
 from random import Random
 from typing import NamedTuple
@@ -42,9 +43,9 @@ def partition_name(topic: str, partition: int) -> str:
 
 
 def parse_partition(name: str) -> tuple[str, int] | None:
-    """Topic and partition of a directory's name; None if it is no partition's."""
+    """Topic and partition of a directory's name; None if it is no partition's. Partitions of a topic share its name."""
     found = _PARTITION.fullmatch(name)
-    return None if found is None else (found["topic"], int(found["partition"]))
+    return None if found is None else (sys.intern(found["topic"]), int(found["partition"]))
 
 
 def deleted_name(topic: str, partition: int, random: Random) -> str:

@@ -57,9 +57,9 @@ class Log:
         "indexes_unsynced",
         "is_retired",
         "is_rolling",
+        "key",
         "last_flush_ms",
         "names_unsynced",
-        "partition",
         "pool",
         "producers",
         "recovery_point",
@@ -67,7 +67,6 @@ class Log:
         "staged",
         "start_offset",
         "sync_error",
-        "topic",
         "topic_id",
         "when_flush_is_due",
     )
@@ -87,8 +86,8 @@ class Log:
         self.pool = pool
         self._random = random
         self.directory = directory
-        self.topic = topic
-        self.partition = partition
+        self.key = topic, partition
+        """Whatever is kept by partition has this very tuple for its key: one for each would take half a kilobyte."""
         self.topic_id = topic_id
         self.config = config
         self._segments = Segments(segments)
@@ -120,6 +119,16 @@ class Log:
 
     def _end(self) -> int:
         return self.end_offset
+
+    @property
+    def topic(self) -> str:
+        """The name of its topic."""
+        return self.key[0]
+
+    @property
+    def partition(self) -> int:
+        """Its number in the topic."""
+        return self.key[1]
 
     @property
     def stable_offset(self) -> int:
@@ -569,10 +578,6 @@ class Log:
             self.epochs.start_from(offset)
 
     # Flushing: see `storage.flush`
-
-    def needs_flush(self, now_ms: int) -> bool:
-        """Whether a flush is due: by flush.ms, or because a segment was rolled that is not yet on the disk."""
-        return flush.is_due(self, now_ms)
 
     def flush(self, now_ms: int | None = None) -> None:
         """Make everything appended so far durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""

@@ -14,7 +14,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import HEADER_SIZE, BatchHeader
 from protocol.records.control import Marker
 from storage.aborted import Reaching
-from storage.replacement import NOTHING, Compacted
+from storage.replacement import Compacted
 from storage.retention import SegmentFacts
 from storage.segment import FileSlice, MessagesSlice, Segment
 
@@ -278,13 +278,6 @@ class Segments:
         """Have a new one, which begins where the first of `old` did, in the place of these. They must be here."""
         first = self.position_of(old[0].base_offset)
         self._items[first : first + len(old)] = [new]
-        self._memo = None
-
-    def replace_all(self, segments: Sequence[Segment]) -> None:
-        """Have these instead. What becomes of the files of those before is the caller's. Raises OSError."""
-        self.compacted.cut(NOTHING)
-        self._items[:] = segments
-        self.active = self._items[-1]
         self._memo = None
 
 

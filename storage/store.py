@@ -209,7 +209,7 @@ class Store:
             return
         if opening.log is not None:
             opening.log.move_to(self.pool)
-            self.logs[key] = opening.log
+            self.logs[opening.log.key] = opening.log
             opening.log.compacted.offset = self._cleaned_offsets.get(key, -1)
         elif opening.error is not None:
             self.failed[key] = opening.error
@@ -218,6 +218,8 @@ class Store:
             self.unopened[key] = None
             return
         del self.unopened[key]
+        if not self.unopened:
+            self.unopened.clear()  # it has room for all of them until then
 
     def _partition(self, key: TopicPartition) -> recovery.Partition:
         return recovery.Partition(
@@ -276,8 +278,9 @@ class Store:
             with contextlib.suppress(OSError):  # half of it would be taken for a partition by the next start
                 self.pool.files.remove_tree(directory)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be made: {error}") from error
-        log = self.logs[key] = Log(self.pool, directory, topic, partition, topic_id, config, segments, self._random)
+        log = Log(self.pool, directory, topic, partition, topic_id, config, segments, self._random)
         log.names_unsynced = True
+        self.logs[log.key] = log
         return log
 
     def _forget_points(self, key: TopicPartition) -> None:

@@ -135,6 +135,8 @@ class Partitions:
         """The logs of these are open now, or stay closed."""
         for key in keys:
             self._opening.discard(key)
+            if not self._opening:
+                self._opening.clear()  # it has room for all of them until then
             name, index = key
             if key in self._doomed:
                 self._doomed.discard(key)
@@ -231,7 +233,7 @@ class Partitions:
         partition.validate = self._config.headgate_validate_records
         if self._full:
             self._check_room(partition)
-        self._partitions[key] = partition
+        self._partitions[log.key] = partition
         return partition
 
     def _disk_of(self, log: Log) -> Disk | None:

@@ -18,6 +18,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitReq
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records.batch import Record, build, iterate
 from storage.files import File
+from storage.flush import is_due
 
 TIMEOUT_MS = 60_000
 COMMIT = {"headgate.flush": "commit"}
@@ -209,7 +210,7 @@ def test_a_flush_that_cannot_begin_is_made_up_for(
         told = produced(node)
     assert "cannot be flushed, and is tried again" in caplog.text
     assert (told.row, threads.waiting) == (None, [])
-    assert log.needs_flush(node.time.clock.now_ms()), "the upkeep asks for it, if no one else writes"
+    assert is_due(log, node.time.clock.now_ms()), "the upkeep asks for it, if no one else writes"
     partition_of(node).sync_soon()
     node.time.advance()
     threads.run()

@@ -10,6 +10,7 @@ import pytest
 from protocol.errors import KafkaError
 from storage import mending
 from storage.config import LogConfig
+from storage.flush import is_due
 from storage.log import Log
 from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, content, open_store
 from storage.tests.crashing_files import CrashingFiles
@@ -41,9 +42,9 @@ def test_what_is_appended_during_a_flush_is_not_covered() -> None:
     flush.run()
     log.end_flush(flush, NOW_MS)
     assert (log.recovery_point, log.end_offset) == (50, 100)
-    assert log.needs_flush(NOW_MS), "segments were rolled meanwhile"
+    assert is_due(log, NOW_MS), "segments were rolled meanwhile"
     log.flush()
-    assert not log.needs_flush(NOW_MS)
+    assert not is_due(log, NOW_MS)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -107,7 +108,7 @@ def test_after_a_sync_that_failed_nothing_is_believed(monkeypatch: pytest.Monkey
         log.flush()
     monkeypatch.undo()
     assert log.recovery_point == 0
-    assert not log.needs_flush(NOW_MS)
+    assert not is_due(log, NOW_MS)
     for take in (log.flush, lambda: append(log, batch())):
         with pytest.raises(KafkaError, match="input/output"):
             take()
@@ -126,7 +127,7 @@ def test_the_indexes_of_a_rolled_segment_are_synced_with_the_next_flush() -> Non
     log.roll(NOW_MS)
     indexes = log.segments[0].sealed_indexes
     assert any(files.file(path).changes for path in indexes)
-    assert log.needs_flush(NOW_MS)
+    assert is_due(log, NOW_MS)
     append(log, batch())
     flush = log.begin_flush()
     log.roll(NOW_MS)
@@ -134,10 +135,10 @@ def test_the_indexes_of_a_rolled_segment_are_synced_with_the_next_flush() -> Non
     log.end_flush(flush)
     assert not any(files.file(path).changes for path in indexes)
     assert log.recovery_point == log.end_offset
-    assert log.needs_flush(NOW_MS)
+    assert is_due(log, NOW_MS)
     log.flush()
     assert not any(files.file(path).changes for segment in log.segments[:-1] for path in segment.sealed_indexes)
-    assert not log.needs_flush(NOW_MS)
+    assert not is_due(log, NOW_MS)
 
 
 def test_one_flush_of_a_log_at_a_time() -> None:
@@ -145,7 +146,7 @@ def test_one_flush_of_a_log_at_a_time() -> None:
     log = new_log(CrashingFiles())
     append(log, batch())
     flush = log.begin_flush()
-    assert not log.needs_flush(NOW_MS)
+    assert not is_due(log, NOW_MS)
     with pytest.raises(AssertionError, match="is being flushed"):
         log.begin_flush()
     flush.run()
@@ -163,4 +164,4 @@ def test_what_asks_for_commits_is_flushed_with_each_write() -> None:
     log.when_flush_is_due = lambda: asked.append(log.end_offset)
     append(log, batch())
     assert (asked, log.recovery_point) == ([3], 2)
-    assert log.needs_flush(NOW_MS)
+    assert is_due(log, NOW_MS)

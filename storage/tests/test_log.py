@@ -14,6 +14,7 @@ from protocol.records import compression
 from protocol.records.batch import Record, _seal, build, iterate, read_header, split
 from protocol.records.compression import finish
 from storage.config import LogConfig
+from storage.flush import is_due
 from storage.log import Log
 from storage.segment import Segment
 from storage.tests.builders import (
@@ -433,12 +434,12 @@ def test_a_flush_is_due_after_a_roll_or_flush_ms() -> None:
     log = new_log(config=LogConfig(flush_ms=1000))
     log.flush(NOW_MS)
     append(log, batch())
-    assert not log.needs_flush(NOW_MS + 999)
-    assert log.needs_flush(NOW_MS + 1000)
+    assert not is_due(log, NOW_MS + 999)
+    assert is_due(log, NOW_MS + 1000)
     log.flush(NOW_MS + 1000)
     append(log, batch())
     log.roll(NOW_MS)
-    assert log.needs_flush(NOW_MS + 1000)
+    assert is_due(log, NOW_MS + 1000)
 
 
 @pytest.mark.parametrize("room", [0, 10, 100])

@@ -41,7 +41,7 @@ def test_a_reader_goes_on_without_a_search() -> None:
     assert segments.locate(ended) == (segments[0], piece.length)
 
 
-@pytest.mark.parametrize("change", ["drop", "delete", "replace"])
+@pytest.mark.parametrize("change", ["drop", "delete"])
 def test_places_of_what_is_gone_are_forgotten(change: str) -> None:
     log, segments = filled()
     for offset in range(log.end_offset):
@@ -50,12 +50,9 @@ def test_places_of_what_is_gone_are_forgotten(change: str) -> None:
     if change == "drop":
         segments.drop_behind(first, first.size)
         assert (len(segments), segments.active) == (1, first)
-    elif change == "delete":
+    else:
         segments.delete_first(len(segments) - 1, 0.0)
         assert (len(segments), segments.active) == (1, last)
-    else:
-        segments.replace_all([last])
-        assert list(segments) == [last]
     kept = segments.active
     assert segments.locate(kept.base_offset) == (kept, 0)
     assert segments.size == kept.size
