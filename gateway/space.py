@@ -90,12 +90,14 @@ class Space:
 
     def _seen(self, spaces: Mapping[str, tuple[int, int] | OSError] | BaseException) -> None:
         wait_ms = LOOK_MS
-        if isinstance(spaces, BaseException):
-            logger.error("the disks cannot be asked for their room: %s", spaces)
-        else:
-            for directory, found in spaces.items():
-                wait_ms = min(wait_ms, self._note(directory, found))
-        self._scheduler.call_after(wait_ms, self.look)
+        try:
+            if isinstance(spaces, BaseException):
+                logger.error("the disks cannot be asked for their room: %s", spaces)
+            else:
+                for directory, found in spaces.items():
+                    wait_ms = min(wait_ms, self._note(directory, found))
+        finally:  # else what is refused now would be refused for good
+            self._scheduler.call_after(wait_ms, self.look)
 
     def _note(self, directory: str, found: tuple[int, int] | OSError) -> float:
         if isinstance(found, OSError):

@@ -14,6 +14,7 @@ Unlike Kafka's, the files are never longer than their entries.
 from __future__ import annotations
 
 import contextlib
+import errno
 import struct
 import sys
 from array import array
@@ -233,8 +234,11 @@ class Index(EntryFile):
             key, value = self.ENTRY.unpack(self._pending[-size:])
             return key, value
         file = self._pool.files.open(self.path)
-        key, value = self.ENTRY.unpack(file.read_at(size, self._written - size))
+        data = file.read_at(size, self._written - size)
         file.release()
+        if len(data) < size:
+            raise OSError(errno.EIO, "the index was cut behind the broker's back; a restart makes it again", self.path)
+        key, value = self.ENTRY.unpack(data)
         return key, value
 
     def _load(self) -> tuple[array[int], array[int]]:

@@ -539,8 +539,8 @@ class Log:
 
     # Upkeep
 
-    def delete_old_segments(self, now_ms: int, up_to: int) -> int:
-        """Delete what retention no longer keeps, below the high watermark `up_to`; how many segments.
+    def delete_old_segments(self, now_ms: int, up_to: int, most: int | None = None) -> int:
+        """Delete what retention no longer keeps, below the high watermark `up_to`; how many segments, `most` at most.
 
         That takes no room on the disk. Raises OSError.
         """
@@ -550,11 +550,14 @@ class Log:
         deletes = config.is_deleted
         count = retention.expired(
             self._segments.facts(self.end_offset),
+            total_bytes=self._segments.size,
+            last=len(self._segments) - 1,
             now_ms=now_ms,
             retention_ms=config.retention_ms if deletes else -1,
             retention_bytes=config.retention_bytes if deletes else -1,
             start_offset=self.start_offset,
             up_to=up_to,
+            most=most,
         )
         if count == len(self._segments):
             if self.being_written is not None or self.staged is not None:

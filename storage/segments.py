@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from operator import is_
 
 from protocol.errors import ErrorCode, KafkaError
@@ -52,12 +53,11 @@ class Segments:
         """Whether there may be messages of magic 0 and 1 in one of them."""
         return any(segment.holds_messages for segment in self._items)
 
-    def facts(self, end_offset: int) -> list[SegmentFacts]:
-        """What decides which of them may go. Raises OSError."""
-        ends = [*(segment.base_offset for segment in self._items[1:]), end_offset]
-        return [
-            SegmentFacts(end, segment.size, _newest_ms(segment)) for end, segment in zip(ends, self._items, strict=True)
-        ]
+    def facts(self, end_offset: int) -> Iterator[SegmentFacts]:
+        """What decides which of them may go, the oldest first, each when it is asked for. Raises OSError."""
+        for segment, behind in zip_longest(self._items, self._items[1:]):
+            end = end_offset if behind is None else behind.base_offset
+            yield SegmentFacts(end, segment.size, _newest_ms(segment))
 
     # Finding
 

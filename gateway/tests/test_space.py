@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gateway.space import LOOK_MS, QUICK_LOOK_MS, is_low, least_free, next_look_ms
+from gateway.space import LOOK_MS, QUICK_LOOK_MS, Space, is_low, least_free, next_look_ms
 from gateway.tests.builders import Node
 from gateway.upkeep import Upkeep
 from protocol.errors import ErrorCode, KafkaError
@@ -205,3 +205,20 @@ def test_a_topic_that_decodes_records_and_converted_sets_are_refused_too(node: N
         node.services.partitions.get("t", 0).append(memoryview(bytearray(b"x")), 1, NOW_MS)
     row = produce(node, 2)
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_the_disks_are_looked_at_again_after_a_fault_of_who_is_told(node: Node) -> None:
+    services = node.services
+    free = [0]
+
+    def changed(directory: str, is_low: bool) -> None:
+        raise RuntimeError(f"as of {directory}")
+
+    space = Space(services.partitions, node.config, services.clock, services.scheduler, changed)
+    services.partitions.spaces = lambda: {"/d": (1 << 40, free[0])}  # type: ignore[method-assign]
+    services.scheduler.call_soon(space.look)
+    node.time.advance()
+    assert space.low == {"/d"}
+    free[0] = 1 << 39
+    node.time.advance(LOOK_MS)
+    assert not space.low

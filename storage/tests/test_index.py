@@ -148,3 +148,14 @@ def test_a_lost_first_entry_is_not_taken_for_one() -> None:
     index = TimeIndex(Pool(files), "", 0, 24)
     assert index.entries == 2
     assert not index.is_increasing
+
+
+def test_the_last_entry_of_an_index_that_was_cut_is_an_error_of_the_disk() -> None:
+    pool = new_pool()
+    times = TimeIndex(pool, "/d", BASE)
+    times.append(1 << 40, BASE)
+    times.flush()
+    again = TimeIndex(pool, "/d", BASE, len(pool.files.read(times.path)))
+    pool.files.write(times.path, b"")
+    with pytest.raises(OSError, match="was cut"):
+        again.last()

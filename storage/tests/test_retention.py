@@ -17,6 +17,8 @@ SEGMENTS = [SegmentFacts(10 * number, 100, 1000 * number) for number in range(1,
 
 def count(segments: list[SegmentFacts] = SEGMENTS, **settings: Any) -> int:
     defaults = {"now_ms": 5000, "retention_ms": -1, "retention_bytes": -1, "start_offset": 0, "up_to": 40}
+    if "last" not in settings:
+        settings |= {"total_bytes": sum(segment.size for segment in segments), "last": len(segments) - 1}
     return expired(segments, **{**defaults, **settings})
 
 
@@ -103,11 +105,24 @@ def test_the_same_goes_as_in_kafka(data: st.DataObject) -> None:
     now_ms, retention_ms, retention_bytes = data.draw(few), data.draw(st.integers(-1, 6)), data.draw(limits)
     start_offset, up_to = data.draw(limits), data.draw(limits)
     expected = kafkas(segments, now_ms, retention_ms, retention_bytes, start_offset, up_to)
-    assert expected == expired(
+    most = data.draw(st.none() | st.integers(0, 7))
+    found = count(
         segments,
         now_ms=now_ms,
         retention_ms=retention_ms,
         retention_bytes=retention_bytes,
         start_offset=start_offset,
         up_to=up_to,
+        most=most,
     )
+    assert found == (expected if most is None else min(expected, most))
+
+
+@pytest.mark.parametrize(
+    "settings,looked_at", [({"retention_ms": 2500}, 3), ({"retention_ms": 0, "most": 1}, 1), ({}, 1)]
+)
+def test_no_more_is_looked_at_than_decides(settings: dict[str, int], looked_at: int) -> None:
+    asked = iter(SEGMENTS)
+    found = count(asked, total_bytes=400, last=3, **settings)  # type: ignore[arg-type]
+    assert found == max(0, looked_at - ("most" not in settings))
+    assert len(list(asked)) == 4 - looked_at
