@@ -6,6 +6,7 @@ the next write, and one sync serves all that is in it.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -40,30 +41,21 @@ Done = Callable[[KafkaError | None], None]
 
 class _Submitted(NamedTuple):
     batch: memoryview
+    last_offset_delta: int
     now_ms: int
     done: Done
 
 
-class _Writing:
-    """A write and its sync, as a thread makes them."""
+class _Writing(NamedTuple):
+    """A write and its sync."""
 
-    def __init__(self, taken: list[_Submitted], staged: Staged, flush: Flush) -> None:
-        self.taken = taken
-        self.staged = staged
-        self.flush = flush
-        self.write_error: OSError | None = None
-        self.sync_error: OSError | None = None
+    staged: Staged
+    flush: Flush
 
     def run(self) -> None:
-        try:
-            self.staged.write()
-        except OSError as error:
-            self.write_error = error
-            return
-        try:
-            self.flush.run()
-        except OSError as error:
-            self.sync_error = error
+        """Make them, in whatever thread. Raises OSError."""
+        self.staged.write()
+        self.flush.run()
 
 
 class Journal:
@@ -72,7 +64,6 @@ class Journal:
     def __init__(self, log: Log, scheduler: Scheduler | None = None) -> None:
         self._log = log
         self._scheduler = scheduler
-        self._refused_from: int | None = None  # what is behind was written, but nobody believes that it is there
         self._queue: deque[_Submitted] = deque()
         self._is_busy = False
 
@@ -117,33 +108,53 @@ class Journal:
     def append(self, records: Sequence[MetadataRecord], now_ms: int) -> None:
         """Write one change; it is on disk when this returns.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR). After a failed sync nobody knows what is on disk: nothing more is
+        Raises KafkaError(KAFKA_STORAGE_ERROR), and then it is not in the log. After a failed sync nothing more is
         written until the log was mended.
         """
         log = self._log
         self._check()
         if log.names_unsynced:  # this takes descriptors: where there are none, nothing is written yet
             log.flush()
-        first_offset = log.end_offset
-        log.append(_batch(records, now_ms), leader_epoch=_LEADER_EPOCH, now_ms=now_ms)
+        log.stage(_batch(records, now_ms), _LEADER_EPOCH, now_ms, HEADER)
+        writing = self._begin_write()
+        failure = None
         try:
-            log.flush()
-        except KafkaError:
-            self._refused_from = first_offset
-            raise
+            writing.run()
+        except OSError as error:
+            failure = error
+        self._end_write(writing, failure)
 
     def _check(self) -> None:
-        """Raises KafkaError while the disk is not to be trusted; else what was refused is cut off."""
-        log = self._log
-        if log.sync_error is not None:
-            message = f"metadata cannot be changed since a sync to disk failed: {log.sync_error.message}"
+        """Raises KafkaError while the disk is not to be trusted."""
+        error = self._log.sync_error
+        if error is not None:
+            message = f"metadata cannot be changed since a sync to disk failed: {error.message}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-        if self._refused_from is not None:
-            try:
-                log.truncate_to(self._refused_from)
-            except OSError as error:
-                raise log.disk_error(error) from error
-            self._refused_from = None
+
+    def _begin_write(self) -> _Writing:
+        """What writes and syncs all that is staged. Raises KafkaError, and then none of it is in the log."""
+        log = self._log
+        staged = log.begin_write()
+        assert staged is not None, "no batch is empty"
+        try:
+            return _Writing(staged, log.begin_flush())
+        except OSError as error:
+            with suppress(KafkaError):
+                log.end_write(staged, error)
+            raise log.disk_error(error) from error
+
+    def _end_write(self, writing: _Writing, failure: OSError | None) -> None:
+        """It was run. Raises KafkaError if it failed.
+
+        If it was the sync, the bytes may be on the disk or not. They are taken back all the same, and at once: those
+        who made the changes are told that they failed, so they must be neither mended nor found by the next start.
+        """
+        log, flush = self._log, writing.flush
+        try:
+            log.end_write(writing.staged, failure)
+            flush.end_offset = log.end_offset  # it was begun before the write, but made after it
+        finally:
+            log.end_flush(flush)
 
     # By a thread
 
@@ -158,7 +169,7 @@ class Journal:
             done(None)
             return
         self._check()
-        self._queue.append(_Submitted(_batch(records, now_ms), now_ms, done))
+        self._queue.append(_Submitted(_batch(records, now_ms), len(records) - 1, now_ms, done))
         if not self._is_busy:
             self._next(self._scheduler)
 
@@ -193,38 +204,42 @@ class Journal:
         scheduler.in_thread(flush.run, synced)
 
     def _write(self, scheduler: Scheduler) -> None:
-        """Write as many as belong into one write, and sync them."""
-        log, taken = self._log, list[_Submitted]()
-        while self._queue and (log.staged is None or log.staged.has_bytes(len(self._queue[0].batch))):
-            log.stage(self._queue[0].batch, _LEADER_EPOCH, self._queue[0].now_ms, HEADER)
-            taken.append(self._queue.popleft())
-        staged = log.begin_write()
-        assert staged is not None, "they are not empty"
+        """Write as many as belong into one write, and sync them. Raises KafkaError, OSError: then none was taken."""
+        taken = self._stage()
         try:
-            flush = log.begin_flush()
-        except OSError as error:
-            with suppress(KafkaError):
-                log.end_write(staged, error)
-            self._refuse(taken, log.disk_error(error))
+            writing = self._begin_write()
+        except KafkaError as error:
+            self._refuse(taken, error)
             return
-        writing = _Writing(taken, staged, flush)
-        scheduler.in_thread(writing.run, lambda _: self._written(writing, scheduler))
+        scheduler.in_thread(writing.run, lambda result: self._written(taken, writing, result, scheduler))
 
-    def _written(self, writing: _Writing, scheduler: Scheduler) -> None:
-        log, flush = self._log, writing.flush
+    def _stage(self) -> list[_Submitted]:
+        """Take from the queue what goes into one write.
+
+        One that the log refuses, or that needs a new segment, is the first of the next write.
+        """
+        log, taken = self._log, list[_Submitted]()
+        while self._queue:
+            one, staged = self._queue[0], log.staged
+            last_offset = log.end_offset + one.last_offset_delta
+            if staged is not None and not staged.has_room(len(one.batch), one.now_ms, last_offset, _LEADER_EPOCH):
+                break
+            try:
+                log.stage(one.batch, _LEADER_EPOCH, one.now_ms, HEADER)
+            except (KafkaError, OSError):
+                if not taken:
+                    raise
+                break
+            taken.append(self._queue.popleft())
+        return taken
+
+    def _written(self, taken: list[_Submitted], writing: _Writing, result: object, scheduler: Scheduler) -> None:
         try:
-            log.end_write(writing.staged, writing.write_error)
-        except KafkaError as refusal:
-            log.end_flush(flush)
-            self._refuse(writing.taken, refusal)
+            self._end_write(writing, _failure(result))
+        except KafkaError as error:
+            self._refuse(taken, error)
             return
-        flush.end_offset = log.end_offset  # it was begun before the write, but made after it
-        log.end_flush(flush)
-        if writing.sync_error is not None:
-            self._refused_from = writing.staged.first_offset
-            self._refuse(writing.taken, log.disk_error(writing.sync_error))
-            return
-        for one in writing.taken:
+        for one in taken:
             _tell(one, None)
         self._next(scheduler)
 
@@ -238,6 +253,13 @@ class Journal:
 
 def _batch(records: Sequence[MetadataRecord], now_ms: int) -> memoryview:
     return memoryview(batch.build([Record(timestamp=now_ms, value=encode(record)) for record in records]))
+
+
+def _failure(result: object) -> OSError | None:
+    """What kept a thread from its work, whatever it was."""
+    if result is None or isinstance(result, OSError):
+        return result
+    return OSError(errno.ECANCELED, repr(result))
 
 
 def _tell(one: _Submitted, error: KafkaError | None) -> None:

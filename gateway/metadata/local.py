@@ -1,8 +1,9 @@
 """The metadata of one node that stands alone: the image is the replay of `__headgate_metadata-0`.
 
-Every change is one batch in that log and on disk before anybody sees it. While a thread waits for the disk (see
-`journal.py`), the image is the one before, and further changes are planned upon those that are under way: whoever made
-one waits for `pending`. A cluster will have the same operations and the same image, made from ZooKeeper.
+Every change is one batch in that log and on disk before anybody sees it; one that could not be written is not in the
+log either. While a thread waits for the disk (see `journal.py`), the image is the one before, and further changes are
+planned upon those that are under way: whoever made one waits for `pending`. A cluster will have the same operations and
+the same image, made from ZooKeeper.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from protocol.internal.metadata import (
     TopicRecord,
 )
 from storage.errors import StorageError
+from storage.stores import Stores
 
 if TYPE_CHECKING:
     from gateway.config import BrokerConfig
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
     from storage.config import LogConfig
     from storage.log import Log
     from storage.store import Store
-    from storage.stores import Stores
 
 logger = logging.getLogger("headgate.metadata")
 
@@ -259,7 +260,8 @@ class LocalMetadata:
     def next_producer_id_block(self) -> tuple[int, int]:
         """The first of a block of producer ids that nobody ever had, and how many there are (KIP-730).
 
-        The block is on disk as taken before it is returned. Raises KafkaError(KAFKA_STORAGE_ERROR).
+        The block is on disk as taken when `pending` has succeeded: until then none of its ids may be told, and if it
+        fails, none ever. Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
         first = self.planned.next_producer_id
         taken = ProducerIdsRecord(broker_id=self._config.node_id, next_producer_id=first + PRODUCER_IDS_A_BLOCK)
@@ -353,11 +355,10 @@ def check_fresh(store: Store | Stores) -> None:
     damaged = store.failed.get((METADATA_TOPIC, 0))
     if damaged is not None:
         raise damaged
-    refused = getattr(store, "refused", None)
-    if refused:
+    if isinstance(store, Stores) and store.refused:
         raise StorageError(
-            f"no log {METADATA_TOPIC}-0 is in {store.directory}; it may be in {', '.join(refused)}, which cannot be"
-            " used: mend that directory, and start again"
+            f"no log {METADATA_TOPIC}-0 is in {store.directory}; it may be in {', '.join(store.refused)}, which cannot"
+            " be used: mend that directory, and start again"
         )
     known = len(store)
     if known:

@@ -1,6 +1,7 @@
 """The metadata log: one batch a change, read back as it was written, never guessed."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ from gateway.metadata.journal import LOG_CONFIG, Journal
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import FeatureLevelRecord, ProducerIdsRecord, TopicRecord
 from protocol.records.batch import Record, build
+from storage import mending
 from storage.errors import StorageError
 from storage.files import File, Files
 from storage.log import Log
@@ -111,10 +113,10 @@ class Submitted:
         self.journal = Journal(log, self.threads)  # type: ignore[arg-type]
         self.ended: list[tuple[int, ErrorCode | None]] = []
 
-    def submit(self, *levels: int) -> None:
+    def submit(self, *levels: int, now_ms: int = 0, copies: int = 1) -> None:
         for level in levels:
             record = FeatureLevelRecord(name="f", feature_level=level)
-            self.journal.submit([record], 0, partial(self._end, level))
+            self.journal.submit([record] * copies, now_ms, partial(self._end, level))
 
     def _end(self, level: int, error: KafkaError | None) -> None:
         self.ended.append((level, None if error is None else error.code))
@@ -176,13 +178,50 @@ def test_after_a_failed_sync_nothing_is_written_until_the_log_was_mended(
         with pytest.raises(KafkaError) as first:
             change(2)
     assert first.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    end_offset = log.end_offset
+    assert submitted.levels(log) == [1], "what was refused is not there"
     with pytest.raises(KafkaError, match="metadata cannot be changed since a sync to disk failed"):
         change(3)
-    assert log.end_offset == end_offset
-    log.sync_error = None
+    mend(log)
+    assert submitted.levels(log) == [1], "and does not come back when the log is mended"
     change(4)
-    assert submitted.levels(log) == [1, 4], "what was refused is not there"
+    assert submitted.levels(log) == [1, 4]
+
+
+def mend(log: Log) -> None:
+    work = mending.begin(log)
+    assert work is not None
+    work.run()
+    assert mending.end(log, work)
+
+
+def test_what_is_written_is_told_where_what_follows_cannot_be(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third change needs a new segment, for which there is no room."""
+    submitted, week_ms = Submitted(log), LOG_CONFIG.max_segment_ms + 1
+    submitted.submit(1)
+    submitted.threads.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "write", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        submitted.submit(2, 3)
+        submitted.submit(4, 5, now_ms=week_ms)
+        submitted.threads.run()
+    refused = ErrorCode.KAFKA_STORAGE_ERROR
+    assert submitted.ended == [(1, None), (2, None), (3, None), (4, refused), (5, refused)]
+    submitted.submit(6, now_ms=week_ms)
+    submitted.threads.run()
+    assert submitted.levels(log) == [1, 2, 3, 6]
+    assert len(log.segments) == 2
+
+
+def test_one_that_the_log_refuses_does_not_take_those_before_it_with_it(log: Log) -> None:
+    submitted = Submitted(log)
+    submitted.submit(1)
+    submitted.threads.run()
+    log.config = replace(LOG_CONFIG, max_message_bytes=200)
+    submitted.submit(2, 3)
+    submitted.submit(4, copies=50)
+    submitted.threads.run()
+    assert submitted.ended == [(1, None), (2, None), (3, None), (4, ErrorCode.MESSAGE_TOO_LARGE)]
+    assert submitted.levels(log) == [1, 2, 3]
 
 
 def test_without_descriptors_a_thread_writes_nothing_and_the_next_change_succeeds(

@@ -10,9 +10,11 @@ import pytest
 from gateway.config import BrokerConfig
 from gateway.metadata.image import Image
 from gateway.metadata.local import PRODUCER_IDS_A_BLOCK, LocalMetadata
+from gateway.metadata.topics import METADATA_TOPIC
 from gateway.tests.manual import ManualClock
 from protocol.errors import ErrorCode, KafkaError
-from storage.files import Files
+from storage import mending
+from storage.files import File, Files
 from storage.store import Store
 
 
@@ -202,7 +204,30 @@ def test_a_full_disk_changes_nothing(opened: Opened, monkeypatch: pytest.MonkeyP
 
     before = opened.metadata.image
     with monkeypatch.context() as patch:
-        patch.setattr("storage.log.Log.append", append)
+        patch.setattr("storage.log.Log.stage", append)
         assert code_of(lambda: opened.metadata.create_topic("a")) is ErrorCode.KAFKA_STORAGE_ERROR
     assert opened.metadata.image is before
     opened.metadata.create_topic("a")
+
+
+@pytest.mark.parametrize("is_mended", [False, True])
+def test_a_deletion_that_was_refused_is_not_done_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_mended: bool
+) -> None:
+    before = Opened(tmp_path)
+    before.metadata.create_topic("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(File, "sync", lambda _: (_ for _ in ()).throw(OSError(5, "I/O error")))
+        assert code_of(lambda: before.metadata.delete_topic("a")) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert code_of(lambda: before.metadata.create_topic("b")) is ErrorCode.KAFKA_STORAGE_ERROR
+    log = before.store.logs[METADATA_TOPIC, 0]
+    if is_mended:
+        work = mending.begin(log)
+        assert work is not None
+        work.run()
+        assert mending.end(log, work)
+    assert list(before.metadata.image.topics) == ["a"]
+    before.store.close()
+    after = Opened(tmp_path)
+    assert list(after.metadata.image.topics) == ["a"]
+    after.store.close()
