@@ -72,7 +72,7 @@ class MemoryFile:
                 survivors[-1] = position, data[: random.randint(0, len(data))]
         if has_checksums and survivors and random.random() < 0.1:
             number = random.randrange(len(survivors))
-            survivors[number] = _with_wrong_bits(survivors[number], random)
+            survivors[number] = _with_wrong_bits(survivors[number], random, self.durable)
         for change in survivors:
             _apply(self.durable, change)
         self.changes.clear()
@@ -106,12 +106,19 @@ class MemoryDirectory:
 Node = MemoryFile | MemoryDirectory
 
 
-def _with_wrong_bits(change: Change, random: Random) -> Change:
-    """A run of wrong bytes, so long that a checksum covers some of them: the offset before a batch has none."""
-    if isinstance(change, int) or len(change[1]) < _WRONG_BYTES:
+def _with_wrong_bits(change: Change, random: Random, durable: bytes | bytearray) -> Change:
+    """A run of wrong bytes, so long that a checksum covers some of them: the offset before a batch has none.
+
+    What is written over the same bytes stays as it is: a sector is the old one or the new one.
+    """
+    if isinstance(change, int):
         return change
     position, data = change[0], bytearray(change[1])
-    first = random.randrange(len(data) - _WRONG_BYTES + 1)
+    old = durable[position : position + len(data)]
+    same = next((number for number, one in enumerate(old) if one != data[number]), len(old))
+    if len(data) - same < _WRONG_BYTES:
+        return change
+    first = random.randrange(same, len(data) - _WRONG_BYTES + 1)
     for at in range(first, random.randint(first + _WRONG_BYTES, len(data))):
         data[at] ^= random.randint(1, 255)
     return position, bytes(data)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader, split
 from storage import mending, snapshots
-from storage.config import LogConfig
+from storage.config import CACHE, COMMIT, LogConfig
 from storage.errors import BadFile
 from storage.flush import Flush
 from storage.log import Log
@@ -58,6 +58,7 @@ STEPS = {
     "checkpoint": 1,
     "begin_checkpoint": 1,
     "end_checkpoint": 1,
+    "commit": 1,
     "roll": 1,
     "retain": 1,
     "shrink": 1,
@@ -69,6 +70,7 @@ STEPS = {
     "kill": 1,
     "power": 1,
     "cut": 1,
+    "start_full": 1,
     "fill": 1,
     "fail": 1,
     "heal": 1,
@@ -124,9 +126,12 @@ class History:
 
     def run(self, step: str) -> None:
         """One step; a power cut in the middle of it ends with a start."""
+        log = self.log
         try:
             self.do(step)
         except PowerCut:
+            if log is self.log:
+                self.safe_end = max(self.safe_end, log.recovery_point)
             self.power()
 
     def do(self, step: str) -> None:
@@ -141,6 +146,9 @@ class History:
             self.refused(step)
         else:
             self.safe_end = max(self.safe_end, self.log.recovery_point)
+            # What is told to be safe in a log of `headgate.flush=commit` is safe when the client is answered.
+            is_answered = step in {"append", "gather", "append_aside"}
+            assert not is_answered or not self.config.commits_synced or self.log.recovery_point == self.end
 
     @property
     def faults_met(self) -> int:
@@ -149,7 +157,7 @@ class History:
     def refused(self, step: str) -> None:
         """The disk failed, and the step said so: the log is as it was; one that was half cut is opened anew."""
         self.heal()
-        if step in {"truncate", "restart"}:
+        if step in {"truncate", "restart", "start_full"}:
             self.kill(all_must_be_there=step != "truncate")
         elif self.log.sync_error is not None:
             self.mend()
@@ -173,6 +181,10 @@ class History:
     def open(self) -> None:
         """Start, and compare with the model afterwards (`settle`)."""
         self.store: Store = open_store(self.files, self.config)
+        if self.store.refused and self.files.room is not None:  # it waits for room, and nothing was touched
+            self.files.heal()
+            self.store.forgive(KEY)
+            self.store.open_now(KEY, self.config, NOW_MS)
         assert not self.store.failed, self.store.failed
         log = self.store.logs.get(KEY)
         if log is None:
@@ -180,6 +192,7 @@ class History:
             self.safe_start = 0  # its directory was never synced: it begins anew, with nothing
             log = self.store.create("t", 0, TOPIC_ID, self.config, NOW_MS)
         log.config = self.config
+        log.when_flush_is_due = self.flush_what_is_due
         self.log: Log = log
 
     def settle(self, *, all_must_be_there: bool) -> None:
@@ -384,6 +397,16 @@ class History:
             finally:
                 self.log.end_flush(flush)
 
+    def flush_what_is_due(self) -> None:
+        """An append is answered when this is done: one that is under way knows nothing of it."""
+        self.end_flush()
+        self.log.flush()
+
+    def commit(self) -> None:
+        """Set, or set back, `headgate.flush`; what is there already becomes safe with the next append."""
+        is_set = self.config.commits_synced
+        self.config = self.log.config = dataclasses.replace(self.config, headgate_flush=CACHE if is_set else COMMIT)
+
     def checkpoint(self) -> None:
         self.store.checkpoint({KEY: self.end})
         self.safe_start = max(self.safe_start, self.log.start_offset)
@@ -492,6 +515,23 @@ class History:
         self.open()
         # What was cut off is known to the page cache alone, perhaps: attempts may come back until a power cut is over
         self.settle(all_must_be_there=all_must_be_there)
+
+    def start_full(self) -> None:
+        """A start where there is no room, or little; after a kill, or after a stop."""
+        room = self.random.choice([0, 0, 10, 100])
+        if self.random.random() < 0.3:
+            self.restart()
+            self.store.close()
+            self.forget_what_is_under_way()
+        else:
+            self.heal()
+            self.forget_what_is_under_way()
+            drops_failed = self.files.drops_failed
+            self.files = self.files.crash(self.random, power=False)
+            self.files.drops_failed = drops_failed
+        self.files.room = room
+        self.open()
+        self.settle(all_must_be_there=True)
 
     def power(self) -> None:
         """A power cut; and another one while it starts, now and then."""
