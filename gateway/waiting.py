@@ -26,7 +26,8 @@ class WaitList:
     __slots__ = ("waiters",)
 
     def __init__(self) -> None:
-        self.waiters: dict[Waiting, None] = {}  # a dict, because it keeps the order of arrival and a set does not
+        # A dict, because it keeps the order of arrival and a set does not; for most partitions nobody ever waits.
+        self.waiters: dict[Waiting, None] | None = None
 
 
 class Waiting:
@@ -73,6 +74,8 @@ class Purgatory:
         waiting.done = done
         self._parked[waiting] = None
         for wait_list in waiting.lists:
+            if wait_list.waiters is None:
+                wait_list.waiters = {}
             wait_list.waiters[waiting] = None
         waiting.timer = self._scheduler.call_at(waiting.deadline_ms, self._expire, waiting)
 
@@ -104,7 +107,7 @@ class Purgatory:
     def _run(self) -> None:
         touched, self._touched = self._touched, {}
         for wait_list in touched:
-            for waiting in list(wait_list.waiters):
+            for waiting in list(wait_list.waiters or ()):
                 if waiting.done is not None:
                     self._finish(waiting, _made(waiting.attempt, wait_list))
 
@@ -122,7 +125,8 @@ class Purgatory:
         waiting.done = None
         self._parked.pop(waiting, None)
         for wait_list in waiting.lists:
-            wait_list.waiters.pop(waiting, None)
+            if wait_list.waiters:
+                wait_list.waiters.pop(waiting, None)
         if waiting.timer is not None:
             waiting.timer.cancel()
 

@@ -56,8 +56,7 @@ class AbortedIndex(EntryFile):
         What cannot be written yet stays in memory: the marker is in the log already, and the file is made from that.
         """
         entry = self.ENTRY.pack(VERSION, *aborted)
-        self._pending += entry
-        self.entries += 1
+        self._keep(entry)
         if self._data is not None:
             self._data += entry
         self._flush_block()

@@ -29,12 +29,11 @@ class Epochs:
     the disk stand still. And that a log begins later, which its other files tell too, is written down by a thread.
     """
 
-    __slots__ = ("_changes", "_directory", "_entries", "_files", "_lock", "_log_end", "_written", "is_synced", "latest")
+    __slots__ = ("_changes", "_directory", "_entries", "_files", "_lock", "_written", "is_synced", "latest")
 
-    def __init__(self, files: Files, directory: str, log_end: Callable[[], int]) -> None:
+    def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
-        self._log_end = log_end
         self._entries: list[tuple[int, int]] = []
         self.latest = NO_EPOCH
         """The newest epoch; -1 if there is none. Asked with every append, so it is a plain value."""
@@ -74,12 +73,15 @@ class Epochs:
         kept = [entry for entry in self._entries if entry[1] < start_offset]
         self._write([*kept, (epoch, start_offset)], sync=bool(self._entries))
 
-    def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch at most `epoch`, and the offset where it ends; (-1, -1) where that is not known."""
+    def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """The largest epoch at most `epoch`, and the offset where it ends; (-1, -1) where that is not known.
+
+        The latest one ends where the log does.
+        """
         if epoch < 0 or not self._entries or epoch > self.latest:
             return NO_EPOCH, NO_OFFSET
         if epoch == self.latest:
-            return epoch, self._log_end()
+            return epoch, log_end
         after = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
         end_offset = self._entries[after][1]
         return (self._entries[after - 1][0] if after else epoch), end_offset

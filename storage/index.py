@@ -58,7 +58,7 @@ class EntryFile:
         self.is_whole = written >= 0 and written % self.ENTRY.size == 0
         self._written = written if self.is_whole else 0
         self.entries = self._written // self.ENTRY.size
-        self._pending = bytearray()
+        self._pending: bytes | bytearray = b""  # most have nothing
         self._is_torn = False  # the file may be longer than what was written of it
         self._suffix = self.SUFFIX + suffix
 
@@ -116,7 +116,13 @@ class EntryFile:
             self._pool.files.write(self.path, self._pending)
             self.is_whole, self._is_torn = True, False
         self._written += len(self._pending)
-        self._pending = bytearray()
+        self._pending = b""
+
+    def _keep(self, entry: bytes) -> None:
+        if not self._pending:
+            self._pending = bytearray()
+        self._pending += entry
+        self.entries += 1
 
     def _flush_block(self) -> None:
         """Write what is in memory, if it is a block or another one. Without room it stays there, and can be derived."""
@@ -163,11 +169,11 @@ class EntryFile:
         if size < self._written:
             self._written = size
             self._is_torn = True
-            self._pending = bytearray()
+            self._pending = b""
             with contextlib.suppress(OSError):
                 self._cut_torn()
         else:
-            del self._pending[size - self._written :]
+            self._pending = self._pending[: size - self._written]
         self.give_back()
 
     def give_back(self) -> None:
@@ -218,8 +224,7 @@ class Index(EntryFile):
             self._pool.unloaded(self)
 
     def _add(self, key: int, value: int) -> None:
-        self._pending += self.ENTRY.pack(key, value)
-        self.entries += 1
+        self._keep(self.ENTRY.pack(key, value))
         self._last = (key, value)
         if self._columns is not None:
             self._columns[0].append(key)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import control
@@ -26,6 +26,7 @@ from storage.epochs import Epochs
 from storage.flush import Flush
 from storage.pool import Pool
 from storage.producers import Producers, WrittenBatch
+from storage.replacement import Compacted
 from storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
 from storage.segments import Segments
 from storage.staged import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Staged
@@ -38,6 +39,16 @@ _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 _RECALL_BYTES = 64 * 1024 * 1024
 
 
+class Owner(Protocol):
+    """Who has a log written to, and waits for the disk in threads."""
+
+    def sync_soon(self) -> None:
+        """Have a flush made, soon."""
+
+    def run_roll(self, roll: Callable[[], None]) -> None:
+        """Make the roll that an append needs first, or refuse to with an exception that the append ends with."""
+
+
 class Log:
     """The log of one partition. Offsets: start <= stable <= end; `end_offset` is the one that comes next."""
 
@@ -47,7 +58,6 @@ class Log:
         "_segments",
         "_snapshot_offset",
         "being_written",
-        "compacted",
         "config",
         "directory",
         "end_offset",
@@ -60,15 +70,14 @@ class Log:
         "key",
         "last_flush_ms",
         "names_unsynced",
+        "owner",
         "pool",
         "producers",
         "recovery_point",
-        "run_roll",
         "staged",
         "start_offset",
         "sync_error",
         "topic_id",
-        "when_flush_is_due",
     )
 
     def __init__(
@@ -91,10 +100,9 @@ class Log:
         self.topic_id = topic_id
         self.config = config
         self._segments = Segments(segments)
-        self.compacted = self._segments.compacted
         self.start_offset = self.end_offset = self.recovery_point = segments[-1].base_offset
         self.producers = Producers()
-        self.epochs = Epochs(pool.files, directory, self._end)
+        self.epochs = Epochs(pool.files, directory)
         self._snapshot_offset = self.end_offset
         self.has_transactions = False
         """Whether there is, or was, a transaction in it."""
@@ -102,23 +110,18 @@ class Log:
         self.indexes_unsynced: list[str] = []  # of segments that were rolled since the last flush
         self.is_retired = False  # deleted, or about to be
         self.is_rolling = False  # by a thread
-        self.run_roll: Callable[[Callable[[], None]], None] = _at_once
-        """Makes the roll that an append needs first; it may refuse to, with an exception that the append ends with."""
+        self.owner: Owner | None = None
+        """Without one, whoever appends waits for the disk."""
         self.flushing: Flush | None = None  # from `begin_flush` until `end_flush`
         self.last_flush_ms = 0
         self.sync_error: KafkaError | None = None
         """What kept the disk from taking the log: since then nobody knows what is on it, and no flush is made."""
-        self.when_flush_is_due: Callable[[], None] | None = None
-        """Has a flush made, soon; without it the log makes it at once, and whoever appends waits for the disk."""
         self.staged: Staged | None = None
         self.being_written: Staged | None = None  # by a thread: see `begin_write`
         self._jitter = random.random()  # the share of segment.jitter.ms that the segment being written has
 
     def __repr__(self) -> str:
         return f"Log({self.topic}-{self.partition}, offsets {self.start_offset} to {self.end_offset})"
-
-    def _end(self) -> int:
-        return self.end_offset
 
     @property
     def topic(self) -> str:
@@ -149,6 +152,16 @@ class Log:
     def active_base_offset(self) -> int:
         """Where the segment begins that is written to."""
         return self._segments.active.base_offset
+
+    @property
+    def compacted(self) -> Compacted:
+        """What compaction did to it; made when first asked for: see `was_compacted`."""
+        return self._segments.compacted
+
+    @property
+    def was_compacted(self) -> bool:
+        """Whether `compacted` may say something."""
+        return self._segments.were_compacted
 
     @property
     def size(self) -> int:
@@ -270,7 +283,10 @@ class Log:
             self._refuse_size(size)
         try:
             if active.size and rolling.is_due(active, config, longest_ms, size, max_timestamp, last_offset, now_ms):
-                self.run_roll(partial(self.roll, now_ms))
+                if self.owner is None:
+                    self.roll(now_ms)
+                else:
+                    self.owner.run_roll(partial(self.roll, now_ms))
                 active, longest_ms = self._segments.active, self._longest_ms()
             if leader_epoch > self.epochs.latest:
                 self.epochs.assign(leader_epoch, self.end_offset)
@@ -344,8 +360,8 @@ class Log:
             self._segments.active.follow_transactions(staged.aborted)
         if self.end_offset - self.recovery_point < self.config.records_unsynced:
             return
-        if self.when_flush_is_due is not None:
-            self.when_flush_is_due()
+        if self.owner is not None:
+            self.owner.sync_soon()
             return
         try:
             self.flush()
@@ -676,7 +692,3 @@ class Log:
     def disk_error(self, error: OSError) -> KafkaError:
         """What clients are told of an error of the disk."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.topic}-{self.partition} refuses: {error}")
-
-
-def _at_once(roll: Callable[[], None]) -> None:
-    roll()

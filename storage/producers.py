@@ -110,11 +110,18 @@ Recall = Callable[[int, int], Iterable[BatchHeader]]
 class Producers:
     """The producers of one partition, and their transactions."""
 
-    __slots__ = ("by_id", "transactions")
+    __slots__ = ("_transactions", "by_id")
 
     def __init__(self) -> None:
         self.by_id: dict[int, Producer] = {}
-        self.transactions = Transactions()
+        self._transactions: Transactions | None = None
+
+    @property
+    def transactions(self) -> Transactions:
+        """Their transactions; made when first asked for, as most partitions never have any."""
+        if self._transactions is None:
+            self._transactions = Transactions()
+        return self._transactions
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -294,7 +301,7 @@ class Producers:
         for row in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :]):
             producers._load(*row)
         starts = ((producer_id, producer.transaction_start) for producer_id, producer in producers.by_id.items())
-        producers.transactions = transactions.opened(starts)
+        producers._transactions = transactions.opened(starts) if producers.are_transactional else None
         return producers
 
     def _load(

@@ -26,13 +26,13 @@ _MOST_EMPTY = 1000  # are passed over in one read: each takes two microseconds
 class Segments:
     """From the oldest to `active`, the one being written. There is always one."""
 
-    __slots__ = ("_items", "_memo", "active", "compacted")
+    __slots__ = ("_compacted", "_items", "_memo", "active")
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._items = list(segments)
         self.active = self._items[-1]
         self._memo: dict[int, tuple[Segment, int]] | None = None
-        self.compacted = Compacted(self)
+        self._compacted: Compacted | None = None
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._items)
@@ -42,6 +42,18 @@ class Segments:
 
     def __getitem__(self, number: int) -> Segment:
         return self._items[number]
+
+    @property
+    def compacted(self) -> Compacted:
+        """What compaction did; made when first asked for, as most logs are never compacted."""
+        if self._compacted is None:
+            self._compacted = Compacted(self)
+        return self._compacted
+
+    @property
+    def were_compacted(self) -> bool:
+        """Whether somebody asked for `compacted`."""
+        return self._compacted is not None
 
     @property
     def size(self) -> int:
@@ -143,7 +155,7 @@ class Segments:
 
     def bound(self, offset: int, piece: FileSlice, end_offset: int) -> int:
         """An offset behind all batches of a piece that was planned for an offset, and not much higher."""
-        if offset < self.compacted.offset:  # the piece may be of a later segment
+        if self._compacted is not None and offset < self._compacted.offset:  # the piece may be of a later segment
             return end_offset
         segment, _ = self.locate(offset)
         bound = segment.offsets.bound(piece.position + len(piece))
@@ -156,7 +168,7 @@ class Segments:
     def plan(self, offset: int, max_bytes: int, up_to: int, end_offset: int, at_least_one: bool) -> FileSlice | None:
         """A read of whole batches of one segment, as `Log.read` describes it. Raises OSError, ColdRead."""
         segment, position = self.locate(offset)
-        if offset < self.compacted.offset:
+        if self._compacted is not None and offset < self._compacted.offset:
             segment, position = self._behind_empty(segment, position, up_to)
         limit = segment.size if up_to >= end_offset else self._limit(segment, up_to)
         if limit - position > max_bytes:
@@ -255,7 +267,8 @@ class Segments:
     def drop_behind(self, segment: Segment, position: int) -> None:
         """Remove the bytes of a segment from a position on, and the segments behind it. Raises OSError."""
         self._memo = None
-        self.compacted.cut(segment.base_offset)
+        if self._compacted is not None:
+            self._compacted.cut(segment.base_offset)
         while self._items[-1] is not segment:
             self._delete_last()
         segment.truncate(position)

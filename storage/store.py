@@ -210,7 +210,8 @@ class Store:
         if opening.log is not None:
             opening.log.move_to(self.pool)
             self.logs[opening.log.key] = opening.log
-            opening.log.compacted.offset = self._cleaned_offsets.get(key, -1)
+            if key in self._cleaned_offsets:
+                opening.log.compacted.offset = self._cleaned_offsets[key]
         elif opening.error is not None:
             self.failed[key] = opening.error
         else:
@@ -346,7 +347,8 @@ class Store:
             self._checkpoints[START_OFFSETS].begin(self._start_offsets),
             self._begin_recovery_points(),
         ]
-        cleaned = {key: log.compacted.offset for key, log in self.logs.items() if log.compacted.offset >= 0}
+        compacted = {key: log.compacted for key, log in self.logs.items() if log.was_compacted}
+        cleaned = {key: done.offset for key, done in compacted.items() if done.offset >= 0}
         cleaned = {**self._of_closed(self._cleaned_offsets), **cleaned}
         if cleaned or self._cleaned_offsets:
             begun.append(self._checkpoints[CLEANED_OFFSETS].begin(cleaned))

@@ -42,11 +42,11 @@ def _partitions(topic: OffsetForLeaderTopic, context: Context) -> list[EpochEndO
 
 def _end(partition: Partition, epoch: int) -> tuple[int, int]:
     """The leader's own epoch goes on, and so does the one before, until the first record of the leader's is written."""
-    epochs = partition.log.epochs
+    epochs, log_end = partition.log.epochs, partition.log.end_offset
     if not epochs.latest < epoch <= partition.leader_epoch:
-        return epochs.end_offset_for(epoch)
+        return epochs.end_offset_for(epoch, log_end)
     is_own = epoch == partition.leader_epoch or epochs.latest == NO_EPOCH
-    return epoch if is_own else epochs.latest, partition.log.end_offset
+    return epoch if is_own else epochs.latest, log_end
 
 
 def _refuse(wanted: OffsetForLeaderPartition, code: ErrorCode, message: str) -> EpochEndOffset:

@@ -60,7 +60,8 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.commits_synced = log.config.commits_synced
         self.high_watermark = log.recovery_point if self.commits_synced else log.end_offset
-        log.producers.transactions.replicated(self.high_watermark)
+        if log.has_transactions:
+            log.producers.transactions.replicated(self.high_watermark)
         self._validate = HEADER
         self._read_only: KafkaError | None = None
         self.takes_as_is = log.config.keeps_batches
@@ -107,7 +108,7 @@ class Partition:
         self._look_at_batches(config)
         self.commits_synced = config.commits_synced
         if self.disk is not None:
-            log.when_flush_is_due, log.run_roll = self.sync_soon, self._run_roll
+            log.owner = self
         if log.staged is None and log.being_written is None:
             self.advance()
             if self.high_watermark < log.end_offset:
@@ -200,7 +201,7 @@ class Partition:
             if self.waiters.waiters:
                 self.advanced(self)
 
-    def _run_roll(self, roll: Callable[[], None]) -> None:
+    def run_roll(self, roll: Callable[[], None]) -> None:
         """Roll inline, and see how long it takes; on a slow disk that is the writer's to do, in a thread."""
         if self._writer is not None and self._writer.rolls:
             raise RollIsDue

@@ -39,6 +39,7 @@ class Partitions:
         self._opening: set[tuple[str, int]] = set()
         self._doomed: set[tuple[str, int]] = set()  # deleted while they were being opened
         self._unmade: set[tuple[str, int]] = set()  # new ones that could not be made yet
+        self._tell = self._advanced  # one for all of them
         self._on_open: list[Callable[[str, int], None]] = []
         self.hold_messages = False
         """Whether a log that was ever opened may hold messages of magic 0 and 1, which have to be converted."""
@@ -228,7 +229,7 @@ class Partitions:
             return None
         self._offline.pop(key, None)
         self.hold_messages = self.hold_messages or log.holds_messages
-        partition = Partition(topic.name, index, log, topic.partitions[index].leader_epoch, self._advanced)
+        partition = Partition(topic.name, index, log, topic.partitions[index].leader_epoch, self._tell)
         partition.disk = self._disk_of(log)
         partition.validate = self._config.headgate_validate_records
         if self._full:

@@ -44,7 +44,7 @@ def test_one_replica_moves_its_high_watermark_with_its_log(partition: Partition)
     partition.append(records(b"a", b"b"), ACKS_ALL, NOW_MS)
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
     assert moved == [], "nobody waits for it"
-    partition.waiters.waiters[Waiting([partition.waiters], 0.0, lambda _: None, lambda: None)] = None
+    partition.waiters.waiters = {Waiting([partition.waiters], 0.0, lambda _: None, lambda: None): None}
     partition.append(records(b"c"), ACKS_ALL, NOW_MS)
     assert moved == [3]
 

@@ -121,7 +121,7 @@ def test_one_may_go_on_waiting_for_something_else(time: ManualTime, purgatory: P
     purgatory.touch(first.changed)
     time.advance()
     time.advance(400)
-    assert (replies, len(purgatory), len(first.changed.waiters)) == ([], 1, 0)
+    assert (replies, len(purgatory), len(first.changed.waiters or ())) == ([], 1, 0)
     second.level = 1
     purgatory.touch(second.changed)
     time.advance()

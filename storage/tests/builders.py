@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -51,6 +52,19 @@ def marker(is_commit: bool, *, producer_id: int = 7, epoch: int = 0, coordinator
 
 def open_store(files: Files, config: LogConfig = SMALL, **settings: Any) -> Store:
     return Store.open(DIRECTORY, files=files, node_id=0, config=config, now_ms=NOW_MS, random=Random(1), **settings)
+
+
+class StillOwner:
+    """Has no flush made, and rolls at once."""
+
+    def __init__(self) -> None:
+        self.asked = 0  # for a flush
+
+    def sync_soon(self) -> None:
+        self.asked += 1
+
+    def run_roll(self, roll: Callable[[], None]) -> None:
+        roll()
 
 
 def new_log(files: Files | None = None, config: LogConfig = SMALL) -> Log:

@@ -11,10 +11,10 @@ from storage.tests.crashing_files import CrashingFiles
 PATH = "/d/leader-epoch-checkpoint"
 
 
-def epochs(*entries: tuple[int, int], end: int = 100) -> Epochs:
+def epochs(*entries: tuple[int, int]) -> Epochs:
     files = CrashingFiles()
     files.make_directories("/d")
-    made = Epochs(files, "/d", lambda: end)
+    made = Epochs(files, "/d")
     for epoch, offset in entries:
         made.assign(epoch, offset)
     return made
@@ -38,8 +38,8 @@ def test_assignments() -> None:
     "asked,expected", [(-1, (-1, -1)), (0, (0, 5)), (1, (1, 20)), (2, (1, 20)), (4, (4, 100)), (5, (-1, -1))]
 )
 def test_end_offset_for(asked: int, expected: tuple[int, int]) -> None:
-    assert epochs((1, 5), (4, 20)).end_offset_for(asked) == expected
-    assert epochs().end_offset_for(asked) == (-1, -1)
+    assert epochs((1, 5), (4, 20)).end_offset_for(asked, 100) == expected
+    assert epochs().end_offset_for(asked, 100) == (-1, -1)
 
 
 @pytest.mark.parametrize("offset,epoch", [(4, -1), (5, 1), (19, 1), (20, 4), (99, 4)])

@@ -12,7 +12,7 @@ from storage import mending
 from storage.config import LogConfig
 from storage.flush import is_due
 from storage.log import Log
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, content, open_store
+from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, StillOwner, append, batch, content, open_store
 from storage.tests.crashing_files import CrashingFiles
 
 
@@ -160,8 +160,7 @@ def test_what_asks_for_commits_is_flushed_with_each_write() -> None:
     for number in range(1, 3):
         append(log, batch())
         assert log.recovery_point == number
-    asked = []
-    log.when_flush_is_due = lambda: asked.append(log.end_offset)
+    owner = log.owner = StillOwner()
     append(log, batch())
-    assert (asked, log.recovery_point) == ([3], 2)
+    assert (owner.asked, log.end_offset, log.recovery_point) == (1, 3, 2)
     assert is_due(log, NOW_MS)

@@ -24,6 +24,7 @@ from storage.tests.builders import (
     NOW_MS,
     SMALL,
     TOPIC_ID,
+    StillOwner,
     append,
     assert_derived_state,
     batch,
@@ -362,7 +363,7 @@ def test_what_a_killed_broker_left_in_memory_is_synced_where_commits_are() -> No
     files = CrashingFiles()
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, LogConfig(headgate_flush="commit"), NOW_MS)
-    log.when_flush_is_due = lambda: None
+    log.owner = StillOwner()
     append(log, batch(), batch())
     assert log.recovery_point == 0
     for config, point in ((LogConfig(), 0), (log.config, 2)):

@@ -111,7 +111,7 @@ class _Check:
         self._recovery_point = data.recovery_points.get(partition.key, 0)
         self._report = Report(partition, [], [])
         self._producers = _ProducerCheck(self._disk, partition.directory, self._names, self._base())
-        self._epochs = Epochs(self._disk, partition.directory, lambda: self._report.end_offset)
+        self._epochs = Epochs(self._disk, partition.directory)
         self._strange_epochs = 0
         self._misses_epochs = False
         self._expected = self._base()
