@@ -30,13 +30,13 @@ logger = logging.getLogger("headgate.upkeep")
 
 # How often logs are asked whether a flush is due; `log.flush.scheduler.interval.ms` makes it more often.
 FLUSH_CHECK_MS = 1_000
-# How often partitions that could not be opened are tried again.
-RETRY_MS = 1_000
+# How soon partitions that could not be made are tried again; ever more rarely, as long as none can.
+RETRY_MS, MOST_RETRY_MS = 1_000, 16_000
 # How often is looked for deleted files whose time (file.delete.delay.ms) has come.
 REMOVE_MS = 1_000
 # How often is looked for logs of which a sync failed.
 MEND_MS = 1_000
-# Retention looks at many partitions: for so long, then others have a turn.
+# Retention looks at many partitions, and many may have to be made: for so long, then others have a turn.
 SLICE_MS = 2.0
 # Of one log so many segments are deleted in a turn. Each costs four renames: about 0.1 ms.
 SLICE_SEGMENTS = 8
@@ -62,6 +62,8 @@ class Upkeep:
         self._scheduler = scheduler
         self._is_checkpointing = self._is_removing = False
         self._to_expire: deque[Partition] = deque()
+        self._image = image
+        self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
         self._config = config
         self._space = Space(partitions, config, clock, scheduler, self._room_changed)
         self._mender = Mender(self._broken, self._is_there, self._mended, clock, scheduler)
@@ -69,7 +71,7 @@ class Upkeep:
         self._works: list[tuple[float, Callable[[], None]]] = [
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
             (config.log_retention_check_interval_ms, self.expire),
-            (RETRY_MS, lambda: partitions.retry(image())),
+            (RETRY_MS, self.retry),
             (config.producer_id_expiration_check_interval_ms, self.expire_producers),
             (flush_check_ms, self.flush_due),
             (REMOVE_MS, self.remove_deleted),
@@ -168,7 +170,19 @@ class Upkeep:
 
     def _room_changed(self, directory: str, is_low: bool) -> None:
         """There is no room any more, or there is again."""
+        self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0  # there may be room for what could not be made
         self._expire_if_low()
+
+    def retry(self) -> None:
+        """Make the partitions that could not be made when their topics were: some in each turn."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_retry_ms:
+            return
+        made, refused = self._partitions.retry(self._image(), lambda: self._clock.monotonic_ms() >= now_ms + SLICE_MS)
+        if made:
+            self._scheduler.call_after(0.0, self.retry)
+        self._retry_ms = min(2 * self._retry_ms, MOST_RETRY_MS) if refused and not made else RETRY_MS
+        self._next_retry_ms = now_ms + self._retry_ms if refused and not made else 0.0
 
     def mend(self) -> None:
         """Make logs whole again of which a sync failed, in a thread."""

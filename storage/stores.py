@@ -1,8 +1,9 @@
 """All log directories of a broker, as one.
 
 Each is a `Store` with its own lock, identity and checkpoints; a partition is in exactly one of them, and a new one goes
-where the fewest are. A directory that the system refuses takes its own partitions offline, as long as another one is
-left: which partitions these are is not known here, so none is made anew that may lie there.
+where the fewest are, of those that have room and did not just refuse one. A directory that the system refuses takes its
+own partitions offline, as long as another one is left: which partitions these are is not known here, so none is made
+anew that may lie there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ logger = logging.getLogger("headgate.storage")
 
 T = TypeVar("T")
 
+# A directory that refused a new partition gets others only after so long, as long as there is another one.
+REFUSAL_MS = 60_000
+
 
 class Stores:
     """The stores of those directories that could be taken; `refused` are the others, and why."""
@@ -37,6 +41,9 @@ class Stores:
         """Use `Stores.take`. There is at least one."""
         self._stores = tuple(stores)
         self.refused = dict(refused or {})
+        self.low: frozenset[str] = frozenset()
+        """Directories with hardly any room: what is new goes into others, if there are any."""
+        self._refused_ms: dict[str, int] = {}  # when a directory could not make a partition, by the clock of callers
 
     @classmethod
     def take(
@@ -170,9 +177,30 @@ class Stores:
     # Changing
 
     def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Log:
-        """A new partition's empty log, in the directory with the fewest. Raises KafkaError as `Store.create` does."""
-        store = self.store_of((topic, partition)) or min(self._stores, key=len)
-        return store.create(topic, partition, topic_id, config, now_ms)
+        """A new partition's empty log, in the directory with the fewest; in another one if that refuses.
+
+        Raises KafkaError as `Store.create` does.
+        """
+        store = self.store_of((topic, partition))
+        stores = sorted(self._stores, key=lambda store: self._rank(store, now_ms)) if store is None else [store]
+        for store in stores[:-1]:
+            try:
+                log = store.create(topic, partition, topic_id, config, now_ms)
+            except KafkaError as error:
+                self._refused_ms[store.directory] = now_ms
+                if self.files.exists(f"{store.directory}/{directories.partition_name(topic, partition)}"):
+                    raise  # what is left of it must not be found beside another one
+                logger.warning("%s-%d is made in another directory: %s", topic, partition, error.message)
+                continue
+            self._refused_ms.pop(store.directory, None)
+            return log
+        return stores[-1].create(topic, partition, topic_id, config, now_ms)
+
+    def _rank(self, store: Store, now_ms: int) -> tuple[bool, bool, int]:
+        """The directory with the lowest is the best for a new partition."""
+        refused_ms = self._refused_ms.get(store.directory)
+        has_refused = refused_ms is not None and abs(now_ms - refused_ms) < REFUSAL_MS
+        return has_refused, store.directory in self.low, len(store)
 
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
         """Delete a partition, wherever it is. Raises KafkaError as `Store.delete` does."""

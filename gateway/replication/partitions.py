@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 from gateway.config import BrokerConfig
 from gateway.metadata.image import INTERNAL_TOPICS, Image, Topic
@@ -17,6 +18,13 @@ from storage.log import Log
 from storage.stores import Stores
 
 logger = logging.getLogger("headgate.replication")
+
+
+class Retried(NamedTuple):
+    """How many partitions could be made now that could not be made before, and how many still not."""
+
+    made: int
+    refused: int
 
 
 class Partitions:
@@ -92,6 +100,7 @@ class Partitions:
             self._full.pop(directory, None)
         else:
             self._full[directory] = reason
+        self._store.low = frozenset(self._full)
         for partition in self._partitions.values():
             self._check_room(partition)
 
@@ -111,17 +120,25 @@ class Partitions:
             return KafkaError(offline.code, offline.message)
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
 
-    def retry(self, image: Image) -> None:
+    def retry(self, image: Image, is_over: Callable[[], bool] = lambda: False) -> Retried:
         """Try again to make what could not be made: the reason may have been a moment without room or descriptors.
 
-        What could not be opened is another's to try (`gateway.opening`); what is in a refused directory stays there.
+        It ends as soon as `is_over`; the next call goes on where this one ended. What could not be opened is another's
+        to try (`gateway.opening`); what is in a refused directory stays there.
         """
         store, failed = self._store, self._store.failed
+        made = refused = 0
         for key in [key for key in self._offline if key not in failed]:
             topic = image.topics.get(key[0])
             may_be_made = key in self._unmade or key in store or not store.refused
-            if topic is not None and may_be_made and key[1] < len(topic.partitions):
-                self._put_one(topic, key[1], self._config.log_config(topic.configs))
+            if topic is None or not may_be_made or key[1] >= len(topic.partitions):
+                continue
+            self._offline[key] = self._offline.pop(key)  # behind those that were not tried yet
+            self._put_one(topic, key[1], self._config.log_config(topic.configs))
+            made, refused = made + (key not in self._offline), refused + (key in self._offline)
+            if is_over():
+                break
+        return Retried(made, refused)
 
     def on_open(self, callback: Callable[[str, int], None]) -> None:
         """Have `callback(topic, index)` called when a partition has come online after the broker."""

@@ -171,3 +171,14 @@ def test_a_partition_whose_directory_is_lost_begins_anew_and_loudly(
     assert "t-0 begins anew: its directory is gone, with offsets up to 1" in caplog.text
     assert node.services.partitions.get("t", 0).high_watermark == 0
     node.close()
+
+
+def test_new_partitions_are_where_producers_are_served(tmp_path: Path) -> None:
+    node = node_of(tmp_path, "a", "b")
+    full = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
+    node.services.partitions.refuse_writes(f"{tmp_path}/b", full)
+    fill(node, "t", 4)
+    node.services.partitions.refuse_writes(f"{tmp_path}/b", None)
+    fill(node, "u", 4)
+    assert described(node)["b"] == (0, [("u", index) for index in range(4)], True)
+    node.close()

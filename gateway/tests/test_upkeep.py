@@ -9,8 +9,8 @@ from unittest.mock import Mock
 import pytest
 
 from gateway.tests.builders import Node
-from gateway.upkeep import SLICE_SEGMENTS, Upkeep
-from protocol.errors import KafkaError
+from gateway.upkeep import SLICE_MS, SLICE_SEGMENTS, Upkeep
+from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import Record, build
 from storage.log import Log
 
@@ -375,3 +375,57 @@ def test_a_checkpoint_that_cannot_begin_is_not_the_last(
             work.checkpoint()
     work.checkpoint()
     assert len(threads.waiting) == 1
+
+
+class Full:
+    """A disk on which nothing can be made for a while, and on which each try takes its time."""
+
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.has_room = False
+        self.tries: list[float] = []
+        due, clock = node._store.create, node.time.clock
+
+        def create(*args: Any) -> Log:
+            self.tries.append(clock.elapsed_ms)
+            clock.elapsed_ms += SLICE_MS / 4
+            if not self.has_room:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+            return due(*args)
+
+        monkeypatch.setattr(node._store, "create", create)
+
+
+def test_what_cannot_be_made_is_tried_a_few_in_a_turn_and_ever_more_rarely(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Full(node, monkeypatch)
+    node.services.metadata.create_topic("t", 20)
+    partitions = node.services.partitions
+    assert len(partitions.offline) == 20
+    disk.tries.clear()
+    work = upkeep(node)
+    work.start()
+    began_ms = node.time.clock.elapsed_ms
+    for _ in range(70):
+        node.time.advance(500)
+    turns = sorted({round((tried - began_ms) / 1_000) for tried in disk.tries})
+    assert turns == [1, 3, 7, 15, 31]
+    assert len(disk.tries) == 4 * len(turns), "the loop is not held by it"
+    disk.has_room = True
+    work._room_changed("/d", False)
+    node.time.advance(1_000)
+    for _ in range(10):
+        node.time.advance()
+    assert not partitions.offline, "it goes on at once as long as there is room"
+    assert len(partitions) == 20
+
+
+def test_one_that_cannot_be_made_keeps_no_other_from_being_tried(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Full(node, monkeypatch)
+    node.services.metadata.create_topic("t", 6)
+    partitions, image = node.services.partitions, node.services.metadata.image
+    for _ in range(3):
+        assert partitions.retry(image, lambda: True) == (0, 1)
+    disk.has_room = True
+    assert partitions.retry(image, lambda: True) == (1, 0)
+    assert set(range(6)) - {index for _, index in partitions.offline} == {3}

@@ -12,7 +12,7 @@ import pytest
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import DirectoryLocked, StorageError, WrongDirectory
 from storage.files import Files
-from storage.stores import Stores
+from storage.stores import REFUSAL_MS, Stores
 from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch
 
 Take = Callable[..., Stores]
@@ -62,6 +62,66 @@ def test_new_partitions_go_where_the_fewest_are(take: Take, tmp_path: Path) -> N
     assert again.logs["u", 0].end_offset == 1
     assert again.logs["u", 0].directory == f"{tmp_path}/b/u-0"
     again.close()
+
+
+class Full(Files):
+    """The disk, with directories in which no log can be made."""
+
+    def __init__(self, *full: str) -> None:
+        self.full = full
+        self.refused = 0
+        self.leaves = False
+
+    def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
+        if path.endswith(".log") and path.startswith(self.full):
+            self.refused += 1
+            raise OSError(28, "No space left on device", path)
+        super().write(path, data, sync=sync)
+
+    def remove_tree(self, path: str) -> None:
+        if not self.leaves:
+            super().remove_tree(path)
+
+
+def test_new_partitions_do_not_go_where_there_is_hardly_any_room(take: Take, tmp_path: Path) -> None:
+    stores = take("a", "b")
+    stores.low = frozenset([f"{tmp_path}/a"])
+    for partition in range(3):
+        create(stores, "t", partition)
+    assert [len(store) for store in stores] == [0, 3]
+    stores.low = frozenset([f"{tmp_path}/a", f"{tmp_path}/b"])
+    create(stores, "t", 3)
+    assert [len(store) for store in stores] == [1, 3], "there is no better one"
+    stores.close()
+
+
+def test_what_a_directory_refuses_is_made_in_another_one(take: Take, tmp_path: Path) -> None:
+    files = Full(f"{tmp_path}/a/")
+    stores = take("a", "b", files=files)
+    for partition in range(3):
+        stores.create("t", partition, TOPIC_ID, SMALL, NOW_MS + partition)
+    assert [len(store) for store in stores] == [0, 3]
+    assert files.refused == 1
+    files.full = (f"{tmp_path}/none",)
+    stores.create("t", 3, TOPIC_ID, SMALL, NOW_MS + REFUSAL_MS - 1)
+    assert [len(store) for store in stores] == [0, 4]
+    stores.create("t", 4, TOPIC_ID, SMALL, NOW_MS + REFUSAL_MS)
+    assert [len(store) for store in stores] == [1, 4]
+    files.full = (f"{tmp_path}/",)
+    with pytest.raises(KafkaError, match="No space left"):
+        stores.create("t", 5, TOPIC_ID, SMALL, NOW_MS + REFUSAL_MS)
+    stores.close()
+    assert not list(tmp_path.glob("?/t-5"))
+
+
+def test_what_is_left_of_a_refused_partition_keeps_it_from_being_made_elsewhere(take: Take, tmp_path: Path) -> None:
+    files = Full(f"{tmp_path}/a/")
+    stores = take("a", "b", files=files)
+    files.leaves = True
+    with pytest.raises(KafkaError, match="No space left"):
+        stores.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    assert len(stores) == 0
+    stores.close()
 
 
 def test_one_cluster_and_several_directory_ids(take: Take) -> None:
