@@ -133,33 +133,41 @@ def grouped(
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted, from its first batch on."""
+    """A transaction that was aborted, from its first batch on, to its marker."""
 
     producer_id: int
     first_offset: int
+    marker_offset: int = NO_OFFSET
 
 
 class Transactions:
     """Which batches of transactions may go, asked in the order of the log.
 
     Records of aborted ones go at once. A marker may go when nothing of its transaction was met before it: then all of
-    it is gone, and the marker's own delay begins.
+    it is gone, and the marker's own delay begins. An aborted transaction ends where its marker is, or was: that may be
+    in what nobody asks about.
     """
 
-    __slots__ = ("_aborted", "_open_aborted", "_open_committed")
+    __slots__ = ("_aborted", "_markers", "_open_aborted", "_open_committed")
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
         self._aborted = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._open_aborted: dict[int, bool] = {}  # producer -> whether a batch of it was met
+        self._markers: dict[int, int] = {}  # producer -> where its last one of these ends
         self._open_committed: set[int] = set()
 
-    def _begin(self, up_to: int) -> None:
-        while self._aborted and self._aborted[-1].first_offset <= up_to:
-            self._open_aborted.setdefault(self._aborted.pop().producer_id, False)
+    def _reach(self, header: BatchHeader) -> None:
+        """Begin what has begun by the end of a batch, and end what its producer has aborted before it."""
+        while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
+            producer_id, _, marker_offset = self._aborted.pop()
+            self._open_aborted.setdefault(producer_id, False)
+            self._markers[producer_id] = max(marker_offset, self._markers.get(producer_id, 0))
+        if self._open_aborted and self._markers.get(header.producer_id, NO_OFFSET) < header.base_offset:
+            self._open_aborted.pop(header.producer_id, None)
 
     def may_go(self, header: BatchHeader) -> bool:
         """Whether the records of a batch that is no marker are of no use."""
-        self._begin(header.last_offset)
+        self._reach(header)
         if not header.is_transactional:
             return False
         if header.producer_id in self._open_aborted:
@@ -170,7 +178,7 @@ class Transactions:
 
     def marker_may_go(self, header: BatchHeader, kind: int | None) -> bool:
         """Whether a marker has nothing left to mark; `kind` is None for one that was taken out of its batch before."""
-        self._begin(header.last_offset)
+        self._reach(header)
         if kind == ABORT:
             return not self._open_aborted.pop(header.producer_id, False)
         if kind == COMMIT:

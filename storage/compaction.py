@@ -125,7 +125,8 @@ class Compaction:
         self.moved_bytes = 0
 
     def _transactions_since(self, offset: int) -> Transactions:
-        return Transactions(AbortedTransaction(*its) for *its, marker in self._job.aborted if marker >= offset)
+        aborted = map(AbortedTransaction._make, self._job.aborted)
+        return Transactions(its for its in aborted if its.marker_offset >= offset)
 
     # The keys
 
@@ -138,8 +139,7 @@ class Compaction:
         capacity, is_full = max(1, job.table_bytes // filtering.ENTRY_BYTES), False
         self._latest = job.first_dirty - 1
         ends = [*(facts.base_offset for facts in segments[1:]), job.first_uncleanable]
-        first = next((facts.base_offset for facts, end in zip(segments, ends, strict=True) if end > job.first_dirty), 0)
-        transactions = self._transactions_since(first)
+        transactions = self._transactions_since(job.first_dirty)
         for facts, end in zip(segments, ends, strict=True):
             if end > job.first_dirty and not is_full:
                 is_full = yield from self._collect(facts, transactions, capacity)

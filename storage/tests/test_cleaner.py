@@ -189,6 +189,17 @@ def test_two_aborted_transactions_of_a_producer_are_two() -> None:
     assert transactions.may_go(data(20))
 
 
+def test_an_aborted_transaction_ends_at_its_marker_even_if_nobody_asked_about_that() -> None:
+    aborted = [AbortedTransaction(1, 5, 7), AbortedTransaction(1, 20, 22)]
+    transactions = Transactions(aborted)
+    assert not transactions.may_go(data(10)), "what was aborted lies before all that is asked about"
+    assert transactions.may_go(data(20))
+    assert not Transactions(aborted).may_go(data(30)), "both lie before"
+    transactions = Transactions(aborted)
+    assert transactions.may_go(data(6))
+    assert not transactions.marker_may_go(marker(7), ABORT)
+
+
 def test_other_markers_stay_and_empty_ones_go() -> None:
     assert not Transactions().marker_may_go(marker(1), -1)
     assert Transactions().marker_may_go(marker(1), None)

@@ -257,6 +257,23 @@ def test_a_marker_goes_when_all_of_its_transaction_is_gone_and_its_time_is_over(
     assert not any(header.is_control for header in headers(log))
 
 
+def test_a_key_that_was_deleted_stays_so_where_a_log_starts_behind_an_aborted_transaction() -> None:
+    log = new_log(config=replace(COMPACT, delete_retention_ms=1000))
+    put(log, transactional(("z", "0")), marker(ABORT), keyed(("k", "old")))
+    start_offset = log.end_offset
+    put(log, keyed(("k", "older than the deletion")), transactional(("k", None), sequence=1), marker(COMMIT))
+    close_segment(log)
+    put(log, keyed(("head", "1")))
+    close_segment(log)
+    log.advance_start(start_offset)
+    for now_ms in (NOW_MS, NOW_MS + 5000):
+        compact(log, now_ms)
+        assert values(log).get("k") is None
+        put(log, keyed(("head", str(now_ms))))
+        close_segment(log)
+    assert "k" not in values(log), "the deletion itself is gone after its time"
+
+
 def test_the_marker_of_an_active_producer_stays_without_its_record() -> None:
     log = filled(transactional(("a", "1")), marker(COMMIT), keyed(("a", "2")))
     log.producers.by_id[7].batches.clear()
