@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -54,9 +54,17 @@ class Replacement:
         """Make sure that the new one wins from now on, whatever happens. Raises OSError."""
         with self._lock:
             if not self._is_abandoned:
+                self._remove_leftovers()
                 self.new.rename(SWAP_SUFFIX)
                 self._files.sync_directory(self.new.directory)
                 self.is_ready = True
+
+    def _remove_leftovers(self) -> None:
+        """What a compaction left that was broken off: the next start must not take it for a part of this one."""
+        own = f"{self.new.base_offset:020d}."
+        for name in self._files.list(self.new.directory):
+            if name.endswith(CLEANED_SUFFIX) and not name.startswith(own):
+                self._files.remove(f"{self.new.directory}/{name}")
 
     def abandon(self) -> None:
         """The old ones stay, or go their own way: the new one must not come back. Raises OSError."""
@@ -179,18 +187,40 @@ def finish_steps(pool: Pool, directory: str, names: dict[str, int]) -> Steps[dic
     files = pool.files
     begun = [_base(name) for name in names if name.endswith(LOG_SUFFIX + CLEANED_SUFFIX)]
     swaps = sorted(_base(name) for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
-    for name in names:
-        # Kafka splits a segment into several: as long as one of them is not whole, the old one is there.
-        is_undone = _base(name) >= min(begun, default=_base(name) + 1)
-        if name.endswith(CLEANED_SUFFIX) or (name.endswith(SWAP_SUFFIX) and is_undone):
-            files.remove(f"{directory}/{name}")
-        elif name.endswith(SWAP_SUFFIX) and not name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
-            files.remove(f"{directory}/{name}")  # an index: made anew, as it may be that of before by now
+    undone = set()
     for base_offset in swaps:
-        if base_offset < min(begun, default=base_offset + 1):
+        if (yield from _is_undone(pool, directory, base_offset, begun, names)):
+            undone.add(base_offset)
+    for name in names:
+        is_whole = name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and _base(name) not in undone
+        if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) and not is_whole:
+            files.remove(f"{directory}/{name}")  # also indexes: made anew, as they may be those of before by now
+    for base_offset in swaps:
+        if base_offset not in undone:
             yield from _finish(pool, directory, base_offset, names)
     files.sync_directory(directory)
     return files.list(directory)
+
+
+def _is_undone(
+    pool: Pool, directory: str, base_offset: int, begun: Sequence[int], names: Mapping[str, int]
+) -> Steps[bool]:
+    """Whether a new segment is a part of one that Kafka splits, of which an earlier part is not whole.
+
+    The old one is there then, and reaches into it. A part of something else that was broken off before says nothing.
+    """
+    if not any(base < base_offset for base in begun):
+        return False
+    logs = [_base(name) for name in names if name.endswith(LOG_SUFFIX)]
+    before = max((base for base in logs if 0 <= base < base_offset), default=-1)
+    if before < 0:
+        return False
+    old = Segment(pool, directory, before, (names[f"{before:020d}{LOG_SUFFIX}"], -1, -1, -1))
+    walk = old.walk()
+    for _ in walk:
+        yield
+    old.close()
+    return walk.next_offset > base_offset
 
 
 def _finish(pool: Pool, directory: str, base_offset: int, names: dict[str, int]) -> Steps[None]:

@@ -149,6 +149,50 @@ def test_of_a_segment_that_kafka_split_the_whole_one_stays_until_all_parts_are_t
     assert len(records(log)) == 25
 
 
+@pytest.mark.parametrize("cut_after", range(8, 22))
+def test_what_a_round_has_left_does_not_undo_what_another_has_done(cut_after: int) -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    log = store.logs[KEY]
+    log.config = COMPACT
+    left = f"{PARTITION}/{0:020d}.log{CLEANED_SUFFIX}"
+    files.write(left, b"of a process that was killed")
+    log.advance_start(8)
+    log.delete_old_segments(NOW_MS, log.end_offset)
+    store.checkpoint({KEY: log.end_offset})
+    expected = values(log)
+    put(log, keyed(("k1", "new")))
+    log.flush()
+    files.cut_after = cut_after
+    with suppress(PowerCut):
+        _replace_with_copy(log, 1)
+    log = open_store(files.crash(Random(1), power=False), LARGE).logs[KEY]
+    assert values(log) == expected | {"k1": "new"}
+    assert_indexes(log)
+
+
+def _replace_with_copy(log: Log, number: int) -> None:
+    old = log.segments[number : number + 1]
+    log.compacted.replace(log.pool.files, old, _copied(log, number), 1000.0)
+
+
+@pytest.mark.parametrize("reaches", [False, True])
+def test_only_a_segment_that_reaches_into_a_new_one_undoes_it(reaches: bool) -> None:
+    files = CrashingFiles()
+    filled(files)
+    rest = files.read(f"{PARTITION}/{8:020d}.log")
+    if reaches:
+        files.append(f"{PARTITION}/{0:020d}.log", rest)
+    files.remove(f"{PARTITION}/{8:020d}.log")
+    files.write(f"{PARTITION}/{8:020d}.log{SWAP_SUFFIX}", rest)
+    files.write(f"{PARTITION}/{0:020d}.log{CLEANED_SUFFIX}", b"")
+    files = files.crash(Random(1), power=False)
+    log = open_store(files, LARGE).logs[KEY]
+    assert offsets(records(log)) == [*range(25)]
+    assert [segment.base_offset for segment in log.segments] == ([0, 16, 24] if reaches else [0, 8, 16, 24])
+    assert not names(files, CLEANED_SUFFIX)
+
+
 def test_a_new_segment_that_is_damaged_is_not_taken_up_and_nothing_is_touched() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
@@ -197,8 +241,8 @@ def test_records_that_were_cut_off_meanwhile_do_not_come_back() -> None:
         assert offsets(records(log)) == [0, 1, 2, 3]
 
 
-def _copied(log: Log) -> Segment:
-    files, segment = log.pool.files, log.segments[0]
+def _copied(log: Log, number: int = 0) -> Segment:
+    files, segment = log.pool.files, log.segments[number]
     for kind in (".log", ".index", ".timeindex"):
         path = segment.path.removesuffix(".log") + kind
         files.write(path + CLEANED_SUFFIX, files.read(path))
