@@ -235,6 +235,10 @@ def plan(
     of_kafka = {} if known is None else known.by_name()
     for name, partitions in topics.items():
         _adopt_topic(name, partitions, of_kafka.get(name), known, config, adopted, random)
+    if survey.others:
+        adopted.warn(
+            f"named like partitions, but nothing of a log is in them, so they are left alone: {_some(survey.others)}"
+        )
     absent = sorted(of_kafka.keys() - topics.keys())
     if absent:
         adopted.warn(f"{len(absent)} topics have no partition in log.dirs and are not adopted: {_some(absent)}")

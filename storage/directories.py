@@ -14,7 +14,7 @@ import base64
 import contextlib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from random import Random
 from typing import NamedTuple
 
@@ -26,6 +26,11 @@ META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 MAX_NAME = 255
 _DELETED = re.compile(r".+\.[0-9a-f]{32}-delete")
+# <base offset>.<kind>, and what a file of a segment has behind that while it is made, replaced, deleted or kept aside
+_OF_SEGMENT = re.compile(
+    r"([0-9]{20})\.(?:log|index|timeindex|txnindex|snapshot)(?:\.(?:[0-9]+|cleaned|swap|deleted|tmp|torn))*"
+)
+_BESIDE_SEGMENTS = re.compile(r"(?:leader-epoch-checkpoint|partition\.metadata)(?:\.tmp)?")
 _PARTITION = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>[0-9]+)")
 
 
@@ -46,6 +51,25 @@ def parse_partition(name: str) -> tuple[str, int] | None:
     """Topic and partition of a directory's name; None if it is no partition's. Partitions of a topic share its name."""
     found = _PARTITION.fullmatch(name)
     return None if found is None else (sys.intern(found["topic"]), int(found["partition"]))
+
+
+def base_of(name: str) -> int | None:
+    """The offset in the name of a segment's file, or of a snapshot's, whatever is behind it; None for all others."""
+    found = _OF_SEGMENT.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def is_of_log(name: str) -> bool:
+    """Whether a file in a partition's directory has a name that a log gives; all others are somebody else's."""
+    return base_of(name) is not None or _BESIDE_SEGMENTS.fullmatch(name) is not None
+
+
+def is_foreign(names: Collection[str]) -> bool:
+    """Whether a directory with these names in it is no partition's, though it may be called like one.
+
+    An empty one is a partition's: so a crash leaves what was being made.
+    """
+    return bool(names) and not any(map(is_of_log, names))
 
 
 def deleted_name(topic: str, partition: int, random: Random) -> str:

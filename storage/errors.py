@@ -28,5 +28,9 @@ class UnsupportedLog(StorageError):
     """A partition's log holds something that this version does not know; it is left as it is."""
 
 
+class NotALog(StorageError):
+    """A directory that is called like a partition's holds files, and none of a log: it is left as it is."""
+
+
 class BadFile(StorageError):
     """A small file of the store is not what its name says."""

@@ -12,7 +12,7 @@ So a directory with partitions and without `__headgate_metadata-0` is somebody e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from protocol.errors import KafkaError
 from protocol.records import batch
 from storage import directories, epochs, snapshots
 from storage.checkpoint import TopicPartition
-from storage.directories import Meta
+from storage.directories import Meta, base_of
 from storage.errors import BadFile, StorageError
 from storage.files import File, Files
 from storage.producers import SNAPSHOT_SUFFIX, Producers
@@ -51,14 +51,19 @@ class Survey:
     meta: Meta
     partitions: dict[TopicPartition, Found]
     cluster_metadata: str | None = None
+    others: Sequence[str] = ()
+    """Directories that are called like a partition's, and hold nothing of a log."""
 
 
 def is_foreign(files: Files, paths: Sequence[str]) -> bool:
     """Whether these directories, those that exist, hold partitions that no log of ours knows. Nothing is made."""
     if any(files.exists(f"{path}/{OWN_METADATA}") for path in paths):  # of 10,000 partitions a list would take long
         return False
-    names = [files.list(path) for path in paths if files.exists(path)]
-    return any(_partitions(listed) or f"{CLUSTER_METADATA}-0" in listed for listed in names)
+    for path in paths:
+        names = files.list(path) if files.exists(path) else {}
+        if f"{CLUSTER_METADATA}-0" in names or any(_holds_log(files, path, key) for key in _named(names)):
+            return True
+    return False
 
 
 def refuse(files: Files, paths: Sequence[str]) -> None:
@@ -78,29 +83,46 @@ def survey(files: Files, paths: Sequence[str], metadata_path: str | None = None)
     """
     metas: dict[str, Meta] = {}
     found: dict[TopicPartition, Found] = {}
+    others: list[str] = []
     cluster_metadata = None
     for path in paths:
         names = files.list(path)
         meta = directories.read_meta(files, path)
+        partitions = []
+        for key in _named(names):
+            if _holds_log(files, path, key):
+                partitions.append(key)
+            else:
+                others.append(f"{path}/{directories.partition_name(*key)}")
         if meta is None:
-            if _partitions(names):
+            if partitions:
                 raise StorageError(f"{path} holds partitions but no meta.properties, which says whose; bring it back")
             continue
         metas[path] = meta
         if f"{CLUSTER_METADATA}-0" in names:
             cluster_metadata = f"{path}/{CLUSTER_METADATA}-0"
-        for key in _partitions(names):
+        for key in partitions:
             if key in found:
                 raise StorageError(f"{'-'.join(map(str, key))} is in {path} and in {found[key].path}; remove one")
             found[key] = _look(files, f"{path}/{directories.partition_name(*key)}")
     if metadata_path is not None and files.exists(f"{metadata_path}/{CLUSTER_METADATA}-0"):
         cluster_metadata = f"{metadata_path}/{CLUSTER_METADATA}-0"
-    return Survey(_one(metas), found, cluster_metadata)
+    return Survey(_one(metas), found, cluster_metadata, others)
 
 
-def _partitions(names: Iterable[str]) -> list[TopicPartition]:
-    keys = (directories.parse_partition(name) for name in names if not directories.is_deleted(name))
+def _named(names: Mapping[str, int]) -> list[TopicPartition]:
+    """The directories that are called like a partition's."""
+    keys = (
+        directories.parse_partition(name)
+        for name, size in names.items()
+        if size < 0 and not directories.is_deleted(name)
+    )
     return sorted(key for key in keys if key is not None and key[0] != CLUSTER_METADATA)
+
+
+def _holds_log(files: Files, path: str, key: TopicPartition) -> bool:
+    """Whether it is a partition's: `holiday-24` may be anybody's. Kafka leaves none without a file of a log."""
+    return any(map(directories.is_of_log, files.list(f"{path}/{directories.partition_name(*key)}")))
 
 
 def _one(metas: dict[str, Meta]) -> Meta:
@@ -150,7 +172,7 @@ def metadata_values(files: Files, directory: str) -> Iterator[bytes]:
     offset = int(checkpoints[-1][:20]) if checkpoints else 0
     if checkpoints:
         yield from _values(files, f"{directory}/{checkpoints[-1]}", 0)
-    bases = sorted(int(name[:20]) for name in names if name.endswith(LOG_SUFFIX) and name[:20].isdigit())
+    bases = sorted(base for name in names if name.endswith(LOG_SUFFIX) and (base := base_of(name)) is not None)
     if bases and bases[0] > offset:
         raise BadFile(f"{directory} has nothing of the offsets from {offset} to {bases[0]}")
     for base, following in zip(bases, [*bases[1:], 1 << 62], strict=True):
@@ -163,7 +185,7 @@ def transactional_values(files: Files, found: Survey) -> Iterator[bytes]:
     for (topic, _), partition in found.partitions.items():
         if topic == TRANSACTION_STATE:
             for name in sorted(files.list(partition.path)):
-                if name.endswith(LOG_SUFFIX):
+                if name.endswith(LOG_SUFFIX) and base_of(name) is not None:
                     yield from _values(files, f"{partition.path}/{name}", 0)
 
 

@@ -14,7 +14,7 @@ from protocol.errors import KafkaError
 from protocol.records.compression import Steps, finish
 from storage import directories, recovery
 from storage.config import LogConfig
-from storage.errors import BadFile, StorageError
+from storage.errors import BadFile, NotALog, StorageError
 from storage.files import Files
 from storage.log import Log
 from storage.pool import Pool
@@ -57,6 +57,9 @@ class Opening:
         try:
             partition.topic_id = self._topic_id()
             self.log = yield from recovery.open_log_steps(pool, partition, self._config, self._random, self._now_ms)
+        except NotALog as error:
+            self.error = error
+            logger.warning("%s; left alone", error)
         except (StorageError, OSError, KafkaError) as error:
             self.error = _told(partition, error)
             logger.error("partition %s stays closed: %s", partition, error)

@@ -25,12 +25,13 @@ from protocol.records import batch
 from protocol.records.batch import NO_PRODUCER_ID, BatchHeader
 from protocol.records.compression import Steps, finish
 from protocol.records.control import TRANSACTION_BITS
+from storage import directories, messages, replacement, snapshots
 from storage import epochs as leader_epochs
-from storage import messages, replacement, snapshots
 from storage.aborted import AbortedIndex
 from storage.checkpoint import TEMPORARY_SUFFIX
 from storage.config import LogConfig
-from storage.errors import BadFile, CorruptLog, UnsupportedLog
+from storage.directories import base_of
+from storage.errors import BadFile, CorruptLog, NotALog, UnsupportedLog
 from storage.files import NO_ROOM, Files
 from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.log import Log
@@ -124,9 +125,14 @@ def open_log(pool: Pool, partition: Partition, config: LogConfig, random: Random
 def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: Random, now_ms: int) -> Steps[Log]:
     """The log in a directory.
 
-    Raises CorruptLog, UnsupportedLog (the partition stays closed and untouched), OSError.
+    Raises CorruptLog, UnsupportedLog (the partition stays closed and untouched), NotALog for a directory of somebody
+    else's, OSError. Files that no log makes are left alone.
     """
-    names = yield from replacement.finish_steps(pool, partition.directory, pool.files.list(partition.directory))
+    listed = pool.files.list(partition.directory)
+    names = _of_log(listed)
+    if directories.is_foreign(listed) and not partition.recovery_point:
+        raise NotALog(f"{partition.directory} is called like a partition's directory, and holds nothing of a log")
+    names = _of_log((yield from replacement.finish_steps(pool, partition.directory, names)))
     _tidy(pool, partition, names)
     segments = _segments(pool, partition, names, now_ms)
     log = Log(pool, partition.directory, partition.topic, partition.index, partition.topic_id, config, segments, random)
@@ -159,6 +165,11 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
     return log
 
 
+def _of_log(names: Mapping[str, int]) -> dict[str, int]:
+    """What a log has made. Whatever else is in its directory is never read, and never removed."""
+    return {name: size for name, size in names.items() if directories.is_of_log(name)}
+
+
 def _tidy(pool: Pool, partition: Partition, names: dict[str, int]) -> None:
     """Finish what a crash interrupted: deletions and replacements that had not happened yet."""
     for name in list(names):
@@ -189,7 +200,8 @@ def _segments(pool: Pool, partition: Partition, names: dict[str, int], now_ms: i
 
 
 def _bases(names: Mapping[str, int]) -> list[int]:
-    return sorted(int(name[:20]) for name in names if name.endswith(LOG_SUFFIX) and name[:20].isdigit())
+    bases = (base_of(name) for name in names if name.endswith(LOG_SUFFIX))
+    return sorted(base for base in bases if base is not None)
 
 
 def _first_to_scan(bases: Sequence[int], recovery_point: int) -> int:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable
 
 from protocol.records.compression import Steps
+from storage.directories import base_of
 from storage.errors import BadFile
 from storage.files import Files
 from storage.producers import SNAPSHOT_SUFFIX, Producers
@@ -31,7 +32,8 @@ def save(files: Files, directory: str, offset: int, producers: Producers) -> Non
 
 def offsets(names: Iterable[str]) -> list[int]:
     """Which snapshots a directory has."""
-    return [int(name[:20]) for name in names if name.endswith(SNAPSHOT_SUFFIX) and name[:20].isdigit()]
+    bases = (base_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+    return [base for base in bases if base is not None]
 
 
 def load_latest(files: Files, directory: str, known: Iterable[int], end_offset: int) -> tuple[Producers, int]:

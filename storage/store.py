@@ -19,7 +19,7 @@ from storage.checkpoint import (
     TopicPartition,
 )
 from storage.directories import Meta
-from storage.errors import BadFile, StorageError
+from storage.errors import BadFile, NotALog, StorageError
 from storage.files import Files, Lock, parent
 from storage.foreign import CLUSTER_METADATA
 from storage.log import Log, LogConfig
@@ -202,7 +202,7 @@ class Store:
     def end_opening(self, opening: Opening) -> None:
         """An opening was run: its log is one of `logs` now, or of `failed`.
 
-        One that was broken off stays in `unopened`, and can be begun again.
+        One that was broken off stays in `unopened`, and can be begun again; a directory that is no log's is neither.
         """
         key = opening.partition.topic, opening.partition.index
         if self.unopened.get(key) is not opening:
@@ -212,6 +212,8 @@ class Store:
             self.logs[opening.log.key] = opening.log
             if key in self._cleaned_offsets:
                 opening.log.compacted.offset = self._cleaned_offsets[key]
+        elif isinstance(opening.error, NotALog):
+            pass  # it is nobody's partition, and `create` will not make one there
         elif opening.error is not None:
             self.failed[key] = opening.error
         else:
@@ -271,6 +273,10 @@ class Store:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a log of {topic}-{partition} already")
         directory = self._path(directories.partition_name(topic, partition))
         try:
+            if self.pool.files.exists(directory) and directories.is_foreign(self.pool.files.list(directory)):
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} holds other files, and nothing of a log; move it away"
+                )
             self._forget_points(key)
             self.pool.files.make_directories(directory)
             directories.write_topic_id(self.pool.files, directory, topic_id)

@@ -45,6 +45,7 @@ def kafkas(*partitions: str, ids: dict[str, bytes] | None = None) -> CrashingFil
     files.write("/data/.kafka_cleanshutdown", b"", sync=True)
     for name in partitions:
         files.make_directories(f"/data/{name}")
+        files.write(f"/data/{name}/{0:020d}.log", b"")
         topic_id = (ids or {}).get(name)
         if topic_id is not None:
             directories.write_topic_id(files, f"/data/{name}", topic_id)
@@ -172,6 +173,18 @@ def test_a_partition_far_from_all_others() -> None:
         adopt(kafkas("t-0", "t-4000000000"))
 
 
+def test_a_users_directory_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    files = kafkas("t-0")
+    files.make_directories("/data/holiday-24")
+    pictures = dict.fromkeys(("beach.jpg", "notes.tmp", "pic.index", "readme.swap", "old.deleted"), b"mine")
+    for name, content in pictures.items():
+        files.write(f"/data/holiday-24/{name}", content)
+    assert adopt(files)
+    assert "nothing of a log is in them, so they are left alone: /data/holiday-24" in caplog.text
+    assert image(files).topics.keys() == {"t"}
+    assert {name: files.read(f"/data/holiday-24/{name}") for name in files.list("/data/holiday-24")} == pictures
+
+
 def test_damaged_metadata_is_used_up_to_there(caplog: pytest.LogCaptureFixture) -> None:
     files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), config("t", "retention.ms", "5"))
     files.append(f"{METADATA}/{0:020d}.log", b"torn")
@@ -211,6 +224,7 @@ def test_producer_ids_begin_behind_those_of_transactional_ids(caplog: pytest.Log
 def test_partitions_in_several_directories() -> None:
     files = kafkas("t-0", "u-1")
     files.make_directories("/more/t-1")
+    files.write(f"/more/t-1/{0:020d}.log", b"")
     files.write("/more/meta.properties", b"version=1\nnode.id=3\ncluster.id=abcdefghijklmnopqrstuv\n")
     assert adopt(files, **{"log.dirs": "/none,/data/,/more"})
     assert OWN_METADATA in files.list("/data")

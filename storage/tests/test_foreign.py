@@ -23,6 +23,8 @@ def kafkas(*names: str, meta: bytes | None = b"version=0\nbroker.id=3\ncluster.i
     files.make_directories("/data")
     for name in names:
         files.make_directories(f"/data/{name}")
+        if not name.startswith(CLUSTER_METADATA):
+            files.write(f"/data/{name}/{0:020d}.log", b"")
     if meta is not None:
         files.write("/data/meta.properties", meta)
     return files
@@ -91,6 +93,7 @@ def test_what_contradicts_itself() -> None:
     assert "names no node.id" in described(kafkas("t-0", meta=b"version=0\n"))
     files = kafkas("t-0")
     files.make_directories("/more/t-0")
+    files.write(f"/more/t-0/{0:020d}.log", b"")
     with pytest.raises(StorageError, match=r"no meta.properties"):
         foreign.survey(files, ["/data", "/more"])
     write_meta(files, "/more", Meta("abc", 3, "x"))
@@ -101,6 +104,21 @@ def test_what_contradicts_itself() -> None:
     write_meta(files, "/more", Meta("abc", 4, "x"))
     with pytest.raises(StorageError, match=r"node 3 of cluster abc, /more to node 4 of cluster abc"):
         foreign.survey(files, ["/data", "/more"])
+
+
+def test_directories_that_only_have_such_a_name_are_not_taken() -> None:
+    files = kafkas()
+    files.make_directories("/data/holiday-24")
+    files.make_directories("/data/empty-0")
+    for name in ("beach.jpg", "notes.tmp", "beach.index", "today.log"):
+        files.write(f"/data/holiday-24/{name}", b"mine")
+    files.write("/data/letter-3", b"a file")
+    assert not foreign.is_foreign(files, ["/data"])
+    files.make_directories("/data/t-0")
+    files.write(f"/data/t-0/{0:020d}.log", b"")
+    found = foreign.survey(files, ["/data"])
+    assert found.partitions.keys() == {("t", 0)}
+    assert found.others == ["/data/empty-0", "/data/holiday-24"]
 
 
 def test_kafkas_metadata_stays_as_it_is() -> None:

@@ -201,6 +201,47 @@ def test_leftovers_are_tidied() -> None:
     assert not [name for name in left if name.endswith((".deleted", ".tmp")) or "99999" in name]
 
 
+def test_files_that_no_log_makes_are_left_alone() -> None:
+    files = CrashingFiles()
+    filled(files)
+    others = ["notes.tmp", "pic.index", "readme.swap", "old.deleted", "a.log.cleaned", f"{'1' * 20}-mine.log"]
+    for name in others:
+        files.write(f"{PARTITION}/{name}", b"mine")
+    before = [name for name in files.list(PARTITION) if name not in others]
+    for _ in range(2):
+        store = reopened(files)
+        assert KEY in store.logs
+        store.remove_deleted()
+        assert [name for name in files.list(PARTITION) if name in others] == others
+        store.close()
+    assert set(before) <= files.list(PARTITION).keys()
+    assert all(files.read(f"{PARTITION}/{name}") == b"mine" for name in others)
+
+
+def test_a_directory_without_anything_of_a_log_is_nobodys_partition() -> None:
+    """Nothing is made in it, it makes no stop unclean, and deleting what is called like it does not remove it."""
+    files = CrashingFiles()
+    filled(files)
+    files.make_directories("/data/holiday-24")
+    files.write("/data/holiday-24/beach.jpg", b"mine")
+    store = reopened(files)
+    assert ("holiday", 24) not in store
+    with pytest.raises(KafkaError, match=r"/data/holiday-24 holds other files, and nothing of a log; move it away"):
+        store.create("holiday", 24, bytes(16), SMALL)
+    with pytest.raises(KafkaError):
+        store.delete("holiday", 24)
+    store.close()
+    assert files.exists("/data/.kafka_cleanshutdown")
+    assert files.list("/data/holiday-24") == {"beach.jpg": 4}
+
+
+def test_a_directory_that_a_crash_left_empty_is_a_partition() -> None:
+    files = CrashingFiles()
+    filled(files)
+    files.make_directories("/data/u-0")
+    assert ("u", 0) in reopened(files).logs
+
+
 # What is derived
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from protocol.records import batch, legacy
 from protocol.records.batch import BatchHeader, Record
 from storage.aborted import AbortedIndex
+from storage.directories import base_of
 from storage.files import Files
 from storage.index import OffsetIndex, TimeIndex
 from storage.messages import MAGIC_POSITION
@@ -16,7 +16,6 @@ from storage.pool import Pool
 from storage.segment import LOG_SUFFIX, Segment
 
 _SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, AbortedIndex.SUFFIX)
-_BASE_OFFSET = re.compile(r"(\d{20})\.log\b.*")
 
 
 class Damaged(Exception):
@@ -40,8 +39,8 @@ class LogFile(Segment):
 
     def __init__(self, pool: Pool, path: str) -> None:
         directory, _, self._name = path.rpartition("/")
-        named = _BASE_OFFSET.fullmatch(self._name)
-        super().__init__(pool, directory or ".", int(named[1]) if named else 0, (pool.files.size(path), -1, -1, -1))
+        base_offset = base_of(self._name.partition(LOG_SUFFIX)[0] + LOG_SUFFIX) or 0
+        super().__init__(pool, directory or ".", base_offset, (pool.files.size(path), -1, -1, -1))
         self.holds_messages = _begins_with_a_message(pool.files, path)
 
     @property
@@ -69,7 +68,7 @@ class Stored(NamedTuple):
 
 def segments(pool: Pool, directory: str, names: Mapping[str, int]) -> list[Segment]:
     """The segments of a partition's directory, in order."""
-    bases = sorted(int(name[:20]) for name in names if name.endswith(LOG_SUFFIX) and name[:-4].isdigit())
+    bases = sorted(base for name in names if name.endswith(LOG_SUFFIX) and (base := base_of(name)) is not None)
     found = [
         Segment(pool, directory, base, [names.get(f"{base:020d}{suffix}", -1) for suffix in _SUFFIXES])
         for base in bases

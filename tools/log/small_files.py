@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -19,9 +18,6 @@ from tools.log.places import is_empty
 from tools.output import Row
 
 Reader = Callable[[Files, str], Iterator[Row]]
-
-# <20 digits>.<kind>, and what it may have behind that while it is replaced or deleted
-_OF_SEGMENT = re.compile(r"(?P<base>\d{20})(?P<suffix>\.[a-z]+)(?:\.(?:deleted|cleaned|swap|tmp))?")
 
 
 class Entries(NamedTuple):
@@ -42,12 +38,15 @@ def read_entries(kind: type[Index], data: bytes) -> Entries:
 
 def reader_of(name: str) -> Reader | None:
     """What reads a file of this name; None for one of batches, and for one that is not known."""
-    found = _OF_SEGMENT.fullmatch(name)
-    return _BY_SUFFIX.get(found["suffix"]) if found else _BY_NAME.get(name)
+    if directories.base_of(name) is None:
+        return _BY_NAME.get(name)
+    return _BY_SUFFIX.get("." + name.split(".")[1])  # behind that may be what it has while it is replaced or deleted
 
 
 def _base_offset(path: str) -> int:
-    return int(path.rpartition("/")[2][:20])
+    base = directories.base_of(path.rpartition("/")[2])
+    assert base is not None, path  # `reader_of` has looked
+    return base
 
 
 def _offset_index(files: Files, path: str) -> Iterator[Row]:
