@@ -192,7 +192,7 @@ class History:
             self.safe_start = 0  # its directory was never synced: it begins anew, with nothing
             log = self.store.create("t", 0, TOPIC_ID, self.config, NOW_MS)
         log.config = self.config
-        log.when_flush_is_due = self.flush_what_is_due
+        log.owner = self
         self.log: Log = log
 
     def settle(self, *, all_must_be_there: bool) -> None:
@@ -397,10 +397,13 @@ class History:
             finally:
                 self.log.end_flush(flush)
 
-    def flush_what_is_due(self) -> None:
+    def sync_soon(self) -> None:
         """An append is answered when this is done: one that is under way knows nothing of it."""
         self.end_flush()
         self.log.flush()
+
+    def run_roll(self, roll: Callable[[], None]) -> None:
+        roll()
 
     def commit(self) -> None:
         """Set, or set back, `headgate.flush`; what is there already becomes safe with the next append."""
