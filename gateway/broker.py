@@ -98,7 +98,7 @@ class Broker:
             self._store.close()
             raise
         dispatcher = Dispatcher(self.services, load())
-        open_files = self._store.pool.files.open_limit()
+        open_files = self._store.files.open_limit()
         self.server = Server(dispatcher, _limits(config, open_files), self.clock, self.services.scheduler)
         self._cleaning = Cleaning(self.services.partitions, config, self.clock, self.services.scheduler)
         self.services.metadata.on_change(lambda *_: self.server.limit(_limits(config, open_files)))

@@ -1,7 +1,7 @@
 """What a broker does by itself, time and again: flush, roll and expire logs, and write checkpoints.
 
 Waiting for the disk is done in worker threads: flushes (`replication/syncs.py`), checkpoints, removing what was
-deleted, asking for room. Everything else is short, or made short, and runs on the loop.
+deleted (`directory_upkeep.py`), asking for room. Everything else is short, or made short, and runs on the loop.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from gateway.clock import Clock
 from gateway.config import BrokerConfig
-from gateway.mender import Mender
+from gateway.directory_upkeep import DirectoryUpkeep
 from gateway.metadata.image import Image
 from gateway.metrics import Metrics
 from gateway.replication.partition import Partition
@@ -20,10 +20,8 @@ from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
 from gateway.space import Space
 from protocol.errors import KafkaError
-from storage.doomed import Removal
 from storage.flush import is_due
 from storage.log import Log
-from storage.store import Store
 from storage.stores import Stores
 
 logger = logging.getLogger("headgate.upkeep")
@@ -60,13 +58,13 @@ class Upkeep:
         self._partitions = partitions
         self._clock = clock
         self._scheduler = scheduler
-        self._is_checkpointing = self._is_removing = False
         self._to_expire: deque[Partition] = deque()
         self._image = image
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
         self._config = config
         self._space = Space(partitions, config, clock, scheduler, self._room_changed)
-        self._mender = Mender(self._broken, self._is_there, self._mended, clock, scheduler)
+        is_low = self._space.low.__contains__
+        self._directories = [DirectoryUpkeep(one, is_low, self._mended, clock, scheduler) for one in store]
         flush_check_ms = min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS)
         self._works: list[tuple[float, Callable[[], None]]] = [
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
@@ -103,38 +101,14 @@ class Upkeep:
 
     def checkpoint(self) -> None:
         """Write down high watermarks, recovery points and log starts, in a thread."""
-        if self._is_checkpointing:
-            return
-        write = self._store.begin_checkpoint({p.log.key: p.high_watermark for p in self._partitions})
-        self._is_checkpointing = True
-        self._scheduler.in_thread(write, self._checkpointed)
-
-    def _checkpointed(self, result: object) -> None:
-        self._is_checkpointing = False
-        if isinstance(result, BaseException):
-            logger.error("the checkpoints of %s cannot be written: %s", self._store.directory, result)
+        high_watermarks = {p.log.key: p.high_watermark for p in self._partitions}
+        for directory in self._directories:
+            directory.checkpoint(high_watermarks)
 
     def remove_deleted(self) -> None:
         """Remove deleted files whose time has come, in a thread; at once where the room is needed."""
-        if self._is_removing:
-            return
-        now_ms = self._clock.monotonic_ms()
-        for store in self._store:
-            removal = store.pool.doomed.take(now_ms, at_once=store.directory in self._space.low)
-            if removal is not None:
-                self._remove(store, removal)
-                return
-
-    def _remove(self, store: Store, removal: Removal) -> None:
-        def removed(result: object) -> None:
-            self._is_removing = False
-            store.pool.doomed.take_back(removal, self._clock.monotonic_ms())
-            if isinstance(result, BaseException):
-                logger.error("deleted files in %s cannot be removed: %s", store.directory, result)
-            self.remove_deleted()
-
-        self._is_removing = True
-        self._scheduler.in_thread(removal.run, removed)
+        for directory in self._directories:
+            directory.remove_deleted()
 
     def expire(self) -> None:
         """Roll what is old enough, and delete what retention no longer keeps: all partitions, some in each turn."""
@@ -186,10 +160,11 @@ class Upkeep:
 
     def mend(self) -> None:
         """Make logs whole again of which a sync failed, in a thread."""
-        self._mender.run()
+        for directory in self._directories:
+            directory.mend()
 
     def _broken(self) -> list[Log]:
-        return [log for store in self._store for log in store.pool.broken]
+        return [log for directory in self._directories for log in directory.broken()]
 
     def _is_there(self, log: Log) -> bool:
         return self._store.logs.get(log.key) is log

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 
 from storage.errors import BadFile
@@ -101,6 +101,23 @@ class OffsetCheckpoint:
                 self._content = None  # until this is done, nobody knows
                 write_offsets(self._files, self._path, offsets)
             self._content = offsets  # equal ones too: these are held anyway
+
+
+def offsets_of(keys: Container[TopicPartition], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The offsets of these partitions alone."""
+    return {key: offset for key, offset in offsets.items() if key in keys}
+
+
+def run_all(works: Iterable[Callable[[], None]], refusals: tuple[type[Exception], ...] = (OSError,)) -> None:
+    """Run each of them, the others too if one is refused. Raises the last of the refusals."""
+    failure: Exception | None = None
+    for work in works:
+        try:
+            work()
+        except refusals as error:
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:

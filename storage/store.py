@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from storage.checkpoint import (
     START_OFFSETS,
     OffsetCheckpoint,
     TopicPartition,
+    offsets_of,
+    run_all,
 )
 from storage.directories import Meta
 from storage.errors import BadFile, NotALog, StorageError
@@ -294,7 +297,7 @@ class Store:
         """What the checkpoints say of an older partition of this name is not true of a new one."""
         points = (self._recovery_points, self._start_offsets, self._high_watermarks, self._cleaned_offsets)
         if any(offsets.get(key, 0) for offsets in points):
-            self.checkpoint(_of(self.logs, self._high_watermarks))
+            self.checkpoint(offsets_of(self.logs, self._high_watermarks))
 
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
         """Delete a partition, a damaged one too: its directory is renamed, then removed, with all else that is deleted.
@@ -362,17 +365,7 @@ class Store:
 
         begun += [_begin_epochs(log) for log in self.logs.values() if log.epochs.is_stale]
 
-        def write() -> None:
-            failure = None
-            for one in begun:
-                try:
-                    one()
-                except OSError as error:  # the others are true without it
-                    failure = error
-            if failure is not None:
-                raise failure
-
-        return write
+        return partial(run_all, begun)  # each is true without the others
 
     def _begin_recovery_points(self) -> Callable[[], None]:
         points = {key: log.recovery_point for key, log in self.logs.items()}
@@ -380,7 +373,7 @@ class Store:
         return self._checkpoints[RECOVERY_POINTS].begin(self._recovery_points)
 
     def _of_closed(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {**_of(self.failed, offsets), **_of(self.unopened, offsets)}
+        return {**offsets_of(self.failed, offsets), **offsets_of(self.unopened, offsets)}
 
     def _write_recovery_points(self) -> None:
         self._begin_recovery_points()()
@@ -397,7 +390,7 @@ class Store:
             for opening in [opening for opening in self.unopened.values() if opening is not None]:
                 self.end_opening(opening)
             is_clean = self._close_logs() and not self.failed and (self._was_clean or not self.unopened)
-            self.checkpoint(_of(self.logs, self._high_watermarks))
+            self.checkpoint(offsets_of(self.logs, self._high_watermarks))
             if is_clean:
                 self.pool.files.write(self._path(CLEAN_SHUTDOWN), b"", sync=True)
                 self.pool.files.sync_directory(self.directory)
@@ -453,7 +446,3 @@ def _begin_epochs(log: Log) -> Callable[[], None]:
                 write()
 
     return write_if_there
-
-
-def _of(keys: Container[TopicPartition], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    return {key: offset for key, offset in offsets.items() if key in keys}

@@ -12,12 +12,13 @@ import logging
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import TypeVar
 
 from protocol.errors import ErrorCode, KafkaError
 from storage import directories
-from storage.checkpoint import TopicPartition
+from storage.checkpoint import TopicPartition, offsets_of, run_all
 from storage.config import LogConfig
 from storage.errors import BadFile, DirectoryLocked, StorageError, WrongDirectory
 from storage.files import Files
@@ -118,11 +119,6 @@ class Stores:
     def files(self) -> Files:
         """The file system that they are on."""
         return self._stores[0].pool.files
-
-    @property
-    def pool(self) -> Pool:
-        """What the logs of the first directory share."""
-        return self._stores[0].pool
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
@@ -228,48 +224,17 @@ class Stores:
         return {key: offset for store in self._stores for key, offset in store.high_watermarks().items()}
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write the checkpoints of each directory. Raises OSError."""
-        self.begin_checkpoint(high_watermarks)()
-
-    def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        """What writes the checkpoints of this moment, to be run in any thread. It raises OSError.
-
-        One directory that refuses does not keep the others from having theirs.
-        """
-        begun = [store.begin_checkpoint(_of(store, high_watermarks)) for store in self._stores]
-
-        def write() -> None:
-            failure = None
-            for one in begun:
-                try:
-                    one()
-                except OSError as error:
-                    failure = error
-            if failure is not None:
-                raise failure
-
-        return write
+        """Write the checkpoints of each directory, the others too if one refuses. Raises OSError."""
+        run_all([partial(store.checkpoint, offsets_of(store.logs, high_watermarks)) for store in self._stores])
 
     def close(self) -> None:
-        """Close each directory, the others too if one refuses. Raises OSError, KafkaError."""
-        failure: Exception | None = None
-        for store in self._stores:
-            try:
-                store.close()
-            except (OSError, KafkaError, StorageError) as error:
-                failure = error
-        if failure is not None:
-            raise failure
+        """Close each directory, the others too if one refuses. Raises OSError, KafkaError, StorageError."""
+        run_all([store.close for store in self._stores], (OSError, KafkaError, StorageError))
 
     def abandon(self) -> None:
         """Let go of the directories and leave everything as it is."""
         for store in self._stores:
             store.abandon()
-
-
-def _of(store: Store, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    logs = store.logs
-    return {key: offset for key, offset in offsets.items() if key in logs}
 
 
 def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:

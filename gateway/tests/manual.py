@@ -1,4 +1,7 @@
-"""Time that a test moves by hand."""
+"""Time that a test moves by hand, and threads that run when it says so."""
+
+from collections.abc import Callable, Collection
+from typing import Any
 
 from gateway.scheduler import Scheduler
 
@@ -27,3 +30,31 @@ class ManualTime:
     def advance(self, milliseconds: float = 0.0) -> None:
         self.clock.elapsed_ms += milliseconds
         self.scheduler.run_due()
+
+
+class Threads:
+    """A scheduler's threads: each keeps what was to run in it until it is told to run."""
+
+    def __init__(self, ignored: Collection[str] = ()) -> None:
+        """`ignored` are the names of functions that are never run."""
+        self.is_over = False
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self._ignored = ignored
+
+    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        if getattr(work, "__name__", "") not in self._ignored:
+            self.waiting.append((work, done))
+
+    def run_one(self, error: BaseException | None = None, number: int = 0) -> None:
+        """Run one that waits, or have it end with this error."""
+        work, done = self.waiting.pop(number)
+        try:
+            result = work() if error is None else error
+        except Exception as failure:  # noqa: BLE001  as the scheduler hands it on
+            result = failure
+        done(result)
+
+    def run(self) -> None:
+        """Run all of them, and what comes of it."""
+        while self.waiting:
+            self.run_one()

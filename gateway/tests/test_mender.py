@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from gateway.mender import Mender
-from gateway.tests.manual import ManualTime
+from gateway.tests.manual import ManualTime, Threads
 from protocol.errors import KafkaError
 from storage.config import LogConfig
 from storage.log import Log
 from storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, open_store
 from storage.tests.crashing_files import CrashingFiles
-
-
-class Threads:
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
-
-    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        self.waiting.append((work, done))
-
-    def run_one(self) -> None:
-        work, done = self.waiting.pop(0)
-        done(work())
 
 
 class Bench:

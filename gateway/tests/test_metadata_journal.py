@@ -1,15 +1,15 @@
 """The metadata log: one batch a change, read back as it was written, never guessed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from gateway.metadata.journal import LOG_CONFIG, Journal
+from gateway.tests.manual import Threads
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import FeatureLevelRecord, ProducerIdsRecord, TopicRecord
 from protocol.records.batch import Record, build
@@ -83,26 +83,6 @@ def test_without_descriptors_nothing_is_written_and_the_next_change_succeeds(
     assert log.end_offset == 0
     journal.append([FEATURE], 0)
     assert list(Journal(log).replay()) == [FEATURE]
-
-
-class Threads:
-    """A scheduler that keeps what was to run in a thread until it is told to run it."""
-
-    def __init__(self) -> None:
-        self.is_over = False
-        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
-
-    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        self.waiting.append((work, done))
-
-    def run(self) -> None:
-        while self.waiting:
-            work, done = self.waiting.pop(0)
-            try:
-                result = work()
-            except OSError as error:
-                result = error
-            done(result)
 
 
 class Submitted:

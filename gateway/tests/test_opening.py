@@ -17,7 +17,7 @@ from gateway.context import Client
 from gateway.metadata.image import CONSUMER_OFFSETS
 from gateway.opening import Openings, Progress, in_order
 from gateway.scheduler import StoppedError
-from gateway.tests.builders import Node
+from gateway.tests.builders import Node, at_once
 from gateway.tests.harness import MemoryBroker, run_broker
 from gateway.tests.manual import ManualTime
 from protocol.errors import ErrorCode, KafkaError
@@ -64,7 +64,7 @@ class Late:
         self.slices = Slices()
         self.services = self.broker.services
         self.services.scheduler.in_slices = self.slices.in_slices  # type: ignore[method-assign]
-        self.services.scheduler.in_thread = _at_once  # type: ignore[method-assign]
+        self.services.scheduler.in_thread = at_once  # type: ignore[method-assign]
         self.services.groups.start()
 
     def start(self) -> None:
@@ -83,10 +83,6 @@ class Late:
 
     def close(self) -> None:
         self.broker._store.close()
-
-
-def _at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-    done(work())
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def test_a_log_that_cannot_be_deleted_does_not_come_back(node: Node, monkeypatch
     node.services.metadata.create_topic("t", 2)
     node.services.partitions.get("t", 0).append(records(b"old"), 1, NOW_MS)
     with monkeypatch.context() as broken:
-        broken.setattr(node._store.pool.files, "rename", _fail)
+        broken.setattr(node._store.files, "rename", _fail)
         node.services.metadata.delete_topic("t")
     assert [code_of(node.services.partitions, "t", index) for index in (0, 1)] == [3, 3]
     node.services.metadata.create_topic("t", 2)

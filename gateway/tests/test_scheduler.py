@@ -13,6 +13,7 @@ import trio.testing
 
 from gateway import scheduler as scheduler_module
 from gateway.scheduler import Scheduler, TrioClock
+from gateway.tests.builders import at_once
 from gateway.tests.manual import ManualTime
 
 
@@ -275,19 +276,9 @@ def test_what_work_in_slices_raises_is_handed_over() -> None:
 
     handed: list[Any] = []
     scheduler = ManualTime().scheduler
-    scheduler.in_thread = _at_once(handed)  # type: ignore[method-assign]
-    scheduler.in_slices(work(), lambda result: None)
+    scheduler.in_thread = at_once  # type: ignore[method-assign]
+    scheduler.in_slices(work(), handed.append)
     assert isinstance(handed[0], ZeroDivisionError)
-
-
-def _at_once(handed: list[Any]) -> Callable[..., None]:
-    def run(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        try:
-            work()
-        except ZeroDivisionError as error:
-            handed.append(error)
-
-    return run
 
 
 def test_spawning_without_a_loop_says_so() -> None:

@@ -1,7 +1,6 @@
 """What recurs: checkpoints, retention, flushes in a thread, one after another."""
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -9,38 +8,19 @@ from unittest.mock import Mock
 import pytest
 
 from gateway.tests.builders import Node
+from gateway.tests.manual import Threads
 from gateway.upkeep import SLICE_MS, SLICE_SEGMENTS, Upkeep
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import Record, build
 from storage.log import Log
+from storage.store import Store
 
 NOW_MS = 1_700_000_000_000
 
 
-class Threads:
-    """Keeps what was to run in a thread until it is told to run."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
-
-    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        if (
-            getattr(work, "__name__", "") != "spaces"
-        ):  # the room of the disk is asked for all the time: see test_space.py
-            self.waiting.append((work, done))
-
-    def run_one(self, error: BaseException | None = None) -> None:
-        work, done = self.waiting.pop(0)
-        try:
-            result = work() if error is None else error
-        except Exception as failure:  # noqa: BLE001  as the scheduler hands it on
-            result = failure
-        done(result)
-
-
 @pytest.fixture
 def threads(node: Node, monkeypatch: pytest.MonkeyPatch) -> Threads:
-    threads = Threads()
+    threads = Threads(ignored=["spaces"])  # they are asked for all the time: see test_space.py
     monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
     return threads
 
@@ -370,7 +350,7 @@ def test_a_checkpoint_that_cannot_begin_is_not_the_last(
 ) -> None:
     work = upkeep(node)
     with monkeypatch.context() as patch:
-        patch.setattr(node._store, "begin_checkpoint", Mock(side_effect=MemoryError))
+        patch.setattr(Store, "begin_checkpoint", Mock(side_effect=MemoryError))
         with pytest.raises(MemoryError):
             work.checkpoint()
     work.checkpoint()
