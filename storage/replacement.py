@@ -20,6 +20,7 @@ from functools import partial
 from typing import Protocol
 
 from protocol.records.compression import Steps
+from storage.directories import base_of
 from storage.errors import CorruptLog
 from storage.files import Files
 from storage.pool import Pool
@@ -245,4 +246,5 @@ def _finish(pool: Pool, directory: str, base_offset: int, names: dict[str, int])
 
 
 def _base(name: str) -> int:
-    return int(name[:20]) if name[:20].isdigit() else -1
+    base_offset = base_of(name)
+    return -1 if base_offset is None else base_offset

@@ -135,7 +135,7 @@ def _gaps(source: _Source) -> Iterator[Row]:
 def _batch(stored: Stored) -> gap_listing.Batch:
     return gap_listing.Batch(
         stored.header,
-        lambda: decoding.is_abort(stored),
+        lambda: checks.read_marker(stored.segment, stored.position, stored.header),
         lambda: [record.offset for record in stored.records()],
     )
 
@@ -173,9 +173,10 @@ def _report_row(report: Report) -> Row:
 def _reports(found: list[Place], options: argparse.Namespace) -> Iterator[tuple[Report | Failure, DataDirectory]]:
     total = sum(_log_bytes(partition) for place in found for partition in place.partitions)
     progress = Progress(total, sys.stderr, time.monotonic)
-    for place in found:
-        for problem in place.data.problems:
-            yield Failure(f"file: {problem}"), place.data
+    for number, place in enumerate(found):
+        if all(place.data is not one.data for one in found[:number]):
+            for problem in place.data.problems:
+                yield Failure(f"file: {problem}"), place.data
         for partition in place.partitions:
             try:
                 report: Report | Failure = checks.check(
@@ -197,8 +198,8 @@ def repair(options: argparse.Namespace) -> Told:
     found = _directories(options, "repair")
     files = Files()
     with ExitStack() as locks:
-        for place in found:
-            locks.enter_context(_lock(files, place.data))
+        for data in {id(place.data): place.data for place in found}.values():
+            locks.enter_context(_lock(files, data))
         for report, data in _reports(found, options):
             if isinstance(report, Failure):
                 yield report

@@ -69,12 +69,6 @@ def batch_row(stored: Stored) -> Row:
     }
 
 
-def is_abort(stored: Stored) -> bool:
-    """Whether a control batch holds the marker of an aborted transaction."""
-    marker = control.read(stored.content())
-    return marker is not None and not marker.is_commit
-
-
 def _codec(header: BatchHeader) -> str:
     known = compression.type_names
     return known[header.compression] if header.compression < len(known) else f"codec {header.compression}"

@@ -14,6 +14,8 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from protocol.records.batch import BatchHeader
+from protocol.records.control import Marker
+from storage.transactions import Transactions
 
 DELETED, MARKER, ABORTED, COMPACTED, MISSING = "deleted", "marker", "aborted", "compacted", "missing"
 
@@ -27,10 +29,10 @@ class Gap(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch, with what is asked of it only where it has to be: is it the marker of an abort, which records it has."""
+    """A batch, with what is asked of it only where it has to be: its marker, if it is one, and which records it has."""
 
     header: BatchHeader
-    is_abort: Callable[[], bool]
+    marker: Callable[[], Marker | None]
     offsets: Callable[[], Collection[int]]
 
 
@@ -40,17 +42,13 @@ Aborted: TypeAlias = dict[int, list[tuple[int, int]]]
 
 def aborted(batches: Iterable[Batch]) -> Aborted:
     """The aborted transactions, by their markers."""
-    started: dict[int, int] = {}
+    transactions = Transactions()
     found: Aborted = defaultdict(list)
-    for header, is_abort, _ in batches:
-        if not header.is_transactional:
-            continue
-        if not header.is_control:
-            started.setdefault(header.producer_id, header.base_offset)
-            continue
-        first = started.pop(header.producer_id, None)
-        if first is not None and is_abort():
-            found[header.producer_id].append((first, header.last_offset))
+    for header, marker, _ in batches:
+        ended = transactions.follow(header, header.base_offset, marker() if header.is_control else None)
+        if ended is not None:
+            found[ended.producer_id].append((ended.first_offset, ended.last_offset))
+        transactions.replicated(header.base_offset)  # nobody asks which have ended
     return found
 
 

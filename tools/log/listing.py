@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from protocol.errors import KafkaError
 from storage.files import Files
@@ -67,7 +68,7 @@ def segment_rows(place: Place) -> Iterator[Row]:
     pool, files = Pool(Overlay()), Files()
     for partition in place.partitions:
         segments = reading.segments(pool, partition.directory, pool.files.list(partition.directory))
-        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        for segment, following in zip_longest(segments, segments[1:]):
             yield {
                 "topic": partition.topic,
                 "partition": partition.partition,

@@ -114,8 +114,10 @@ def find(
 ) -> Iterator[Place | str]:
     """What each path means: partitions, or the path of one file.
 
-    Of a data directory only these topics and partitions are taken, all if none are named. Raises NotFound.
+    Of a data directory only these topics and partitions are taken, all if none are named. What it says of its
+    partitions is read once, however many paths lead there. Raises NotFound.
     """
+    known: dict[Path, DataDirectory] = {}
     for given in paths:
         path = given.rstrip("/") or "/"
         if Path(path).is_file():
@@ -123,15 +125,23 @@ def find(
         elif not Path(path).is_dir():
             raise NotFound(f"there is no {path}")
         else:
-            yield _directory(files, path, topics, partitions)
+            above, found = _directory(files, path, topics, partitions)
+            real = Path(above).resolve()
+            if real not in known:
+                known[real] = DataDirectory.read(files, above)
+            yield Place(known[real], found)
 
 
-def _directory(files: Files, path: str, topics: Collection[str], partitions: Collection[int]) -> Place:
-    names = files.list(path)
-    own = _parse(str(Path(path).resolve()))
+def _directory(
+    files: Files, path: str, topics: Collection[str], partitions: Collection[int]
+) -> tuple[str, list[Partition]]:
+    """The data directory, and what is meant of it."""
+    names, real = files.list(path), Path(path).resolve()
+    own = _parse(str(real))
     if own is not None and any(name.endswith(LOG_SUFFIX) for name in names):
-        found = [own._replace(directory=path)]
-        return Place(DataDirectory.read(files, parent(path)), found)
+        above = parent(path)
+        is_above = Path(above).resolve() == real.parent  # not so of ".", nor of a link
+        return above if is_above else str(real.parent), [own._replace(directory=path)]
     parsed = (_parse(f"{path}/{name}") for name, size in names.items() if size < 0)
     found = sorted((one for one in parsed if one is not None), key=lambda one: (one.key, one.directory))
     if not found and not files.exists(f"{path}/{directories.META_PROPERTIES}"):
@@ -139,10 +149,16 @@ def _directory(files: Files, path: str, topics: Collection[str], partitions: Col
     wanted = [
         one for one in found if (not topics or one.topic in topics) and (not partitions or one.partition in partitions)
     ]
-    missing = set(topics) - {one.topic for one in found}
+    missing = sorted(set(topics) - {one.topic for one in found})
     if missing:
-        raise NotFound(f"{path} has no partition of {', '.join(sorted(missing))}; `headgate log ls {path}` lists all")
-    return Place(DataDirectory.read(files, path), wanted)
+        raise NotFound(f"{path} has no partition of {', '.join(missing)}; `headgate log ls {path}` lists all")
+    absent = sorted(set(partitions) - {one.partition for one in wanted})
+    if absent:
+        whose = f" of {', '.join(sorted(topics))}" if topics else ""
+        raise NotFound(
+            f"{path} has no partition {', '.join(map(str, absent))}{whose}; `headgate log ls {path}` lists all"
+        )
+    return path, wanted
 
 
 def _parse(path: str) -> Partition | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.files import Files
 from tools.log import actions, checks
 from tools.log.actions import Failure
 from tools.log.checks import Report
@@ -80,6 +81,20 @@ def test_a_repair_gives_the_lock_back(data: Data) -> None:
     for _ in range(2):
         list(actions.repair(options(data)))
     assert [one for one in actions.verify(options(data)) if isinstance(one, Failure)] == []
+
+
+def test_partitions_of_one_directory_are_repaired_together(tmp_path: Path) -> None:
+    """One lock, and the recovery points of all of them are kept."""
+    with Data(tmp_path / "data", is_clean=False) as data:
+        for topic in "ab":
+            data.fill(topic)
+    for topic in "ab":
+        log = data.segments(topic)[0]
+        change(log, positions(log)[2] + 16)
+    told = list(actions.repair(options(None, paths=[str(data.directory("a")), str(data.directory("b"))])))
+    assert not [one for one in told if isinstance(one, Failure)]
+    assert DataDirectory.read(Files(), str(data.path)).recovery_points == {("a", 0): 80, ("b", 0): 80}
+    assert not [one for one in actions.verify(options(data)) if isinstance(one, Failure)]
 
 
 def test_a_compaction_that_was_interrupted_is_left_to_the_next_start(data: Data) -> None:

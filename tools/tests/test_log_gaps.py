@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from protocol.records.control import Marker
 from tools.log.gaps import Batch, Gap, aborted, gaps
 
 
@@ -10,12 +11,12 @@ def data(first: int, last: int, producer_id: int = -1, offsets: list[int] | None
     held = list(range(first, last + 1)) if offsets is None else offsets
     attributes = TRANSACTIONAL if producer_id >= 0 else 0
     header = BatchHeader(first, 49, 0, 2, 0, attributes, last - first, 0, 0, producer_id, 0, 0, len(held))
-    return Batch(header, lambda: False, lambda: held)
+    return Batch(header, lambda: None, lambda: held)
 
 
 def marker(offset: int, producer_id: int, *, is_abort: bool) -> Batch:
     header = BatchHeader(offset, 49, 0, 2, 0, TRANSACTIONAL | CONTROL, 0, 0, 0, producer_id, 0, -1, 1)
-    return Batch(header, lambda: is_abort, lambda: [offset])
+    return Batch(header, lambda: Marker(not is_abort, 0), lambda: [offset])
 
 
 def found(batches: list[Batch], log_start: int = 0, compacted_to: int = 0) -> list[Gap]:
@@ -52,6 +53,11 @@ def test_transactions() -> None:
 
 def test_a_transaction_that_is_open_is_no_gap() -> None:
     assert found([data(0, 1, 7)]) == []
+
+
+def test_an_empty_batch_begins_no_transaction() -> None:
+    """Compaction leaves it of one that was decided, and its marker may be gone."""
+    assert aborted([data(0, 0, 7, offsets=[]), data(5, 5, 7), marker(6, 7, is_abort=True)]) == {7: [(5, 6)]}
 
 
 def test_what_is_gone() -> None:

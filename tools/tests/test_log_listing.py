@@ -41,6 +41,13 @@ def test_states(data: Data) -> None:
     assert row(data)["state"] == "damaged"
 
 
+def test_a_partition_without_segments(data: Data) -> None:
+    for path in data.directory().iterdir():
+        path.unlink()
+    assert list(segment_rows(place(data))) == []
+    assert row(data)["segments"] == 0
+
+
 def test_an_end_without_an_index_or_with_a_wrong_one(data: Data) -> None:
     index = data.segments()[-1].with_suffix(".index")
     index.write_bytes(b"\xff" * 8)

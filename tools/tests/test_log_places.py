@@ -57,6 +57,30 @@ def test_some_of_it(data: Path) -> None:
         place(data, ["a", "z"])
 
 
+def test_partitions_that_are_not_there_are_told(data: Path) -> None:
+    with pytest.raises(NotFound, match=r"has no partition 7, 9; `headgate log ls "):
+        place(data, [], [0, 9, 7])
+    with pytest.raises(NotFound, match=r"has no partition 1 of a; "):
+        place(data, ["a"], [1])
+
+
+def test_paths_in_one_data_directory_share_it(data: Path) -> None:
+    """Else what one repair says of the recovery points would be undone by the next one."""
+    (data.parent / "link").symlink_to(data)
+    paths = [data, data / "a-0", data.parent / "link" / "a-10"]
+    found = [one for one in find(Files(), list(map(str, paths)), [], []) if isinstance(one, Place)]
+    assert len(found) == 3
+    assert len({id(one.data) for one in found}) == 1
+
+
+def test_a_partition_from_within_and_by_a_link(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its data directory is where it really is: there the lock is."""
+    (data.parent / "a-0").symlink_to(data / "a-0")
+    assert place(data.parent / "a-0").data.recovery_points == {("a", 0): 7}
+    monkeypatch.chdir(data / "a-0")
+    assert place(Path()).data.path == str(data.resolve())
+
+
 def test_one_partition(data: Path) -> None:
     found = place(data / "a-0")
     assert found.partitions == [Partition(str(data / "a-0"), "a", 0)]

@@ -24,11 +24,21 @@ def rows(path: Path, content: bytes) -> list[Row]:
     return list(reader(Files(), str(path)))
 
 
-@pytest.mark.parametrize("name", [f"{BASE}.index", f"{BASE}.index.deleted", f"{BASE}.index.swap"])
+@pytest.mark.parametrize(
+    "name", [f"{BASE}.index", f"{BASE}.index.deleted", f"{BASE}.index.12.deleted", f"{BASE}.index.swap"]
+)
 def test_an_offset_index_without_its_unused_room(tmp_path: Path, name: str) -> None:
     """Kafka makes the file as long as it may become, and cuts it when the segment is done."""
     content = struct.pack(">iiii", 7, 4100, 9, 9000) + bytes(80)
     assert rows(tmp_path / name, content) == [{"offset": 1007, "position": 4100}, {"offset": 1009, "position": 9000}]
+
+
+@pytest.mark.parametrize("ending", [".deleted", ".3.deleted", ".swap.3.deleted"])
+def test_what_a_compaction_leaves_has_a_reader(ending: str) -> None:
+    for kind in (".index", ".timeindex", ".txnindex", ".snapshot"):
+        assert reader_of(f"{BASE}{kind}{ending}") is reader_of(f"{BASE}{kind}")
+    assert reader_of(f"{BASE}.log{ending}") is None
+    assert reader_of(f"{BASE}.index.mine") is None
 
 
 def test_a_time_index(tmp_path: Path) -> None:
