@@ -61,15 +61,15 @@ class Mender:
 
     def _end(self, log: Log, work: Mending, result: object) -> None:
         self._is_busy = False
-        error = result if isinstance(result, BaseException) else work.error
+        if isinstance(result, BaseException):
+            work.error = result
         is_mended = False
-        if error is None and self._is_there(log):
-            try:
-                is_mended = mending.end(log, work)
-            except (OSError, KafkaError, StorageError) as failure:
-                error = failure
-        if error is not None:
-            self._again(log, error)
+        try:
+            is_mended = mending.end(log, work)
+        except (OSError, KafkaError, StorageError) as failure:
+            work.error = failure
+        if work.error is not None and self._is_there(log):
+            self._again(log, work.error)
         elif is_mended:
             self._forget(log)
             self._mended(log)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
+from storage import holding
 from storage.directories import PARTITION_METADATA
 from storage.files import NO_DESCRIPTORS, File, Files, parent
 
@@ -88,7 +89,7 @@ def is_due(log: Log, now_ms: int) -> bool:
             or log.config.commits_synced
             or bool(log.indexes_unsynced)
         )
-    return is_wanted and log.being_written is None and log.flushing is None and log.sync_error is None
+    return is_wanted and holding.may(log, holding.FLUSH)
 
 
 def make(log: Log, now_ms: int | None) -> None:
@@ -111,24 +112,35 @@ def begin(log: Log) -> Flush:
         raise log.refusal()
     # The system tells of an error once: of two at a time the other would believe that all is well.
     assert log.flushing is None, f"{log!r} is being flushed"
+    # What is begun from here on, by whomever, is for the next flush.
+    owed_indexes, owes_names = log.indexes_unsynced, log.names_unsynced
+    log.indexes_unsynced, log.names_unsynced = [], False
+    try:
+        made = _all_of(log, owed_indexes, owes_names)
+    except OSError:
+        log.indexes_unsynced[:0] = owed_indexes
+        log.names_unsynced = log.names_unsynced or owes_names
+        raise
+    log.epochs.is_synced = True
+    log.flushing = made
+    return made
+
+
+def _all_of(log: Log, owed_indexes: Sequence[str], owes_names: bool) -> Flush:
     unsynced = log.since(log.recovery_point)
     # Those of a segment that was sealed without a roll, at a stop, too.
     indexes = dict.fromkeys(path for segment in unsynced for path in segment.sealed_indexes)
-    indexes.update(dict.fromkeys(log.indexes_unsynced))
+    indexes.update(dict.fromkeys(owed_indexes))
     epochs, paths, directories = log.epochs, [], []
     if not epochs.is_synced and epochs.latest >= 0:
         paths.append(epochs.path)
-    if log.names_unsynced or not epochs.is_synced:
+    if owes_names or not epochs.is_synced:
         directories = [log.directory, parent(log.directory)]
         if log.topic_id is not None:
             paths.append(f"{log.directory}/{PARTITION_METADATA}")
     unwritten = log.being_written or log.staged
     written = log.end_offset if unwritten is None else unwritten.first_offset
-    made = Flush(log.pool.files, written, _hold(unsynced), paths, directories, list(indexes))
-    epochs.is_synced, log.names_unsynced = True, False
-    log.indexes_unsynced.clear()
-    log.flushing = made
-    return made
+    return Flush(log.pool.files, written, _hold(unsynced), paths, directories, list(indexes))
 
 
 def end(log: Log, made: Flush, now_ms: int | None) -> None:

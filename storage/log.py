@@ -19,7 +19,7 @@ from protocol.records import control
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head
 from protocol.records.compression import Steps, finish
 from protocol.records.control import Marker
-from storage import flush, retention, rolling, snapshots, times, truncation, validation
+from storage import flush, holding, retention, rolling, snapshots, times, truncation, validation
 from storage.aborted import Reaching
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.epochs import Epochs
@@ -58,6 +58,7 @@ class Log:
         "_segments",
         "_snapshot_offset",
         "being_written",
+        "by_name",
         "config",
         "directory",
         "end_offset",
@@ -66,7 +67,6 @@ class Log:
         "has_transactions",
         "indexes_unsynced",
         "is_retired",
-        "is_rolling",
         "key",
         "last_flush_ms",
         "names_unsynced",
@@ -109,7 +109,7 @@ class Log:
         self.names_unsynced = False
         self.indexes_unsynced: list[str] = []  # of segments that were rolled since the last flush
         self.is_retired = False  # deleted, or about to be
-        self.is_rolling = False  # by a thread
+        self.by_name = 0  # who works with the names of its files, in a thread: see `holding`
         self.owner: Owner | None = None
         """Without one, whoever appends waits for the disk."""
         self.flushing: Flush | None = None  # from `begin_flush` until `end_flush`
@@ -397,7 +397,7 @@ class Log:
         """
         active = self._segments.active
         is_aged = now_ms - active.created_ms > self._longest_ms()
-        if not active.size or self.being_written is not None or not is_aged:
+        if not active.size or not is_aged or not holding.may(self, holding.ROLL):
             return False
         self.roll(now_ms)
         return True
@@ -405,7 +405,7 @@ class Log:
     def roll(self, now_ms: int) -> None:
         """Begin a new segment. The old one becomes durable with the next `flush`, which is then due. Raises OSError.
 
-        May be called in a thread, while the log is read but nothing else is done with it.
+        May be called in a thread, for which the log is lent (`holding`).
         """
         # By name, as the bytes may be on the disk before, by a flush that is under way.
         if not self._segments.seal(self.indexes_unsynced):  # a roll before had come so far
@@ -560,7 +560,7 @@ class Log:
 
         That takes no room on the disk. Raises OSError.
         """
-        if self.is_rolling:
+        if not holding.may(self, holding.DELETE_SEGMENTS):
             return 0
         config = self.config
         deletes = config.is_deleted
@@ -576,7 +576,7 @@ class Log:
             most=most,
         )
         if count == len(self._segments):
-            if self.being_written is not None or self.staged is not None:
+            if not holding.may(self, holding.ROLL):
                 return 0
             with suppress(OSError):  # where there is no room for it now, it is written with the next segment
                 self._take_snapshot()

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from protocol.errors import KafkaError
 from protocol.records.compression import finish
+from storage import holding
 from storage.aborted import parse
 from storage.directories import replace_topic_id
 from storage.errors import BadFile
@@ -61,7 +62,7 @@ class Mending:
     """
 
     def __init__(self, log: Log, pieces: list[_Piece]) -> None:
-        self.error: OSError | None = None
+        self.error: BaseException | None = None
         self.lost: tuple[int, int, int] | None = None
         self.spoilt: list[int] = []
         self.end_offset = log.end_offset
@@ -172,8 +173,8 @@ def _is_expected(index: _Index, data: bytes, expected: dict[str, bytes]) -> bool
 
 
 def begin(log: Log) -> Mending | None:
-    """What is to be run for a log with a failed sync; None while something is being written. Raises OSError."""
-    if log.being_written is not None or log.staged is not None or log.flushing is not None or log.is_rolling:
+    """What is to be run for a log with a failed sync; None while a thread has it. Raises OSError."""
+    if not holding.may(log, holding.MEND):
         return None
     unsynced = log.since(log.recovery_point)
     pieces = []
@@ -190,7 +191,9 @@ def begin(log: Log) -> Mending | None:
                     tuple(_indexes(segment)),
                 )
             )
-    return Mending(log, pieces)
+    mending = Mending(log, pieces)
+    holding.lend(log, holding.MENDING)
+    return mending
 
 
 def _start(log: Log, segment: Segment) -> int:
@@ -208,8 +211,12 @@ def _indexes(segment: Segment) -> Iterator[_Index]:
 
 
 def end(log: Log, mending: Mending) -> bool:
-    """A mending was run: whether the log takes records again. Raises OSError, KafkaError, StorageError: then not."""
-    if mending.error is not None or log.end_offset != mending.end_offset:  # it was cut meanwhile
+    """A mending was run, or failed to: whether the log takes records again.
+
+    Raises OSError, KafkaError, StorageError: then not.
+    """
+    holding.give_back(log)
+    if log.is_retired or mending.error is not None or log.end_offset != mending.end_offset:  # it was cut meanwhile
         return False
     if mending.lost is not None:
         _cut(log, *mending.lost)

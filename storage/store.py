@@ -10,7 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
-from storage import checkpoint, directories, recovery
+from storage import checkpoint, directories, holding, recovery
 from storage.checkpoint import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
@@ -57,6 +57,7 @@ class Store:
         self.meta = meta
         self.config = config
         self.logs: dict[TopicPartition, Log] = {}
+        self._lent: dict[TopicPartition, Log] = {}  # deleted while a thread was at their files
         self.failed: dict[TopicPartition, StorageError] = {}
         self.unopened: dict[TopicPartition, Opening | None] = {}
         self._lock = lock
@@ -272,6 +273,7 @@ class Store:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.failed[key]))
         if key in self.unopened:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"an older log of {topic}-{partition} is being opened")
+        self._check_not_lent(key)
         if key in self.logs:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a log of {topic}-{partition} already")
         directory = self._path(directories.partition_name(topic, partition))
@@ -292,6 +294,14 @@ class Store:
         log.names_unsynced = True
         self.logs[log.key] = log
         return log
+
+    def _check_not_lent(self, key: TopicPartition) -> None:
+        """Who still works with the names of a deleted log would meet those of the new one."""
+        if self._lent:
+            self._lent = {lent: log for lent, log in self._lent.items() if holding.is_lent(log)}
+        if key in self._lent:
+            message = f"a thread is at the files of an older log of {key[0]}-{key[1]}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
     def _forget_points(self, key: TopicPartition) -> None:
         """What the checkpoints say of an older partition of this name is not true of a new one."""
@@ -323,6 +333,8 @@ class Store:
         log = self.logs.pop(key, None)
         if log is not None:
             log.retire()
+            if holding.is_lent(log):
+                self._lent[key] = log
         delay_ms = (self.config if log is None else log.config).file_delete_delay_ms
         self.pool.doomed.add(path, delay_ms, is_directory=True)
         if remove:

@@ -17,6 +17,7 @@ from gateway.clock import Clock
 from gateway.scheduler import Scheduler
 from protocol.errors import KafkaError
 from storage.flush import Flush
+from storage.holding import FLUSH, waits
 
 if TYPE_CHECKING:
     from gateway.replication.partition import Partition
@@ -63,7 +64,7 @@ class Syncs:
         self._is_beginning = True
         try:
             while self._threads < MOST_THREADS:
-                ready = [partition for partition in self._wanted if partition.log.flushing is None]
+                ready = [partition for partition in self._wanted if not waits(partition.log, FLUSH)]
                 if not ready:
                     break
                 begun = self._begun(ready[: -(-len(ready) // (MOST_THREADS - self._threads))])
@@ -103,7 +104,7 @@ class Syncs:
         self._is_flushing = False
         if self._scheduler.is_over:
             return
-        for partition in [waiting for waiting in self._queue if waiting.log.flushing is None]:
+        for partition in [waiting for waiting in self._queue if not waits(waiting.log, FLUSH)]:
             del self._queue[partition]
             flush = self._flush_of(partition)
             if flush is not None:

@@ -22,6 +22,7 @@ from gateway.replication.syncs import Syncs
 from gateway.scheduler import Scheduler
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch
+from storage import holding
 from storage.staged import AppendInfo, Staged
 
 if TYPE_CHECKING:
@@ -170,15 +171,16 @@ class Writer:
         log, append = self._partition.log, self._queue[0]
 
         def rolled(result: object) -> None:
-            log.is_rolling = False
+            holding.give_back(log)
             if isinstance(result, OSError):
                 self._drop_first(log.disk_error(result))
             elif isinstance(result, BaseException):
                 logger.error("a segment of %r cannot be begun", log, exc_info=result)
                 self._drop_first(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the write failed"))
+            self._partition.sync_soon()  # no flush could begin meanwhile, and one is due since
             self._write()
 
-        log.is_rolling = True
+        holding.lend(log, holding.ROLLING)
         self._disk.scheduler.in_thread(lambda: log.roll(append.now_ms), rolled)
 
     def _drop_first(self, error: KafkaError) -> None:

@@ -17,6 +17,7 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records.batch import Record, build, iterate
+from storage import holding
 from storage.files import File
 from storage.flush import is_due
 
@@ -365,3 +366,23 @@ def test_where_threads_end_at_once_nothing_is_begun_twice(node: Node) -> None:
     told = [produced(node, index=index, ends_turn=False) for index in range(20)]
     end_turn(node)
     assert [one.row for one in told] == [(0, 0)] * 20
+
+
+@pytest.mark.parametrize("configs", [COMMIT, {"flush.messages": "1"}], ids=["commit", "flush.messages"])
+def test_no_flush_begins_while_a_thread_rolls(node: Node, threads: Threads, configs: dict[str, str]) -> None:
+    """It would take the new segment's name for synced; afterwards it is made without being asked for again."""
+    node.services.metadata.create_topic("rolled", 1, configs=configs)
+    partition = partition_of(node, topic="rolled")
+    log = partition.log
+    holding.lend(log, holding.ROLLING)
+    now_ms = node.time.clock.now_ms()
+    partition.append(memoryview(build([Record(timestamp=now_ms, value=b"x")])), -1, now_ms)
+    node.time.advance()
+    assert log.flushing is None
+    assert not threads.waiting
+    holding.give_back(log)
+    partition.sync_soon()
+    node.time.advance()
+    assert log.flushing is not None
+    threads.run()
+    assert log.recovery_point == log.end_offset == 1

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.tests.builders import Node
+from gateway.tests.builders import Node, UnsyncedFiles
 from gateway.tests.manual import Threads
 from gateway.upkeep import SLICE_MS, SLICE_SEGMENTS, Upkeep
 from protocol.errors import ErrorCode, KafkaError
@@ -409,3 +409,26 @@ def test_one_that_cannot_be_made_keeps_no_other_from_being_tried(node: Node, mon
     disk.has_room = True
     assert partitions.retry(image, lambda: True) == (1, 0)
     assert set(range(6)) - {index for _, index in partitions.offline} == {3}
+
+
+def test_a_topic_made_anew_while_its_predecessor_is_mended_keeps_its_records(
+    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata, partitions = node.services.metadata, node.services.partitions
+    metadata.create_topic("t", 1)
+    append(node, "t")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(UnsyncedFiles().open(__file__)), "sync", _refuse)
+        with pytest.raises(KafkaError):
+            partitions.get("t", 0).log.flush()
+    upkeep(node).mend()
+    metadata.delete_topic("t")
+    metadata.create_topic("t", 1)
+    with pytest.raises(KafkaError, match="older log of t-0"):
+        partitions.get("t", 0)
+    threads.run_one()
+    partitions.retry(metadata.image)
+    for _ in range(5):
+        append(node, "t")
+    node.restart()
+    assert node.services.partitions.get("t", 0).log.end_offset == 5

@@ -12,7 +12,7 @@ from gateway.replication.partition import Partition
 from gateway.replication.writer import CALM_MS, SLOW_MS
 from gateway.tests.builders import Node
 from gateway.waiting import SILENCE, Waiting
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records.batch import Record, build, iterate
@@ -404,17 +404,50 @@ def test_a_topic_may_be_deleted_while_a_segment_is_begun(
     waits = Reply(node, produced(node, topic="short"))
     work, done = disk.threads.pop()
 
-    def deleted() -> None:
+    save = snapshots.save
+
+    def save_meanwhile(*args: Any) -> None:
         node.services.metadata.delete_topic("short")
         node.services.metadata.create_topic("short", 1)
+        save(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(snapshots, "save", lambda *_: deleted())
-        with pytest.raises(OSError, match="deleted") as gone:
+        patch.setattr(snapshots, "save", save_meanwhile)
+        with pytest.raises(FileNotFoundError) as gone:
             work()
+    with pytest.raises(KafkaError, match="older log of short-0"):
+        node.services.partitions.get("short", 0)
     done(gone.value)
     node.time.advance()
     assert waits.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    node.services.partitions.retry(node.services.metadata.image)
     new = node.services.partitions.get("short", 0).log
     names = {path.name for path in Path(new.directory).iterdir()}
     assert names == {"partition.metadata", f"{0:020d}.log"}
+
+
+@pytest.mark.parametrize("configs", [{"headgate.flush": "commit"}, {}], ids=["commit", "cache"])
+def test_a_flush_waits_for_a_roll_by_a_thread_and_then_is_made(node: Node, disk: Disk, configs: dict[str, str]) -> None:
+    """One that began meanwhile would take the new segment's name for synced."""
+    node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000", **configs})
+    partition = node.services.partitions.get("short", 0)
+    log = partition.log
+    produced(node, topic="short", acks=1)
+    node.time.advance()
+    while disk.threads:
+        disk.run_thread()
+    assert partition.disk is not None
+    partition.disk.is_slow = True
+    node.time.advance(1_001)
+    produced(node, topic="short", acks=1)
+    partition.sync_soon()
+    node.time.advance()
+    assert len(disk.threads) == 1, "the roll"
+    assert log.flushing is None
+    disk.run_thread()
+    assert log.flushing is not None
+    while disk.threads:
+        disk.run_thread()
+    assert len(log.segments) == 2
+    assert log.recovery_point >= log.segments[1].base_offset
+    assert not log.names_unsynced
