@@ -63,7 +63,7 @@ class Cleaning:
         self._idle: list[Worker] = []
         self._is_looking, self._looked_ms = False, 0.0
         self._uncleanable: dict[Key, Log] = {}
-        self._delays: dict[Key, tuple[float, float]] = {}  # until when, by the monotonic clock, and how long it was
+        self._delays: dict[Key, tuple[Log, float, float]] = {}  # until when, and how long it is
         self.is_stopped = False
 
     @property
@@ -99,7 +99,13 @@ class Cleaning:
         has_room = len(self._rounds) < self._config.log_cleaner_threads
         if not self._is_looking and has_room and not self.is_stopped:
             self._is_looking, self._looked_ms = True, self._clock.monotonic_ms()
+            self._forget_deleted()
             self._look_on(iter(list(self._partitions)), [])
+
+    def _forget_deleted(self) -> None:
+        """What was wrong with a log is not so of its successor."""
+        self._uncleanable = {key: log for key, log in self._uncleanable.items() if not log.is_retired}
+        self._delays = {key: delay for key, delay in self._delays.items() if not delay[0].is_retired}
 
     def _look_on(self, left: Iterator[Partition], found: list[tuple[Partition, Dirt]]) -> None:
         some = list(islice(left, LOGS_A_TURN))
@@ -133,8 +139,7 @@ class Cleaning:
         key = partition.topic, partition.index
         if key in self._rounds or self._uncleanable.get(key) is log:
             return None
-        until_ms, _ = self._delays.get(key, (0.0, 0.0))
-        if self._clock.monotonic_ms() < until_ms:
+        if key in self._delays and self._clock.monotonic_ms() < self._delays[key][1]:
             return None
         from storage import compaction
 
@@ -202,9 +207,9 @@ class Cleaning:
             self._uncleanable[key] = partition.log
             logger.error("%s-%d is not compacted any more, as it is damaged: %s", *key, error)
             return
-        _, before_ms = self._delays.get(key, (0.0, FIRST_DELAY_MS / 2))
+        before_ms = self._delays[key][2] if key in self._delays else FIRST_DELAY_MS / 2
         delay_ms = min(2 * before_ms, LONGEST_DELAY_MS)
-        self._delays[key] = self._clock.monotonic_ms() + delay_ms, delay_ms
+        self._delays[key] = partition.log, self._clock.monotonic_ms() + delay_ms, delay_ms
         message = "%s-%d cannot be compacted, which is tried again in %d s: %s"
         logger.error(message, *key, delay_ms / 1000, error)
 
@@ -339,7 +344,7 @@ class Round:
     def _end(self, error: BaseException | None) -> None:
         if error is None:
             self._tell()
-        elif not isinstance(error, StoppedError):
+        elif not isinstance(error, StoppedError) and self._cleaning.is_current(self._partition, self._log):
             self._cleaning.failed(self._partition, error)
         self._cleaning.ended(self, is_done=error is None)
 

@@ -250,6 +250,39 @@ def test_a_topic_that_is_deleted_meanwhile(node: Node, compactions: Compactions,
     assert offsets(node.services.partitions.get("t", 0)) == [9, 10, 11]
 
 
+@pytest.mark.parametrize("steps", range(7))
+def test_a_topic_that_is_deleted_at_any_step_is_nothing_to_be_told_of(
+    node: Node, compactions: Compactions, caplog: Any, steps: int
+) -> None:
+    dirty(node)
+    compactions.look()
+    worker = compactions.workers[0]
+    for _ in range(steps):
+        if worker.waiting:
+            worker.step()
+            node.time.advance()
+    node.services.metadata.delete_topic("t")
+    node.time.advance()
+    while worker.waiting:
+        worker.step()
+        node.time.advance()
+    assert not caplog.records, "there is nothing wrong"
+    successor = dirty(node)
+    compactions.run()
+    assert offsets(successor) == [9, 10, 11], "it does not wait"
+
+
+def test_what_was_wrong_with_a_deleted_log_is_forgotten(node: Node, compactions: Compactions) -> None:
+    for error in (Damaged("byte 7"), OSError(5, "the disk fails")):
+        dirty(node)
+        compactions.look()
+        compactions.workers[-1].fail(error)
+        node.services.metadata.delete_topic("t")
+        compactions.look()
+        assert not compactions.cleaning._uncleanable
+        assert not compactions.cleaning._delays
+
+
 def test_a_policy_that_changes_meanwhile_ends_it(node: Node, compactions: Compactions) -> None:
     partition = dirty(node)
     compactions.look()
