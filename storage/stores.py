@@ -25,6 +25,7 @@ from storage.files import Files
 from storage.log import Log
 from storage.opening import Opening
 from storage.pool import MAX_INDEX_BYTES, MAX_OPEN_SEGMENTS, Pool
+from storage.segment import LOG_SUFFIX
 from storage.store import Store
 
 logger = logging.getLogger("headgate.storage")
@@ -152,9 +153,10 @@ class Stores:
     # Opening
 
     def settle(self, topic_id_of: Callable[[str], bytes | None]) -> None:
-        """Have each partition in one directory: of several, those of a deleted topic of that name go.
+        """Have each partition in one directory: of several, those of a deleted topic of that name go, and unused ones.
 
-        They come from a directory that was not there when the topic was deleted. `topic_id_of` names the present one.
+        They come from a directory that was not there when the topic was deleted, or that could not make the partition.
+        `topic_id_of` names the present topic.
         Raises StorageError where it cannot be told which is meant, KafkaError where one cannot be deleted.
         """
         holders: dict[TopicPartition, list[Store]] = {}
@@ -248,7 +250,7 @@ def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:
 
 
 def _keep_one(topic: str, partition: int, several: Sequence[Store], topic_id: bytes | None) -> None:
-    kept = []
+    kept: dict[str, Store] = {}
     for store in several:
         path = f"{store.directory}/{directories.partition_name(topic, partition)}"
         known = None
@@ -258,9 +260,32 @@ def _keep_one(topic: str, partition: int, several: Sequence[Store], topic_id: by
             logger.warning("%s belongs to a topic of that name that was deleted; it goes now", path)
             store.delete(topic, partition, remove=False)
         else:
-            kept.append(path)
+            kept[path] = store
+    if topic_id is not None:
+        for path in _unused(kept):
+            logger.warning("%s holds nothing, and the partition is in another log directory too; it goes now", path)
+            kept.pop(path).delete(topic, partition, remove=False)
     if len(kept) > 1:
         raise StorageError(
             f"one partition is in two log directories, {' and '.join(kept)}; move the one that is not wanted elsewhere,"
             " and start again"
         )
+
+
+def _unused(kept: Mapping[str, Store]) -> list[str]:
+    """Directories of one partition that nothing was ever written to; not all of them.
+
+    They are left where a directory refused a new partition, which was then made in another one, and a power cut brought
+    back what had been begun.
+    """
+    unused = [path for path, store in kept.items() if _is_new(store.pool.files, path)]
+    return unused if len(unused) < len(kept) else unused[1:]
+
+
+def _is_new(files: Files, path: str) -> bool:
+    try:
+        sizes = files.list(path)
+    except OSError:  # it stays, and whoever opens it says what is wrong with it
+        return False
+    sizes.pop(directories.PARTITION_METADATA, None)
+    return sizes in ({}, {f"{0:020d}{LOG_SUFFIX}": 0})

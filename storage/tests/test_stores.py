@@ -225,3 +225,29 @@ def test_one_partition_in_two_directories(take: Take, tmp_path: Path) -> None:
     assert stores.logs["t", 0].directory == f"{tmp_path}/b/t-0"
     assert not (tmp_path / "a" / "t-0").exists()
     stores.close()
+
+
+@pytest.mark.parametrize("used, left", [("a", "a"), ("b", "b"), ("", "a"), ("ab", "")])
+def test_a_partition_that_was_begun_in_one_directory_and_made_in_another(
+    take: Take, tmp_path: Path, used: str, left: str
+) -> None:
+    """Of a topic that is known: those that nothing was written to go, as long as one is left."""
+    for name in "ab":
+        stores = take(name, cluster_id="c")
+        log = stores.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+        if name in used:
+            append(log, batch())
+            stores.close()
+        else:
+            stores.abandon()
+    stores = Stores.take(
+        [f"{tmp_path}/{name}" for name in "ab"], files=Files(), node_id=0, config=SMALL, random=Random(1)
+    )
+    if left:
+        stores.settle({"t": TOPIC_ID}.get)
+        assert [path.parent.name for path in tmp_path.glob("*/t-0")] == [left]
+    else:
+        with pytest.raises(StorageError, match="one partition is in two log directories"):
+            stores.settle({"t": TOPIC_ID}.get)
+        assert len(list(tmp_path.glob("*/t-0"))) == 2
+    stores.close()
