@@ -12,6 +12,7 @@ there, never a mixture. Source: Apache Kafka's `CheckpointFile`, `OffsetCheckpoi
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
@@ -124,6 +125,6 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     """Partition -> offset; empty if there is no file, or nothing in it, as Apache Kafka makes one. Raises BadFile."""
     try:
         rows = read_lines(files, path, may_be_empty=True) or ()
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+        return {(sys.intern(topic), int(partition)): int(offset) for topic, partition, offset in rows}
     except ValueError as error:
         raise BadFile(f"{path} has a row that is not a topic, a partition and an offset: {error}") from None

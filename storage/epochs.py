@@ -21,6 +21,8 @@ FILE_NAME = "leader-epoch-checkpoint"
 NO_EPOCH = -1
 NO_OFFSET = -1
 
+_making_locks = threading.Lock()
+
 
 class Epochs:
     """The epochs of one log, both columns increasing. Changes go to the file, and to the disk, at once.
@@ -39,7 +41,7 @@ class Epochs:
         """The newest epoch; -1 if there is none. Asked with every append, so it is a plain value."""
         self.is_synced = True
         """Whether the file's content is known to be on the disk."""
-        self._lock = threading.Lock()  # of the file
+        self._lock: threading.Lock | None = None  # of the file
         self._changes = self._written = 0  # how many there were, and up to which of them the file has them
 
     def load(self, entries: Iterable[tuple[int, int]]) -> None:
@@ -126,7 +128,7 @@ class Epochs:
         number, content = self._changes, _text(self._entries)
 
         def write() -> None:
-            with self._lock:
+            with self._locked():
                 if number > self._written:
                     checkpoint.replace(self._files, self.path, content)
                     self._written = number
@@ -138,9 +140,15 @@ class Epochs:
         if self._entries and (self.is_stale or not self.is_synced):
             self._write(self._entries, sync=True)
 
+    def _locked(self) -> threading.Lock:
+        """The lock of the file, made when first needed: most logs are never written to again."""
+        with _making_locks:
+            self._lock = self._lock or threading.Lock()
+            return self._lock
+
     def _write(self, entries: list[tuple[int, int]], *, sync: bool) -> None:
         content = _text(entries)
-        with self._lock:
+        with self._locked():
             if sync:
                 checkpoint.replace(self._files, self.path, content)
             else:

@@ -160,6 +160,8 @@ class _Draft:
         state = PartitionState(
             record.leader, record.leader_epoch, tuple(record.replicas), tuple(record.isr), record.partition_epoch
         )
+        if partitions and partitions[-1] == state:
+            state = partitions[-1]  # most of a topic are alike: one object for all of them
         partitions[record.partition_id : record.partition_id + 1] = [state]
 
     def config(self, record: ConfigRecord) -> None:
