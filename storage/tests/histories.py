@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import BatchHeader, split
+from protocol.records.batch import BatchHeader, read_header, split
 from storage import mending, snapshots
 from storage.config import CACHE, COMMIT, LogConfig
 from storage.errors import BadFile
@@ -33,11 +34,13 @@ from storage.tests.builders import (
     assert_derived_state,
     batch,
     content,
+    next_offset,
     numbered,
     open_store,
     rebuilt_indexes,
 )
 from storage.tests.crashing_files import CrashingFiles, PowerCut
+from storage.tests.damaged import look_at_wrong_bit
 from storage.validation import HEADER
 
 KEY = "t", 0
@@ -71,6 +74,7 @@ STEPS = {
     "power": 1,
     "cut": 1,
     "start_full": 1,
+    "flip": 1,
     "fill": 1,
     "fail": 1,
     "heal": 1,
@@ -95,11 +99,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.config = LogConfig(
-            segment_bytes=self.random.choice([1500, 2000, 2000, 8000]),
-            index_interval_bytes=self.random.choice([1, 200, 200, 1000]),
-            segment_index_bytes=self.random.choice([60, 10_000]),
-        )
+        self.choose_config()
         self.files = CrashingFiles()
         if self.random.random() < 0.5:
             self.files.short_writes = self.random
@@ -114,8 +114,16 @@ class History:
         self.epochs = [0] * PRODUCERS
         self.leader_epoch = 0
         self.unanswered: bytes | None = None
+        self.seen = Counter[str]()
         self.forget_what_is_under_way()
         self.open()
+
+    def choose_config(self) -> None:
+        self.config = LogConfig(
+            segment_bytes=self.random.choice([1500, 2000, 2000, 8000]),
+            index_interval_bytes=self.random.choice([1, 200, 200, 1000]),
+            segment_index_bytes=self.random.choice([60, 10_000]),
+        )
 
     def forget_what_is_under_way(self) -> None:
         self.flushes: list[Flush] = []
@@ -189,30 +197,39 @@ class History:
         log = self.store.logs.get(KEY)
         if log is None:
             assert self.safe_end == 0
+            self.lost_directory()
             self.safe_start = 0  # its directory was never synced: it begins anew, with nothing
             log = self.store.create("t", 0, TOPIC_ID, self.config, NOW_MS)
         log.config = self.config
         log.owner = self
         self.log: Log = log
 
+    def lost_directory(self) -> None:
+        """Nothing of what was there counts any more."""
+
     def settle(self, *, all_must_be_there: bool) -> None:
         """What is there is a prefix of what was acknowledged, or a little of what was not; the model goes on there."""
         log = self.log
         assert self.safe_start <= log.start_offset <= self.latest_start
-        found = split(content(log))
+        found = stored(content(log))
         before = [sent for sent in self.acknowledged if sent.end <= log.start_offset]
         expected = self.acknowledged[len(before) :]
-        kept = []
-        for (header, view), sent in zip(found, expected, strict=False):
+        number, kept = self.agreed(found, expected)
+        found, first = found[number:], len(kept)
+        for (header, view), sent in zip(found, expected[first:], strict=False):
             if not sent.is_stored_as(header, view):
                 break
             kept.append(sent)
         assert len(kept) == len(expected) or not all_must_be_there, f"lost {expected[len(kept)]}"
-        kept += self.unacknowledged(found[len(kept) :])
+        kept += self.unacknowledged(found[len(kept) - first :])
         assert log.end_offset == (kept[-1].end if kept else log.start_offset) >= self.safe_end
         self.acknowledged, self.end = before + kept, log.end_offset
         self.check_derived_state(log)
         self.go_on_with_sequences()
+
+    def agreed(self, found: list[tuple[BatchHeader, memoryview]], expected: list[Sent]) -> tuple[int, list[Sent]]:
+        """How many batches stand for which of the expected ones, where they need not be the same."""
+        return 0, []
 
     def unacknowledged(self, found: list[tuple[BatchHeader, memoryview]]) -> list[Sent]:
         """The first batches of one attempt, and nothing else."""
@@ -242,15 +259,20 @@ class History:
         producer = self.random.randrange(PRODUCERS + 1)
         size = self.random.choice([5, 50, 300])
         if producer == PRODUCERS:
-            data = batch(count, size=size, timestamp=NOW_MS + self.random.randint(-50, 50))
-            return producer, count, bytearray(data)
+            return producer, count, self.encode(producer, count, size)
         if self.random.random() < 0.05 and self.sequences[producer]:
             self.epochs[producer] += 1
             self.sequences[producer] = 0
-        sequence, epoch = self.sequences[producer], self.epochs[producer]
-        data = numbered(sequence, count, producer_id=producer, epoch=epoch, size=size)
+        data = self.encode(producer, count, size)
         self.sequences[producer] += count
-        return producer, count, bytearray(data)
+        return producer, count, data
+
+    def encode(self, producer: int, count: int, size: int) -> bytearray:
+        """What the producer sends next."""
+        if producer == PRODUCERS:
+            return bytearray(batch(count, size=size, timestamp=NOW_MS + self.random.randint(-50, 50)))
+        sequence, epoch = self.sequences[producer], self.epochs[producer]
+        return bytearray(numbered(sequence, count, producer_id=producer, epoch=epoch, size=size))
 
     def attempt(self, number: int) -> list[tuple[Sent, memoryview]]:
         """So many batches, noted as sent."""
@@ -320,8 +342,8 @@ class History:
 
     def write_aside(self, staged: Staged) -> OSError | None:
         """What a thread does, and what goes on meanwhile; why it failed."""
-        before = self.written(staged.first_offset)
         if not self.files.faults and self.files.room is None:
+            before = self.size_up_to(staged.first_offset)
             getattr(self, self.random.choice(["begin_flush", "end_flush", "look", "sweep"]))()
             assert content_up_to(self.log, staged.first_offset) == before
         try:
@@ -330,7 +352,7 @@ class History:
             return error
         return None
 
-    def written(self, end: int) -> int:
+    def size_up_to(self, end: int) -> int:
         """Bytes from the start to an offset in the middle of the last attempt."""
         sent = [*self.acknowledged, *self.attempts[-1]]
         return sum(len(one.data) for one in sent if self.log.start_offset < one.end <= end)
@@ -484,10 +506,14 @@ class History:
             piece = self.log.read(offset, self.random.randrange(3000), self.log.end_offset, at_least_one=True)
             assert piece is not None
             data = piece.read()
-            first = split(data[: 12 + int.from_bytes(data[8:12], "big")])[0][0]
-            holder = next(sent for sent in self.acknowledged if sent.end > offset)
-            assert (first.base_offset, first.last_offset + 1) == (holder.offset, holder.end)
+            first = read_header(data)
+            self.assert_held(first, offset)
             self.held.append((piece, data))
+
+    def assert_held(self, first: BatchHeader, offset: int) -> None:
+        """A read begins with the batch of its offset."""
+        holder = next(sent for sent in self.acknowledged if sent.end > offset)
+        assert (first.base_offset, first.last_offset + 1) == (holder.offset, holder.end)
 
     def look(self) -> None:
         """What was planned is sent: whatever became of the segment meanwhile, it is what it was."""
@@ -558,6 +584,11 @@ class History:
 
     # Faults
 
+    def flip(self) -> None:
+        """A bit is wrong at rest: on another disk of the same content, so that it all goes on as if nothing was."""
+        files = self.files.copy(only_durable=self.random.random() < 0.3)
+        self.seen[look_at_wrong_bit(files, self.config, self.random)] += 1
+
     def fill(self) -> None:
         """The disk is full soon."""
         self.files.room = self.random.choice([0, 10, 100, 500])
@@ -586,6 +617,7 @@ class History:
         self.lose_what_is_derived(self.files.crash(self.random, power=False))
         self.run("restart")
         self.store.close()
+        self.flip()
         assert self.files.open_handles == 0
         self.check_files()
         self.lose_what_is_derived(self.files)
@@ -598,7 +630,7 @@ class History:
         for path in derived if self.random.random() < 0.3 else self.random.sample(derived, len(derived) // 3):
             files.remove(path)
         log = open_store(files, self.config).logs[KEY]
-        assert content(log) == content(self.log), "what was stored is still there"
+        assert with_records(log) == with_records(self.log), "what was stored is still there"
         self.check_derived_state(log)
 
     def check_files(self) -> None:
@@ -620,6 +652,21 @@ class History:
             assert_producers(known, replayed(self.log, offset), whole=not self.log.start_offset)
 
 
+def stored(data: bytes) -> list[tuple[BatchHeader, memoryview]]:
+    """The batches in what was read, such as compaction has made too."""
+    found, view = [], memoryview(data)
+    while view:
+        header = read_header(view)
+        found.append((header, view[: header.size]))
+        view = view[header.size :]
+    return found
+
+
+def with_records(log: Log) -> list[memoryview]:
+    """What a reader makes use of: batches that compaction has emptied may be passed over."""
+    return [view for header, view in stored(content(log)) if header.records_count]
+
+
 def is_of(sent: Sent, producer: int, epoch: int) -> bool:
     header = split(sent.data)[0][0]
     return (header.producer_id, header.producer_epoch) == (producer, epoch)
@@ -632,7 +679,7 @@ def content_up_to(log: Log, end: int) -> int:
     offset, size = log.start_offset, 0
     while (piece := log.read(offset, 1 << 20, end, at_least_one=True)) is not None:
         size += len(piece)
-        offset = split(piece.read())[-1][0].last_offset + 1
+        offset = next_offset(piece.read())
     return size
 
 

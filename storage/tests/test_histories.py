@@ -14,6 +14,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from storage.tests.compacting_histories import COMPACTING, CompactingHistory
 from storage.tests.histories import STEPS, History
 
 SOAK = os.environ.get("HEADGATE_SOAK", "") not in {"", "0"}
@@ -23,6 +24,7 @@ NOTHING = ""
 PHASES = [Phase.explicit, Phase.generate]
 WEIGHTED = [NOTHING, *(step for step, weight in STEPS.items() for _ in range(weight))]
 FOLLOWER = [*WEIGHTED, "truncate", "truncate"]
+COMPACTED = [NOTHING, *(step for step, weight in COMPACTING.items() for _ in range(weight))]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -34,22 +36,23 @@ def quiet() -> Iterator[None]:
     logger.setLevel(logging.NOTSET)
 
 
-def run(seed: int, steps: list[str]) -> None:
+def run(seed: int, steps: list[str], kind: type[History] = History) -> None:
     """One history. What goes wrong in it names the command that does it again."""
     steps = [step for step in steps if step]
     try:
-        history = History(seed)
+        history = kind(seed)
         for step in steps:
             history.run(step)
         history.finish()
     except Exception as error:
-        again = f"HEADGATE_HISTORY='{seed} {' '.join(steps)}' .venv/bin/pytest storage/tests/test_histories.py -k again"
+        words = f"{kind.__name__} {seed} {' '.join(steps)}"
+        again = f"HEADGATE_HISTORY='{words}' .venv/bin/pytest storage/tests/test_histories.py -k again"
         error.add_note(f"the same history once more: {again}")
         raise
 
 
 @pytest.mark.slow
-@settings(max_examples=COUNT * 3 // 4, phases=PHASES)
+@settings(max_examples=COUNT // 2, phases=PHASES)
 @given(steps=st.lists(st.sampled_from(WEIGHTED), min_size=20, max_size=80), seed=st.integers(0, 1 << 32))
 def test_nothing_is_lost_beyond_what_the_policy_allows(steps: list[str], seed: int) -> None:
     run(seed, steps)
@@ -62,9 +65,16 @@ def test_histories_of_a_follower(steps: list[str], seed: int) -> None:
     run(seed, steps)
 
 
+@pytest.mark.slow
+@settings(max_examples=COUNT // 4, phases=PHASES)
+@given(steps=st.lists(st.sampled_from(COMPACTED), min_size=20, max_size=60), seed=st.integers(0, 1 << 32))
+def test_histories_of_a_compacted_log(steps: list[str], seed: int) -> None:
+    run(seed, steps, CompactingHistory)
+
+
 if "HEADGATE_HISTORY" in os.environ:
 
     @pytest.mark.slow
     def test_again() -> None:
-        seed, *steps = os.environ["HEADGATE_HISTORY"].split()
-        run(int(seed), steps)
+        kind, seed, *steps = os.environ["HEADGATE_HISTORY"].split()
+        run(int(seed), steps, CompactingHistory if kind == CompactingHistory.__name__ else History)

@@ -1,0 +1,109 @@
+"""What a start makes of one wrong bit in what lies on the disk."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import CRC_START, BatchHeader, check_crc, read_header
+from storage import checkpoint
+from storage.config import LogConfig
+from storage.log import Log
+from storage.segment import LOG_SUFFIX
+from storage.tests.builders import DIRECTORY, open_store
+from storage.tests.crashing_files import CrashingFiles
+
+KEY = "t", 0
+PARTITION = f"{DIRECTORY}/t-0"
+_UNCHECKED = CRC_START - 5
+"""Base offset, length and leader epoch are before the magic: no checksum covers them."""
+
+
+def look_at_wrong_bit(files: CrashingFiles, config: LogConfig, random: Random) -> str:
+    """Let a bit of some segment be wrong, and start; what came of it, in a word.
+
+    A start keeps the partition closed, with all its files as they are, or cuts it before the wrong batch, if that was
+    not known to be safe. Else the batch is served as it is: then its checksum tells the reader.
+    """
+    if not files.exists(PARTITION):
+        return "empty"
+    everything = {path: files.read(path) for path in segments(files)}  # what compaction was about to put there, too
+    before = {path: content for path, content in everything.items() if path.endswith(LOG_SUFFIX)}
+    path = random.choice(sorted(path for path, content in before.items() if content) or [""])
+    if not path:
+        return "empty"
+    at = files.flip(path, random)
+    found = batch_at(before[path], at)
+    if found is None:  # it belongs to no batch
+        return "unchecked"
+    header, within = found
+    sound = {view for content in everything.values() for view in split_stored(content)}
+    damaged = {path: bytes(files.file(path).content) for path in before}
+    safe_end = (checkpoint.read_offsets(files, f"{DIRECTORY}/{checkpoint.RECOVERY_POINTS}") or {}).get(KEY, 0)
+    store = open_store(files, config)
+    if KEY in store.failed:
+        assert KEY not in store.refused, store.failed
+        assert {path: bytes(files.file(path).content) for path in damaged} == damaged
+        return "closed"
+    log = store.logs[KEY]
+    if within < _UNCHECKED:
+        return "unchecked"
+    views = read_all(log)
+    wrong = [view for view in views if view not in sound]
+    assert not any(map(check_crc, wrong)), "a reader takes it for what was sent"
+    if header.base_offset < safe_end:
+        assert log.end_offset > header.last_offset, "what was safe is not cut off"
+        return "seen" if wrong else "passed over"
+    assert not wrong, "it was looked at, and should have been found"
+    return "cut"
+
+
+def segments(files: CrashingFiles) -> list[str]:
+    """The `.log` files, whatever follows that suffix."""
+    return [f"{PARTITION}/{name}" for name in files.list(PARTITION) if LOG_SUFFIX in name]
+
+
+def batch_at(content: bytes, at: int) -> tuple[BatchHeader, int] | None:
+    """The batch that holds a byte, and how far the byte is from where it begins."""
+    position = 0
+    for data in split_stored(content):
+        if position + len(data) > at:
+            return read_header(data), at - position
+        position += len(data)
+    return None
+
+
+def split_stored(content: bytes) -> list[bytes]:
+    """The whole batches of a file; behind them may be what a failed write has left."""
+    found, position = list[bytes](), 0
+    with suppress(KafkaError):
+        while position < len(content):
+            size = read_header(content, position).size
+            if position + size > len(content):
+                break
+            found.append(content[position : position + size])
+            position += size
+    return found
+
+
+def read_all(log: Log) -> list[bytes]:
+    """What a reader gets, up to where it is told that the disk is damaged, if it is."""
+    offset, found = log.start_offset, list[bytes]()
+    while offset < log.end_offset:
+        try:
+            piece = log.read(offset, 500, log.end_offset, at_least_one=True)
+        except KafkaError as error:
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            break
+        assert piece is not None
+        batches = split_stored(piece.read())
+        if not batches:
+            break
+        found += batches
+        last = read_header(batches[-1]).last_offset
+        if last < offset:
+            break
+        offset = last + 1
+    return found
