@@ -54,7 +54,7 @@ class Threads:
             result = failure
         done(result)
 
-    def run(self) -> None:
+    def run_all(self) -> None:
         """Run all of them, and what comes of it."""
         while self.waiting:
             self.run_one()

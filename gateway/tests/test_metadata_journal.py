@@ -109,12 +109,12 @@ def test_a_thread_writes_and_what_comes_meanwhile_is_in_the_next_write(log: Log)
     submitted = Submitted(log)
     submitted.submit(1, 2, 3)
     assert (len(submitted.threads.waiting), submitted.ended) == (1, [])
-    submitted.threads.run()
+    submitted.threads.run_all()
     assert submitted.ended == [(1, None), (2, None), (3, None)]
     submitted.submit(4)
     submitted.submit(5, 6)
     assert len(submitted.threads.waiting) == 1
-    submitted.threads.run()
+    submitted.threads.run_all()
     assert submitted.levels(log) == [1, 2, 3, 4, 5, 6]
     assert log.recovery_point == log.end_offset == 6
 
@@ -122,15 +122,15 @@ def test_a_thread_writes_and_what_comes_meanwhile_is_in_the_next_write(log: Log)
 def test_a_write_that_fails_refuses_all_that_follow_it(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     submitted = Submitted(log)
     submitted.submit(1)
-    submitted.threads.run()
+    submitted.threads.run_all()
     with monkeypatch.context() as patch:
         patch.setattr(File, "write_at", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         submitted.submit(2, 3)
-        submitted.threads.run()
+        submitted.threads.run_all()
     refused = ErrorCode.KAFKA_STORAGE_ERROR
     assert submitted.ended == [(1, None), (2, refused), (3, refused)]
     submitted.submit(4)
-    submitted.threads.run()
+    submitted.threads.run_all()
     assert submitted.levels(log) == [1, 4]
 
 
@@ -140,12 +140,12 @@ def test_after_a_failed_sync_nothing_is_written_until_the_log_was_mended(
 ) -> None:
     submitted = Submitted(log)
     submitted.submit(1)
-    submitted.threads.run()
+    submitted.threads.run_all()
 
     def change(level: int) -> None:
         if by_thread:
             submitted.submit(level)
-            submitted.threads.run()
+            submitted.threads.run_all()
             (number, error) = submitted.ended[-1]
             assert number == level
             if error is not None:
@@ -178,16 +178,16 @@ def test_what_is_written_is_told_where_what_follows_cannot_be(log: Log, monkeypa
     """The third change needs a new segment, for which there is no room."""
     submitted, week_ms = Submitted(log), LOG_CONFIG.max_segment_ms + 1
     submitted.submit(1)
-    submitted.threads.run()
+    submitted.threads.run_all()
     with monkeypatch.context() as patch:
         patch.setattr(Files, "write", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         submitted.submit(2, 3)
         submitted.submit(4, 5, now_ms=week_ms)
-        submitted.threads.run()
+        submitted.threads.run_all()
     refused = ErrorCode.KAFKA_STORAGE_ERROR
     assert submitted.ended == [(1, None), (2, None), (3, None), (4, refused), (5, refused)]
     submitted.submit(6, now_ms=week_ms)
-    submitted.threads.run()
+    submitted.threads.run_all()
     assert submitted.levels(log) == [1, 2, 3, 6]
     assert len(log.segments) == 2
 
@@ -195,11 +195,11 @@ def test_what_is_written_is_told_where_what_follows_cannot_be(log: Log, monkeypa
 def test_one_that_the_log_refuses_does_not_take_those_before_it_with_it(log: Log) -> None:
     submitted = Submitted(log)
     submitted.submit(1)
-    submitted.threads.run()
+    submitted.threads.run_all()
     log.config = replace(LOG_CONFIG, max_message_bytes=200)
     submitted.submit(2, 3)
     submitted.submit(4, copies=50)
-    submitted.threads.run()
+    submitted.threads.run_all()
     assert submitted.ended == [(1, None), (2, None), (3, None), (4, ErrorCode.MESSAGE_TOO_LARGE)]
     assert submitted.levels(log) == [1, 2, 3]
 
@@ -211,8 +211,8 @@ def test_without_descriptors_a_thread_writes_nothing_and_the_next_change_succeed
     with monkeypatch.context() as patch:
         patch.setattr(Files, "sync_directory", lambda *_: (_ for _ in ()).throw(OSError(24, "Too many open files")))
         submitted.submit(1)
-        submitted.threads.run()
+        submitted.threads.run_all()
     assert (submitted.ended, log.end_offset) == ([(1, ErrorCode.KAFKA_STORAGE_ERROR)], 0)
     submitted.submit(2)
-    submitted.threads.run()
+    submitted.threads.run_all()
     assert submitted.levels(log) == [2]

@@ -1,7 +1,7 @@
 """Durability: who waits for the disk with `headgate.flush=commit`, and that nobody else does."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from gateway.handlers import load
 from gateway.replication import syncs
 from gateway.replication.partition import READ_UNCOMMITTED, Partition
 from gateway.tests.builders import Node, UnsyncedFiles
+from gateway.tests.manual import Threads
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -25,13 +26,13 @@ TIMEOUT_MS = 60_000
 COMMIT = {"headgate.flush": "commit"}
 
 
-class Threads:
-    """Keeps what was to run in a thread until the test runs it. `error` is what syncs of open files then end with."""
+class Disk(Threads):
+    """Threads that sync. `error` is what syncs of open files then end with."""
 
     def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
         self.node = node
         self.error: OSError | None = None
-        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.synced = 0
         file = type(UnsyncedFiles().open(__file__))
 
@@ -41,12 +42,11 @@ class Threads:
                 raise self.error
 
         monkeypatch.setattr(file, "sync", sync)
-        monkeypatch.setattr(node.services.scheduler, "in_thread", lambda work, done: self.waiting.append((work, done)))
+        monkeypatch.setattr(node.services.scheduler, "in_thread", self.in_thread)
 
     def run(self, count: int = 1) -> None:
         for _ in range(count):
-            work, done = self.waiting.pop(0)
-            done(work())
+            self.run_one()
             self.node.time.advance()
 
 
@@ -58,9 +58,9 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 @pytest.fixture
-def threads(node: Node, monkeypatch: pytest.MonkeyPatch) -> Threads:
+def disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> Disk:
     node.services.metadata.create_topic("t", 4, configs=COMMIT)
-    return Threads(node, monkeypatch)
+    return Disk(node, monkeypatch)
 
 
 def partition_of(node: Node, index: int = 0, topic: str = "t") -> Partition:
@@ -118,21 +118,21 @@ def values_read(node: Node, index: int = 0, topic: str = "t", offset: int = 0) -
     return found
 
 
-def test_acks_all_waits_for_the_disk_and_so_do_consumers(node: Node, threads: Threads) -> None:
+def test_acks_all_waits_for_the_disk_and_so_do_consumers(node: Node, disk: Disk) -> None:
     told = produced(node, b"a")
     assert (told.row, values_read(node)) == (None, [])
-    threads.run()
+    disk.run()
     assert (told.row, values_read(node)) == ((0, 0), [b"a"])
 
 
-def test_acks_1_does_not_wait_but_consumers_do(node: Node, threads: Threads) -> None:
+def test_acks_1_does_not_wait_but_consumers_do(node: Node, disk: Disk) -> None:
     assert produced(node, b"a", acks=1).row == (0, 0)
     assert values_read(node) == []
-    threads.run()
+    disk.run()
     assert values_read(node) == [b"a"]
 
 
-def test_a_consumer_may_ask_from_where_a_producer_was_told_that_it_wrote(node: Node, threads: Threads) -> None:
+def test_a_consumer_may_ask_from_where_a_producer_was_told_that_it_wrote(node: Node, disk: Disk) -> None:
     assert [produced(node, acks=1).row for _ in range(2)] == [(0, 0), (0, 1)]
     topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=1, partition_max_bytes=1 << 20)])
     response: Any = node.handle(FetchRequest(max_wait_ms=0, topics=[topic]), 11)
@@ -140,81 +140,79 @@ def test_a_consumer_may_ask_from_where_a_producer_was_told_that_it_wrote(node: N
     assert (row.error_code, row.high_watermark, row.records) == (0, 0, b"")
     with pytest.raises(KafkaError, match="outside of"):
         partition_of(node).read(3, 100, READ_UNCOMMITTED, at_least_one=True)
-    while threads.waiting:
-        threads.run()
+    while disk.waiting:
+        disk.run()
     assert len(values_read(node, offset=1)) == 1
 
 
-def test_one_sync_serves_all_who_came_before_it_began(node: Node, threads: Threads) -> None:
+def test_one_sync_serves_all_who_came_before_it_began(node: Node, disk: Disk) -> None:
     first = [produced(node, ends_turn=False) for _ in range(3)]
     end_turn(node)
-    assert len(threads.waiting) == 1
+    assert len(disk.waiting) == 1
     later = [produced(node) for _ in range(2)]
-    assert len(threads.waiting) == 1, "one sync of a log at a time"
-    threads.run()
+    assert len(disk.waiting) == 1, "one sync of a log at a time"
+    disk.run()
     assert [told.row for told in first] == [(0, 0), (0, 1), (0, 2)]
     assert [told.row for told in later] == [None, None]
-    threads.run()
+    disk.run()
     assert [told.row for told in later] == [(0, 3), (0, 4)]
-    assert (threads.synced, threads.waiting) == (2, [])
+    assert (disk.synced, disk.waiting) == (2, [])
 
 
-def test_small_batches_of_a_turn_are_written_together_all_the_same(node: Node, threads: Threads) -> None:
+def test_small_batches_of_a_turn_are_written_together_all_the_same(node: Node, disk: Disk) -> None:
     produced(node, b"the first of a segment is written by itself")
-    threads.run()
+    disk.run()
     told = [produced(node, ends_turn=False) for _ in range(5)]
     staged = partition_of(node).log.staged
     assert staged is not None
     assert len(staged.parts) == 5
     end_turn(node)
-    threads.run()
+    disk.run()
     assert [one.row for one in told] == [(0, 1 + number) for number in range(5)]
 
 
-def test_logs_of_a_turn_are_shared_among_a_few_threads(
-    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logs_of_a_turn_are_shared_among_a_few_threads(node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syncs, "MOST_THREADS", 2)
     told = [produced(node, index=index, ends_turn=False) for index in range(4)]
     end_turn(node)
-    assert len(threads.waiting) == 2
-    threads.waiting.reverse()
-    threads.run()
+    assert len(disk.waiting) == 2
+    disk.waiting.reverse()
+    disk.run()
     assert [one.row for one in told] == [None, None, (0, 0), (0, 0)]
     again = produced(node, index=3)
-    assert len(threads.waiting) == 2, "the thread that is free takes it, while the other waits for the disk"
-    threads.run(2)
+    assert len(disk.waiting) == 2, "the thread that is free takes it, while the other waits for the disk"
+    disk.run(2)
     assert [one.row for one in [*told, again]] == [(0, 0)] * 4 + [(0, 1)]
 
 
 def test_a_sync_that_fails_is_told_and_nothing_more_is_taken(
-    node: Node, threads: Threads, caplog: pytest.LogCaptureFixture
+    node: Node, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     told, other = produced(node), produced(node, index=1)
-    threads.error = OSError(errno.EIO, "Input/output error")
-    threads.run()
+    disk.error = OSError(errno.EIO, "Input/output error")
+    disk.run()
     assert told.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
     assert "takes nothing more: a sync failed, after which nobody knows what is on the disk" in caplog.text
-    threads.error = None
-    threads.run()
+    disk.error = None
+    disk.run()
     assert other.row == (0, 0), "another log was not there when it failed"
     assert produced(node).row == produced(node, acks=1).row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert (values_read(node), partition_of(node).high_watermark, threads.waiting) == ([], 0, [])
+    assert (values_read(node), partition_of(node).high_watermark, disk.waiting) == ([], 0, [])
 
 
 def test_a_flush_that_cannot_begin_is_made_up_for(
-    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = partition_of(node).log
     with monkeypatch.context() as broken:
         broken.setattr(type(log), "begin_flush", _without_descriptors)
         told = produced(node)
     assert "cannot be flushed, and is tried again" in caplog.text
-    assert (told.row, threads.waiting) == (None, [])
+    assert (told.row, disk.waiting) == (None, [])
     assert is_due(log, node.time.clock.now_ms()), "the upkeep asks for it, if no one else writes"
     partition_of(node).sync_soon()
     node.time.advance()
-    threads.run()
+    disk.run()
     assert told.row == (0, 0)
 
 
@@ -223,17 +221,17 @@ def _without_descriptors(log: object) -> None:
 
 
 def test_a_write_that_fails_is_told_to_who_waits_for_the_disk(
-    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produced(node)
-    threads.run()
+    disk.run()
     told = [produced(node, ends_turn=False) for _ in range(2)]
     with monkeypatch.context() as broken:
         broken.setattr(File, "write_at", _full)
         end_turn(node)
     assert [one.row for one in told] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 2
     again = produced(node)
-    threads.run()
+    disk.run()
     assert again.row == (0, 1)
 
 
@@ -241,15 +239,15 @@ def _full(file: File, data: bytes, position: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_batch_that_comes_again_waits_for_the_first(node: Node, threads: Threads) -> None:
+def test_a_batch_that_comes_again_waits_for_the_first(node: Node, disk: Disk) -> None:
     numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     first, again = produced(node, **numbered), produced(node, **numbered)
     assert (first.row, again.row) == (None, None)
-    threads.run()
+    disk.run()
     assert first.row == again.row == (0, 0)
 
 
-def test_the_policy_can_be_changed(node: Node, threads: Threads) -> None:
+def test_the_policy_can_be_changed(node: Node, disk: Disk) -> None:
     metadata, partition = node.services.metadata, partition_of(node)
     waits = produced(node)
     metadata.change_topic_configs("t", {"headgate.flush": "cache"})
@@ -260,8 +258,8 @@ def test_the_policy_can_be_changed(node: Node, threads: Threads) -> None:
     assert partition.high_watermark == 2, "what was to be seen stays so"
     told = produced(node)
     assert told.row is None
-    while threads.waiting:
-        threads.run()
+    while disk.waiting:
+        disk.run()
     assert told.row == (0, 2)
     assert partition.high_watermark == partition.log.recovery_point == 3
 
@@ -270,48 +268,48 @@ def test_it_can_be_set_for_all_topics(tmp_path: Path, monkeypatch: pytest.Monkey
     node = Node(tmp_path / "data", headgate_flush="commit")
     node.services.metadata.create_topic("t", 1)
     node.services.metadata.create_topic("quick", 1, configs={"headgate.flush": "cache"})
-    threads = Threads(node, monkeypatch)
+    disk = Disk(node, monkeypatch)
     assert produced(node, topic="quick").row == (0, 0)
     told = produced(node)
     assert told.row is None
-    threads.run()
+    disk.run()
     assert told.row == (0, 0)
     node.close()
 
 
-def test_flush_messages_1_asks_for_no_less(node: Node, threads: Threads) -> None:
+def test_flush_messages_1_asks_for_no_less(node: Node, disk: Disk) -> None:
     node.services.metadata.create_topic("kafka", 1, configs={"flush.messages": "1"})
     told = produced(node, topic="kafka")
     assert told.row is None
-    threads.run()
+    disk.run()
     assert told.row == (0, 0)
 
 
-def test_flush_messages_is_begun_when_so_many_are_there_and_nobody_waits(node: Node, threads: Threads) -> None:
+def test_flush_messages_is_begun_when_so_many_are_there_and_nobody_waits(node: Node, disk: Disk) -> None:
     node.services.metadata.create_topic("some", 1, configs={"flush.messages": "3"})
     log = partition_of(node, topic="some").log
     assert [produced(node, topic="some").row for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
-    assert (len(threads.waiting), log.recovery_point) == (1, 0)
-    threads.run()
-    assert (log.recovery_point, threads.waiting) == (3, [])
+    assert (len(disk.waiting), log.recovery_point) == (1, 0)
+    disk.run()
+    assert (log.recovery_point, disk.waiting) == (3, [])
 
 
-def test_long_flushes_do_not_hold_up_commits(node: Node, threads: Threads) -> None:
+def test_long_flushes_do_not_hold_up_commits(node: Node, disk: Disk) -> None:
     node.services.metadata.create_topic("some", 2, configs={"flush.messages": "2"})
     for index in range(2):
         produced(node, b"a", topic="some", index=index)
         produced(node, b"b", topic="some", index=index)
-    assert len(threads.waiting) == 1, "one after another"
+    assert len(disk.waiting) == 1, "one after another"
     told = produced(node)
-    assert len(threads.waiting) == 2
-    threads.waiting.reverse()
-    threads.run()
+    assert len(disk.waiting) == 2
+    disk.waiting.reverse()
+    disk.run()
     assert told.row == (0, 0)
-    threads.run(2)
+    disk.run(2)
     assert [partition_of(node, index, "some").log.recovery_point for index in range(2)] == [2, 2]
 
 
-def test_a_flush_that_is_under_way_is_waited_for(node: Node, threads: Threads) -> None:
+def test_a_flush_that_is_under_way_is_waited_for(node: Node, disk: Disk) -> None:
     """Of two at a time only one would hear of an error of the disk."""
     partition = partition_of(node)
     produced(node, acks=1)
@@ -320,25 +318,25 @@ def test_a_flush_that_is_under_way_is_waited_for(node: Node, threads: Threads) -
     partition.sync_soon()
     node.services.metadata.change_topic_configs("t", COMMIT)
     node.time.advance()
-    assert len(threads.waiting) == 1
-    while threads.waiting:
-        threads.run()
+    assert len(disk.waiting) == 1
+    while disk.waiting:
+        disk.run()
     assert told.row == (0, 1)
     assert partition.log.recovery_point == 2
 
 
-def test_a_topic_may_be_deleted_while_its_log_is_synced(node: Node, threads: Threads) -> None:
+def test_a_topic_may_be_deleted_while_its_log_is_synced(node: Node, disk: Disk) -> None:
     first, second = produced(node), produced(node)
     node.services.metadata.delete_topic("t")
     node.services.metadata.create_topic("t", 1, configs=COMMIT)
-    threads.run()
+    disk.run()
     assert first.row == (0, 0)
     assert second.row == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
-    assert not threads.waiting
+    assert not disk.waiting
     assert partition_of(node).log.recovery_point == 0
 
 
-def test_after_a_restart_consumers_read_what_is_on_the_disk(node: Node, threads: Threads) -> None:
+def test_after_a_restart_consumers_read_what_is_on_the_disk(node: Node, disk: Disk) -> None:
     produced(node, b"a", acks=1)
     node.restart()
     assert (partition_of(node).high_watermark, values_read(node)) == (1, [b"a"])
@@ -349,12 +347,12 @@ def test_commits_of_offsets_wait_like_any_other_record(tmp_path: Path, monkeypat
     node.services.metadata.create_topic("t", 1)
     node.services.groups.leader_of("g")  # makes the topic
     node.time.advance()
-    threads = Threads(node, monkeypatch)
+    disk = Disk(node, monkeypatch)
     topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 5)])
     told = Told(node, node.handle(OffsetCommitRequest("g", topics=[topic]), 8))
     node.time.advance()
     before: Any = told.response
-    threads.run()
+    disk.run()
     ((row,),) = [topic.partitions for topic in told.response.topics]
     assert (before, row.error_code) == (None, 0)
     node.close()
@@ -369,7 +367,7 @@ def test_where_threads_end_at_once_nothing_is_begun_twice(node: Node) -> None:
 
 
 @pytest.mark.parametrize("configs", [COMMIT, {"flush.messages": "1"}], ids=["commit", "flush.messages"])
-def test_no_flush_begins_while_a_thread_rolls(node: Node, threads: Threads, configs: dict[str, str]) -> None:
+def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: dict[str, str]) -> None:
     """It would take the new segment's name for synced; afterwards it is made without being asked for again."""
     node.services.metadata.create_topic("rolled", 1, configs=configs)
     partition = partition_of(node, topic="rolled")
@@ -379,10 +377,10 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, threads: Threads, conf
     partition.append(memoryview(build([Record(timestamp=now_ms, value=b"x")])), -1, now_ms)
     node.time.advance()
     assert log.flushing is None
-    assert not threads.waiting
+    assert not disk.waiting
     holding.give_back(log)
     partition.sync_soon()
     node.time.advance()
     assert log.flushing is not None
-    threads.run()
+    disk.run()
     assert log.recovery_point == log.end_offset == 1
