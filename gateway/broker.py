@@ -122,6 +122,7 @@ class Broker:
             check_fresh(self._store)  # before anything is done to logs that are not ours
             return lambda _: plain
         settings = recorded.settings(log)
+        self._store.remove_strays(recorded.has_partition, recorded.was_removed)
         self._store.settle(recorded.topic_id)
         return settings
 

@@ -81,6 +81,12 @@ def deleted_name(topic: str, partition: int, random: Random) -> str:
     return topic[: MAX_NAME - len(suffix)] + suffix
 
 
+def stray_name(topic: str, partition: int, random: Random) -> str:
+    """The name of a directory that is no partition's any more, and that stays. Source: Kafka's `UnifiedLog`."""
+    suffix = f"-{partition}.{random.randbytes(16).hex()}-stray"
+    return topic[: MAX_NAME - len(suffix)] + suffix
+
+
 def is_deleted(name: str) -> bool:
     """Whether a directory is being deleted."""
     return _DELETED.fullmatch(name) is not None

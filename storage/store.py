@@ -316,12 +316,26 @@ class Store:
         planned before stay readable. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, also while its
         log is being opened.
         """
+        path = self._path(directories.deleted_name(topic, partition, self._random))
+        log = self._take_away(topic, partition, path)
+        delay_ms = (self.config if log is None else log.config).file_delete_delay_ms
+        self.pool.doomed.add(path, delay_ms, is_directory=True)
+        if remove:
+            self.remove_deleted()
+
+    def set_aside(self, topic: str, partition: int) -> str:
+        """Have this partition no more, and keep its files; in which directory. Raises KafkaError as `delete` does."""
+        path = self._path(directories.stray_name(topic, partition, self._random))
+        self._take_away(topic, partition, path)
+        return path
+
+    def _take_away(self, topic: str, partition: int, path: str) -> Log | None:
+        """Give a partition's directory another name; its log, if that was open."""
         key = topic, partition
         if self.unopened.get(key) is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{partition} is being opened")
         if key not in self:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {topic}-{partition}")
-        path = self._path(directories.deleted_name(topic, partition, self._random))
         try:
             self.pool.files.rename(self._path(directories.partition_name(topic, partition)), path)
         except OSError as error:
@@ -335,10 +349,7 @@ class Store:
             log.retire()
             if holding.is_lent(log):
                 self._lent[key] = log
-        delay_ms = (self.config if log is None else log.config).file_delete_delay_ms
-        self.pool.doomed.add(path, delay_ms, is_directory=True)
-        if remove:
-            self.remove_deleted()
+        return log
 
     def remove_deleted(self) -> None:
         """Remove everything that was deleted, with no delay. What cannot be removed is still in `pool.doomed`."""

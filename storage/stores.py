@@ -17,7 +17,7 @@ from random import Random
 from typing import TypeVar
 
 from protocol.errors import ErrorCode, KafkaError
-from storage import directories
+from storage import directories, strays
 from storage.checkpoint import TopicPartition, offsets_of, run_all
 from storage.config import LogConfig
 from storage.errors import BadFile, DirectoryLocked, StorageError, WrongDirectory
@@ -45,6 +45,8 @@ class Stores:
         self.refused = dict(refused or {})
         self.low: frozenset[str] = frozenset()
         """Directories with hardly any room: what is new goes into others, if there are any."""
+        self.strays: frozenset[TopicPartition] = frozenset()
+        """The partitions that were found at the start, and of which the metadata know no topic."""
         self._refused_ms: dict[str, int] = {}  # when a directory could not make a partition, by the clock of callers
 
     @classmethod
@@ -171,6 +173,19 @@ class Stores:
         """Open one log at once; None if it stays closed, or is not there."""
         store = self.store_of(key)
         return None if store is None else store.open_now(key, config, now_ms)
+
+    # Strays
+
+    def remove_strays(self, is_known: Callable[[str, int], bool], was_removed: Callable[[bytes], bool]) -> None:
+        """As `strays.remove`. Those that stay make room for a partition of their name by `set_aside`."""
+        self.strays = strays.remove(self._stores, is_known, was_removed)
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Keep the files of a stray out of the way of a new partition. Raises KafkaError as `Store.set_aside` does."""
+        store = self.store_of((topic, partition)) or self._stores[0]
+        path = store.set_aside(topic, partition)
+        self.strays -= {(topic, partition)}
+        logger.warning("%s-%d is made anew; what was there before, of another topic, is in %s", topic, partition, path)
 
     # Changing
 

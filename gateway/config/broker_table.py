@@ -76,7 +76,7 @@ TOPICS: tuple[Row, ...] = (
 LOG: tuple[Row, ...] = (
     ("log.dir", STRING, "data", "",
      "The data directory, if log.dirs is not set. By default below the working directory: /tmp is emptied by many systems."),
-    ("log.dirs", LIST, None, "", "The data directories, separated by commas; a new partition goes to the one with the fewest."),
+    ("log.dirs", LIST, None, "", "The data directories, separated by commas; a new partition goes to the one with the fewest of those with room."),
     ("log.segment.bytes", INT, "1073741824", "14..", "A segment file is closed at this size."),
     ("log.roll.ms", LONG, None, "1..", "A segment file is closed at this age."),
     ("log.roll.hours", INT, "168", "1..", "The same in hours, where log.roll.ms is not set."),

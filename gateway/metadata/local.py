@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -331,10 +331,11 @@ class Recorded:
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self.image: Image | None = None
+        self._removed: set[bytes] = set()
 
     def settings(self, log: Log) -> Callable[[str], LogConfig]:
         """Read the log; the settings of a topic by its name. Raises StorageError if it cannot be understood."""
-        self.image = Image.empty().apply_all(Journal(log).replay())
+        self.image = Image.empty().apply_all(self._noted(Journal(log).replay()))
         self._config.change(*self.image.broker_configs(self._config.node_id))
         topics = self.image.topics
 
@@ -343,6 +344,21 @@ class Recorded:
             return self._config.log_config({} if topic is None else topic.configs)
 
         return of
+
+    def _noted(self, records: Iterable[MetadataRecord]) -> Iterator[MetadataRecord]:
+        for record in records:
+            if isinstance(record, RemoveTopicRecord):
+                self._removed.add(record.topic_id)
+            yield record
+
+    def has_partition(self, name: str, index: int) -> bool:
+        """Whether there is this partition."""
+        topic = None if self.image is None else self.image.topics.get(name)
+        return topic is not None and index < len(topic.partitions)
+
+    def was_removed(self, topic_id: bytes) -> bool:
+        """Whether the topic with this id was deleted."""
+        return topic_id in self._removed
 
     def topic_id(self, name: str) -> bytes | None:
         """The id of the topic that has a name, if there is one."""

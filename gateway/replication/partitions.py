@@ -264,11 +264,14 @@ class Partitions:
     def _log(self, topic: Topic, index: int, log_config: LogConfig) -> Log:
         log = self._store.logs.get((topic.name, index))
         if log is not None and log.topic_id not in (None, topic.topic_id):
-            # The topic was deleted and made anew, and the broker died between the two and the end of the deletion.
-            logger.warning(
-                "%s-%d belongs to a topic of that name that was deleted; its log goes now", topic.name, index
-            )
-            self._store.delete(topic.name, index)
+            if log.key in self._store.strays:
+                self._store.set_aside(topic.name, index)
+            else:
+                # The topic was deleted and made anew, and the broker died between the two and the end of the deletion.
+                logger.warning(
+                    "%s-%d belongs to a topic of that name that was deleted; its log goes now", topic.name, index
+                )
+                self._store.delete(topic.name, index)
             log = None
         if log is None:
             log = self._make(topic, index, log_config)
@@ -295,19 +298,17 @@ class Partitions:
 
     def _drop(self, topic: str, index: int) -> None:
         """Serve a partition no more, and delete its log. If that fails, its topic id keeps it from coming back."""
-        partition = self._partitions.pop((topic, index), None)
-        was_offline = self._offline.pop((topic, index), None) is not None
-        self._unmade.discard((topic, index))
-        if (topic, index) in self._opening:
-            self._opening.discard((topic, index))
-            if self._store.unopened.get((topic, index)) is not None:  # a thread has it
-                self._doomed.add((topic, index))
-                return
-            was_offline = True
-        was_elsewhere = self._elsewhere.pop((topic, index), None) is not None and (topic, index) in self._store.logs
+        key = topic, index
+        partition = self._partitions.pop(key, None)
+        self._offline.pop(key, None)
+        self._elsewhere.pop(key, None)
+        self._unmade.discard(key)
+        self._opening.discard(key)
         if partition is not None:
             self._purgatory.touch(partition.waiters)
-        if partition is not None or was_offline or was_elsewhere:
+        if self._store.unopened.get(key) is not None:  # a thread has it, maybe for the second time
+            self._doomed.add(key)
+        elif key in self._store:
             self._delete_log(topic, index)
 
     def _delete_log(self, topic: str, index: int) -> None:

@@ -375,3 +375,30 @@ def test_openings_without_anything_to_open(tmp_path: Path) -> None:
     broker.openings.when_done(lambda: done.append(True))
     assert done == [True, True]
     broker._store.close()
+
+
+def test_a_topic_that_is_deleted_while_its_log_is_tried_again_goes(
+    left: Path, late: Callable[..., Late], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = late(clean=False)
+
+    def refuse(*_: Any) -> Generator[None, None, None]:
+        raise OSError(5, "Input/output error")
+        yield
+
+    with monkeypatch.context() as broken:
+        broken.setattr(recovery, "open_log_steps", refuse)
+        broker.start()
+        broker.slices.run_all()
+    assert ("large", 0) in broker.services.partitions.offline
+    broker.advance(opening.RETRY_MS)
+    assert broker.slices.waiting, "a thread has it now"
+    metadata = broker.services.metadata
+    metadata.delete_topic("large")
+    assert metadata.pending is None
+    assert broker.code("large") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.slices.run_all()
+    assert ("large", 0) not in broker.broker._store
+    assert not (left / "large-0").exists()
+    assert broker.services.partitions.get("t", 0).high_watermark == 2
+    broker.close()

@@ -1,5 +1,6 @@
 """The partitions of a broker follow the image."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,60 @@ def test_recovery_makes_indexes_as_the_topic_wants_them(tmp_path: Path) -> None:
     index.unlink()
     Broker(node.config)._store.close()
     assert index.read_bytes() == written
+
+
+def test_what_is_left_of_a_deleted_topic_goes_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node(tmp_path / "data")
+    for name in ("t", "kept"):
+        node.services.metadata.create_topic(name, 1)
+        node.services.partitions.get(name, 0).append(records(b"v"), 1, NOW_MS)
+    with monkeypatch.context() as broken:
+        broken.setattr(node._store.files, "rename", _fail)
+        node.services.metadata.delete_topic("t")
+    node.close()
+    assert (tmp_path / "data" / "t-0").exists()
+    again = Node(tmp_path / "data")
+    assert "t-0 is left of a topic that was deleted; it goes now" in caplog.text
+    assert not (tmp_path / "data" / "t-0").exists()
+    assert again.services.partitions.get("kept", 0).high_watermark == 1
+    again.close()
+
+
+@pytest.mark.parametrize("has_id", [True, False])
+def test_a_log_of_a_topic_that_the_metadata_do_not_know_is_never_removed(
+    has_id: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after an older copy of the metadata log was brought back."""
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    node = Node(data)
+    node.services.metadata.create_topic("other", 1)
+    node.close()
+    shutil.copytree(data / "__headgate_metadata-0", copy)
+    node = Node(data)
+    node.services.metadata.create_topic("t", 1)
+    node.services.partitions.get("t", 0).append(records(b"v"), 1, NOW_MS)
+    node.close()
+    written = (data / "t-0" / f"{0:020d}.log").read_bytes()
+    if not has_id:
+        (data / "t-0" / "partition.metadata").unlink()
+    shutil.rmtree(data / "__headgate_metadata-0")
+    copy.rename(data / "__headgate_metadata-0")
+    (data / "recovery-point-offset-checkpoint").unlink()
+    node = Node(data)
+    assert "t-0 is of a topic that the metadata do not know, and is not served; it stays" in caplog.text
+    node.close()
+    assert (data / "t-0" / f"{0:020d}.log").read_bytes() == written
+    node = Node(data)
+    node.services.metadata.create_topic("t", 1)
+    found = node.services.partitions.get("t", 0).high_watermark
+    assert found == (0 if has_id else 1), "without an id it is the topic's of that name"
+    if has_id:
+        assert [path.read_bytes() for path in data.glob(f"t-0.*-stray/{0:020d}.log")] == [written]
+        assert "what was there before, of another topic, is in" in caplog.text
+        node.services.metadata.delete_topic("t")
+        node.services.metadata.create_topic("t", 1)
+        assert len(list(data.glob("t-0.*-stray"))) == 1, "the new one is no stray"
+        assert len(list(data.glob("t-0.*-delete"))) == 1
+    node.close()

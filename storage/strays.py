@@ -1,0 +1,47 @@
+"""Logs of topics that the metadata do not know: Kafka calls them stray.
+
+A topic's logs stay behind where they could not be deleted with it: the disk refused, or the broker died just then. That
+the topic was deleted stands in the metadata, by its id; such a log goes at the next start. Of any other it is not known
+whether the metadata are older than the log, as after a copy of them was brought back: it is named, and stays.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from protocol.errors import KafkaError
+from storage import directories
+from storage.checkpoint import TopicPartition
+from storage.errors import BadFile
+from storage.store import Store
+
+logger = logging.getLogger("headgate.storage")
+
+
+def remove(
+    stores: Iterable[Store], is_known: Callable[[str, int], bool], was_removed: Callable[[bytes], bool]
+) -> frozenset[TopicPartition]:
+    """Delete those of topics that were removed, before any log is opened; the other strays, which stay.
+
+    `is_known(topic, partition)` says whether there is such a partition, `was_removed(topic_id)` whether it is written
+    down that this topic was deleted.
+    """
+    kept = set()
+    for store in stores:
+        for key in [key for key in store.unopened if not is_known(*key)]:
+            path = f"{store.directory}/{directories.partition_name(*key)}"
+            topic_id = None
+            with suppress(OSError, BadFile):  # whoever opens it says what is wrong with it
+                topic_id = directories.read_topic_id(store.pool.files, path)
+            if topic_id is None or not was_removed(topic_id):
+                logger.warning("%s is of a topic that the metadata do not know, and is not served; it stays", path)
+                kept.add(key)
+                continue
+            logger.warning("%s is left of a topic that was deleted; it goes now", path)
+            try:
+                store.delete(*key, remove=False)
+            except KafkaError as error:
+                logger.error("%s stays until the next start: %s", path, error.message)
+    return frozenset(kept)
