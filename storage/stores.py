@@ -200,6 +200,8 @@ class Stores:
             try:
                 log = store.create(topic, partition, topic_id, config, now_ms)
             except KafkaError as error:
+                if not isinstance(error.__cause__, OSError):
+                    raise  # it is not the disk, but for instance an older one of that name that is still in use
                 self._refused_ms[store.directory] = now_ms
                 if self.files.exists(f"{store.directory}/{directories.partition_name(topic, partition)}"):
                     raise  # what is left of it must not be found beside another one
