@@ -3,7 +3,7 @@
 corrupt: bytes that are no batches, or batches that are gone, where everything was safe on the disk once. torn: the
 same behind the recovery point, where a crash leaves such; the next start cuts there. index, snapshot, epochs: what is
 derived says something else than the batches do; the next start, or a repair, makes it again. file: a small file that
-cannot be read.
+cannot be read. overlap: a segment is left of which a newer one, a compaction's, holds the offsets.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from storage.pool import Pool
 from storage.producers import DEFAULT_EXPIRATION_MS, SNAPSHOT_SUFFIX, Producers
 from storage.segment import DERIVED_SUFFIXES, Segment, Walk
 from storage.transactions import Transactions
-from tools.log import reading, scanning
+from tools.log import overlaps, reading, scanning
 from tools.log.overlay import Overlay
 from tools.log.places import DataDirectory, Partition, is_empty
 from tools.log.scanning import Bad
 from tools.log.small_files import read_entries
 from tools.log.truth import Truth
 
-CORRUPT, TORN, INDEX, SNAPSHOT, EPOCHS, FILE = "corrupt", "torn", "index", "snapshot", "epochs", "file"
+CORRUPT, TORN, OVERLAP, INDEX, SNAPSHOT = "corrupt", "torn", "overlap", "index", "snapshot"
+EPOCHS, FILE = "epochs", "file"
 SAME, OTHER, UNFINISHED, WRONG, UNKNOWN = "same", "other", "unfinished", "wrong", "unknown"
 DEFAULT_INTERVAL_BYTES = 4096
 INDEX_SUFFIXES = tuple(suffix for suffix in DERIVED_SUFFIXES if suffix != SNAPSHOT_SUFFIX)
@@ -77,7 +78,7 @@ class SegmentReport:
 
 @dataclass
 class Report:
-    """What was found in a partition.
+    """What was found in a partition. `covered` are segments that another one of `segments` makes superfluous.
 
     `missing_offsets` are those in no batch, behind what was compacted: nothing says any more what became of them.
     """
@@ -88,6 +89,7 @@ class Report:
     start_offset: int = 0
     end_offset: int = 0
     missing_offsets: int = 0
+    covered: list[Segment] = field(default_factory=list)
 
 
 def check(
@@ -124,6 +126,7 @@ class _Check:
 
     def run(self) -> Report:
         self._check_small_files()
+        self._leave_out_covered()
         expected = self._base()
         for number, segment in enumerate(self._segments):
             following = self._segments[number + 1] if number + 1 < len(self._segments) else None
@@ -140,6 +143,17 @@ class _Check:
         for path, problem in self._producers.finish(self._report.end_offset):
             self._add(SNAPSHOT, path, problem)
         return self._report
+
+    def _leave_out_covered(self) -> None:
+        covering = overlaps.covered(self._segments)
+        for segment in self._segments:
+            over = covering.get(segment.base_offset)
+            if over is not None:
+                sentence = f"{over.path} holds all of its offsets, as a compaction left them; `headgate log repair`"
+                self._add(OVERLAP, segment.path, f"{sentence} moves it aside")
+                self._report.covered.append(segment)
+                self._advance(segment.size, str(self._partition))
+        self._segments = [one for one in self._segments if one.base_offset not in covering]
 
     def _is_safe(self, offset: int) -> bool:
         """Whether what is at an offset was on the disk once, so that a crash does not explain what is wrong."""
@@ -199,6 +213,7 @@ class _Check:
             return
         following_offset = None if following is None else following.base_offset
         behind = bad.next_offset if bad.next_offset is not None else following_offset
+        behind = bad.end_offset or behind
         lost = f"from {bad.first_offset} on" if behind is None else f"{bad.first_offset} to {behind - 1}"
         is_safe = self._is_safe(bad.first_offset)
         what_next = "`headgate log repair` goes on behind it" if is_safe else "the next start cuts the log there"

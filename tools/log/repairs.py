@@ -19,7 +19,18 @@ from storage.recovery import TORN_SUFFIX
 from storage.segment import LOG_SUFFIX
 from storage.transactions import Transactions
 from tools.log import reading
-from tools.log.checks import CORRUPT, INDEX, INDEX_SUFFIXES, SAME, TORN, UNFINISHED, WRONG, Report, SegmentReport
+from tools.log.checks import (
+    CORRUPT,
+    INDEX,
+    INDEX_SUFFIXES,
+    OVERLAP,
+    SAME,
+    TORN,
+    UNFINISHED,
+    WRONG,
+    Report,
+    SegmentReport,
+)
 from tools.log.places import DataDirectory
 from tools.log.scanning import Bad
 from tools.output import Row
@@ -28,7 +39,7 @@ _COPY_BYTES = 1 << 20
 
 
 # What is mended here, or by the next start without a word; the rest is somebody's to look at.
-MENDED = (CORRUPT, TORN, INDEX)
+MENDED = (CORRUPT, TORN, OVERLAP, INDEX)
 
 
 class Rewrite(NamedTuple):
@@ -69,10 +80,18 @@ class Keep(NamedTuple):
     lost_from: int
 
 
-Step = Rewrite | Reindex | Continue | Keep
+class Aside(NamedTuple):
+    """A whole segment goes, as a newer one holds its offsets: nothing is lost with it."""
+
+    path: str
+    size: int
+
+
+Step = Rewrite | Reindex | Continue | Keep | Aside
 
 _ACTIONS = {
     Rewrite: "move aside",
+    Aside: "move aside",
     Reindex: "make indexes again",
     Continue: "go on in a new segment",
     Keep: "keep what is behind a gap",
@@ -84,7 +103,7 @@ def plan(report: Report, data: DataDirectory) -> list[Step]:
     key = report.partition.key
     known_end = max(data.recovery_points.get(key, 0), data.high_watermarks.get(key, 0))
     interval_bytes = _interval_bytes(report)
-    steps: list[Step] = []
+    steps: list[Step] = [Aside(segment.path, segment.size) for segment in report.covered]
     for number, found in enumerate(report.segments):
         following = report.segments[number + 1].segment.base_offset if number + 1 < len(report.segments) else None
         if found.gap_from is not None:
@@ -117,7 +136,7 @@ def _reindex(found: SegmentReport, interval_bytes: int) -> Reindex:
 
 def _rewrite(found: SegmentReport, following_offset: int, interval_bytes: int) -> Rewrite:
     segment = found.segment
-    ends = [following_offset if bad.next_offset is None else bad.next_offset for bad in found.bad]
+    ends = [bad.end_offset or (following_offset if bad.next_offset is None else bad.next_offset) for bad in found.bad]
     lost_to = [max(end, bad.first_offset) for end, bad in zip(ends, found.bad, strict=True)]
     return Rewrite(segment.path, segment.base_offset, segment.size, found.bad, lost_to, interval_bytes, found.opened)
 
@@ -136,6 +155,16 @@ def rows(step: Step) -> Iterator[Row]:
                 "lost_to": lost_to - 1 if is_known else None,
                 "problem": bad.problem,
             }
+    elif isinstance(step, Aside):
+        yield {
+            "action": _ACTIONS[Aside],
+            "path": step.path,
+            "from_byte": 0,
+            "to_byte": step.size,
+            "lost_from": None,
+            "lost_to": None,
+            "problem": "a newer segment holds its offsets",
+        }
     else:
         lost = (None, None) if isinstance(step, Reindex) else (step.lost_from, step.offset - 1)
         yield {
@@ -156,6 +185,11 @@ def perform(step: Step, files: Files) -> None:
         return
     if isinstance(step, Continue):
         files.write(step.path, b"", sync=True)
+        files.sync_directory(directory)
+        return
+    if isinstance(step, Aside):
+        files.rename(step.path, _free_name(files, step.path, 0))
+        _remove_indexes(files, step.path)
         files.sync_directory(directory)
         return
     pool = Pool(files)
@@ -202,13 +236,18 @@ def _rewritten(pool: Pool, step: Rewrite) -> None:
 
 def _keep_aside(files: Files, path: str, bad: Bad) -> None:
     """The bytes in a file of their own; one that is there already holds what an attempt before this one copied."""
-    aside, number = f"{path}.{bad.start}{TORN_SUFFIX}", 0
-    while files.exists(aside):
-        number += 1
-        aside = f"{path}.{bad.start}.{number}{TORN_SUFFIX}"
+    aside = _free_name(files, path, bad.start)
     files.write(aside, b"")
     _copy(files, path, bad.start, bad.end, aside)
     files.sync(aside)
+
+
+def _free_name(files: Files, path: str, start: int) -> str:
+    aside, number = f"{path}.{start}{TORN_SUFFIX}", 0
+    while files.exists(aside):
+        number += 1
+        aside = f"{path}.{start}.{number}{TORN_SUFFIX}"
+    return aside
 
 
 def _copy(files: Files, path: str, start: int, end: int, target: str) -> None:

@@ -22,7 +22,8 @@ Visit = Callable[[int, BatchHeader], None]
 class Bad(NamedTuple):
     """Bytes from `start` to `end` that are no batches. Lost are the offsets from `first_offset` to `next_offset` - 1.
 
-    `next_offset` is that of the sound batch behind them; None if there is none in the segment.
+    `next_offset` is that of the sound batch behind them; None if there is none in the segment. `end_offset` is behind
+    the last of them where they are batches, which only belong elsewhere; else None.
     """
 
     start: int
@@ -30,6 +31,7 @@ class Bad(NamedTuple):
     first_offset: int
     next_offset: int | None
     problem: str
+    end_offset: int | None = None
 
 
 def scan(segment: Segment, first: Walk, limit_offset: int, visit: Visit) -> list[Bad]:
@@ -44,10 +46,12 @@ def scan(segment: Segment, first: Walk, limit_offset: int, visit: Visit) -> list
         if problem is None:
             return found
         good = _next_good(segment, position, expected, limit_offset)
-        end, offset = (segment.size, None) if good is None else good
-        found.append(Bad(position, end, expected, offset, problem))
-        if offset is None:
+        if good is None:
+            first_offset, behind = _moved(segment, position, expected)
+            found.append(Bad(position, segment.size, first_offset, None, problem, behind))
             return found
+        end, offset = good
+        found.append(Bad(position, end, expected, offset, problem))
         walk = segment.walk(end)
         walk.next_offset = expected
 
@@ -85,6 +89,17 @@ def _goes_back_to(segment: Segment, walk: Walk, expected: int) -> bool:
     again = segment.walk(walk.position)
     again.next_offset, again.check_crc_from = expected, 0
     return next((header.base_offset < walk.next_offset for _, header in again), False)
+
+
+def _moved(segment: Segment, position: int, expected: int) -> tuple[int, int | None]:
+    """The offsets of the batches from there to the end: the first, and the one behind the last, or None.
+
+    Of a single batch the offset may be what is damaged: then all offsets are lost that should be there.
+    """
+    walk = segment.walk(position)
+    walk.next_offset, walk.check_crc_from = expected, 0
+    first, *others = [header.base_offset for _, header in walk] or [expected]
+    return (first, walk.next_offset) if others and walk.problem is None else (expected, None)
 
 
 def limit_of(segment: Segment, following: Segment | None, end_offset: int | None = None) -> int:

@@ -19,7 +19,7 @@ from storage.store import Store
 from storage.tests.builders import batch
 from tools.log import checks, repairs
 from tools.log.places import DataDirectory, Partition
-from tools.log.repairs import Continue, Reindex, Rewrite, Step
+from tools.log.repairs import Aside, Continue, Reindex, Rewrite, Step
 from tools.tests.log_data import NOW_MS, SMALL, Data, change, positions
 
 few = settings(max_examples=settings().max_examples // 3)
@@ -178,6 +178,47 @@ def test_what_is_behind_a_lost_segment_is_kept(tmp_path: Path) -> None:
         }
     ]
     assert offsets(data) == without(*range(int(gone.stem), int(following.stem)))
+
+
+def test_of_an_old_segment_and_a_compacted_one_the_new_one_is_kept(data: Data) -> None:
+    """Three were compacted into one, and the file of the third is there again."""
+    first, second, third, fourth = data.segments()[:4]
+    old, new = third.read_bytes(), b""
+    for log in (first, second, third):
+        content, starts = log.read_bytes(), positions(log)
+        new += b"".join(content[start:end] for start, end in zip(starts[1::2], [*starts[2::2], None], strict=False))
+    first.write_bytes(new)
+    for path in data.directory().glob(f"{second.stem}.*"):
+        path.unlink()
+    (data.path / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {int(fourth.stem)}\n")
+    told, _ = report(data)
+    assert [(finding.kind, finding.path) for finding in told.findings] == [
+        (checks.OVERLAP, str(third)),
+        (checks.INDEX, str(first)),
+    ]
+    steps = repaired(data)
+    assert [type(step) for step in steps] == [Aside, Reindex]
+    assert {row["lost_from"] for step in steps for row in repairs.rows(step)} == {None}
+    assert aside(data) == {f"{third.name}.0.torn": old}
+    assert first.read_bytes() == new
+    assert report(data)[0].findings == []
+    assert repaired(data) == []
+    kept = [read_header(new[start:]) for start in positions(first)]
+    expected = [offset for header in kept for offset in range(header.base_offset, header.last_offset + 1)]
+    assert offsets(data) == [*expected, *range(int(fourth.stem), 80)]
+
+
+def test_what_reaches_into_the_next_segment_is_told_by_its_own_offsets(data: Data) -> None:
+    """Behind compaction the offsets before it need not have been lost with it."""
+    first, second = data.segments()[:2]
+    content, starts = first.read_bytes(), positions(first)
+    more = second.read_bytes()[: positions(second)[2]]
+    first.write_bytes(content[: starts[1]] + more)
+    step, *_ = repaired(data)
+    (row,) = repairs.rows(step)
+    base = int(second.stem)
+    assert (row["from_byte"], row["lost_from"], row["lost_to"]) == (starts[1], base, base + 3)
+    assert offsets(data) == [0, 1, *range(base, 80)]
 
 
 class Failing(Files):

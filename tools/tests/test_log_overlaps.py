@@ -1,0 +1,56 @@
+"""Which of two segments with the same offsets is the newer one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocol.records.batch import BatchHeader
+from storage.files import Files
+from storage.pool import Pool
+from tools.log import overlaps, reading
+from tools.log.overlay import Overlay
+from tools.tests.log_data import Data, positions
+
+
+def headers(*base_offsets: int) -> list[BatchHeader]:
+    return [BatchHeader(first, 49, 0, 2, 1000 + first, 0, 1, 0, 0, -1, 0, -1, 2) for first in base_offsets]
+
+
+def test_a_segment_within_the_offsets_of_another_one() -> None:
+    over = headers(0, 10, 14, 20)
+    assert overlaps.is_covered(over, 10, headers(10, 12, 14))
+    assert overlaps.is_covered(over, 10, headers(12))
+    assert overlaps.is_covered(over, 10, [])
+    assert not overlaps.is_covered(over, 10, headers(10, 22))
+    assert not overlaps.is_covered(over, 22, [])
+
+
+def test_one_batch_with_a_wrong_offset_covers_nothing() -> None:
+    """It is what a damaged base offset looks like, but where the other segment has that batch too."""
+    over = headers(0, 2, 100)
+    assert not overlaps.is_covered(over, 10, headers(10, 12))
+    assert not overlaps.is_covered(over, 10, [])
+    assert overlaps.is_covered(over, 90, headers(96, 100))
+    assert not overlaps.is_covered(over, 90, [header._replace(crc=7) for header in headers(96, 100)])
+
+
+def found(data: Data) -> dict[int, int]:
+    pool = Pool(Overlay())
+    segments = reading.segments(pool, str(data.directory()), Files().list(str(data.directory())))
+    return {base: over.base_offset for base, over in overlaps.covered(segments).items()}
+
+
+def test_segments_on_the_disk(tmp_path: Path) -> None:
+    """Two are covered by a new one, whose end is damaged; the fourth goes on behind it."""
+    with Data(tmp_path / "data") as data:
+        data.fill()
+    assert found(data) == {}
+    first, second, third = data.segments()[:3]
+    content = first.read_bytes() + second.read_bytes() + third.read_bytes()
+    first.write_bytes(content)
+    expected = dict.fromkeys([int(second.stem), int(third.stem)], 0)
+    assert found(data) == expected
+    cut = positions(third)[-1]
+    third.write_bytes(third.read_bytes()[:cut])
+    first.write_bytes(content[:-1])
+    assert found(data) == expected
