@@ -81,6 +81,12 @@ def test_topics_that_did_not_change_are_the_same_objects() -> None:
     assert after.topics["a"] is before.topics["a"]
 
 
+def test_partitions_that_are_alike_are_one_object() -> None:
+    image = Image.empty().apply(TopicRecord(name="a", topic_id=A), *(partition(A, index) for index in range(3)))
+    first, *others = image.topics["a"].partitions
+    assert all(state is first for state in others)
+
+
 def test_a_partition_is_replaced() -> None:
     changed = PartitionRecord(
         partition_id=0, topic_id=A, replicas=[0, 1], isr=[0], leader=-1, leader_epoch=4, partition_epoch=9

@@ -16,7 +16,7 @@ from storage.errors import DirectoryLocked
 from storage.files import Files
 from storage.segment import Segment
 from storage.store import MANY_LOGS, Store
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, content, numbered, open_store
+from storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, content, numbered, open_store
 from storage.tests.crashing_files import CrashingFiles
 
 
@@ -168,6 +168,25 @@ def test_checkpoints_hold_what_was_flushed() -> None:
     assert files.read("/data/log-start-offset-checkpoint") == b"0\n1\nt 0 2\n"
     log = open_store(killed(files)).logs["t", 0]
     assert (log.start_offset, log.recovery_point, log.end_offset) == (2, 3, 5)
+
+
+def test_what_is_kept_by_partition_has_one_key_for_each() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    for index in range(2):
+        append(store.create("topic", index, TOPIC_ID, SMALL, NOW_MS), batch())
+    store.checkpoint({log.key: 1 for log in store.logs.values()})
+    store.close()
+    store = Store.take(DIRECTORY, files=files, node_id=0, config=SMALL, random=Random(1))
+    store.checkpoint({})  # holds what the one before said, as no log is open
+    store.open_all(NOW_MS)
+    store.checkpoint({log.key: 1 for log in store.logs.values()})
+    keys = {id(log.key) for log in store.logs.values()}
+    written = [checkpoint._content for checkpoint in store._checkpoints.values() if checkpoint._content]
+    assert len(written) == 2
+    for offsets in (store._high_watermarks, store._recovery_points, *written):
+        assert {id(key) for key in offsets} == keys == {id(key) for key in store.logs}
+    assert len({id(log.topic) for log in store.logs.values()}) == 1
 
 
 def test_what_is_no_partition_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
