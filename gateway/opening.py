@@ -228,6 +228,7 @@ class Openings:
 
     def _retry(self) -> None:
         """Open again, in threads, what the system had refused and whose time has come."""
+        self._retry_later()  # before anything can go wrong with one of them
         now_ms = self._clock.monotonic_ms()
         for directory in self._directories:
             for key in directory.store.refused:
@@ -237,7 +238,6 @@ class Openings:
                     directory.store.forgive(key)
                     directory.queue.append(key)
             self._go_on(directory)
-        self._retry_later()
 
     # Telling
 

@@ -61,6 +61,7 @@ class Upkeep:
         self._to_expire: deque[Partition] = deque()
         self._image = image
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
+        self._is_making = False
         self._config = config
         self._space = Space(partitions, config, clock, scheduler, self._room_changed)
         is_low = self._space.low.__contains__
@@ -149,12 +150,16 @@ class Upkeep:
 
     def retry(self) -> None:
         """Make the partitions that could not be made when their topics were: some in each turn."""
+        if not self._is_making and self._clock.monotonic_ms() >= self._next_retry_ms:
+            self._make_some()
+
+    def _make_some(self) -> None:
+        self._is_making = False
         now_ms = self._clock.monotonic_ms()
-        if now_ms < self._next_retry_ms:
-            return
         made, refused = self._partitions.retry(self._image(), lambda: self._clock.monotonic_ms() >= now_ms + SLICE_MS)
         if made:
-            self._scheduler.call_after(0.0, self.retry)
+            self._is_making = True
+            self._scheduler.call_after(0.0, self._make_some)
         self._retry_ms = min(2 * self._retry_ms, MOST_RETRY_MS) if refused and not made else RETRY_MS
         self._next_retry_ms = now_ms + self._retry_ms if refused and not made else 0.0
 

@@ -402,3 +402,31 @@ def test_a_topic_that_is_deleted_while_its_log_is_tried_again_goes(
     assert not (left / "large-0").exists()
     assert broker.services.partitions.get("t", 0).high_watermark == 2
     broker.close()
+
+
+def test_what_goes_wrong_with_one_try_is_not_the_last_try(
+    left: Path, late: Callable[..., Late], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = late(clean=False)
+
+    def refuse(*_: Any) -> Generator[None, None, None]:
+        raise OSError(24, "Too many open files")
+        yield
+
+    with monkeypatch.context() as broken:
+        broken.setattr(recovery, "open_log_steps", refuse)
+        broker.start()
+        broker.slices.run_all()
+    with monkeypatch.context() as broken:
+        broken.setattr(broker.broker.openings, "_go_on", refuse_at_once)
+        broker.advance(opening.RETRY_MS)
+    for _ in range(3):
+        broker.advance(opening.RETRY_MS)
+        broker.slices.run_all()
+    assert not broker.services.partitions.offline
+    assert broker.code("large") == ErrorCode.NONE
+    broker.close()
+
+
+def refuse_at_once(*_: Any) -> None:
+    raise RuntimeError("whatever it is")

@@ -432,3 +432,17 @@ def test_a_topic_made_anew_while_its_predecessor_is_mended_keeps_its_records(
         append(node, "t")
     node.restart()
     assert node.services.partitions.get("t", 0).log.end_offset == 5
+
+
+def test_a_turn_of_what_is_made_has_its_time_however_often_it_is_begun(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Full(node, monkeypatch)
+    node.services.metadata.create_topic("t", 30)
+    disk.has_room = True
+    work = upkeep(node)
+    for _ in range(3):
+        work.retry()
+    disk.tries.clear()
+    node.time.advance()
+    assert 0 < len(disk.tries) <= 4
