@@ -64,7 +64,7 @@ def is_of_log(name: str) -> bool:
     return base_of(name) is not None or _BESIDE_SEGMENTS.fullmatch(name) is not None
 
 
-def is_foreign(names: Collection[str]) -> bool:
+def is_no_partition(names: Collection[str]) -> bool:
     """Whether a directory with these names in it is no partition's, though it may be called like one.
 
     An empty one is a partition's: so a crash leaves what was being made.
@@ -150,7 +150,8 @@ def own(files: Files, directory: str, node_id: int, cluster_id: str | None, rand
     """
     meta = read_meta(files, directory)
     if meta is None:
-        orphan = next((name for name in files.list(directory) if parse_partition(name)), None)
+        called = [name for name, size in files.list(directory).items() if size < 0 and parse_partition(name)]
+        orphan = next((name for name in called if not is_no_partition(files.list(f"{directory}/{name}"))), None)
         if orphan is not None:
             raise StorageError(
                 f"{directory} holds {orphan} but no {META_PROPERTIES}, which says whose it is; bring that file back"

@@ -130,7 +130,7 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
     """
     listed = pool.files.list(partition.directory)
     names = _of_log(listed)
-    if directories.is_foreign(listed) and not partition.recovery_point:
+    if directories.is_no_partition(listed) and not partition.recovery_point:
         raise NotALog(f"{partition.directory} is called like a partition's directory, and holds nothing of a log")
     names = _of_log((yield from replacement.finish_steps(pool, partition.directory, names)))
     _tidy(pool, partition, names)

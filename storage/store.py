@@ -278,7 +278,7 @@ class Store:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a log of {topic}-{partition} already")
         directory = self._path(directories.partition_name(topic, partition))
         try:
-            if self.pool.files.exists(directory) and directories.is_foreign(self.pool.files.list(directory)):
+            if self.pool.files.exists(directory) and directories.is_no_partition(self.pool.files.list(directory)):
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} holds other files, and nothing of a log; move it away"
                 )

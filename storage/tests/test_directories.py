@@ -113,3 +113,32 @@ def test_topic_ids() -> None:
         files.write("/data/partition.metadata", damaged)
         with pytest.raises(BadFile, match=r"partition\.metadata names no topic id"):
             directories.read_topic_id(files, "/data")
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        (f"{7:020d}.log", 7),
+        (f"{7:020d}.txnindex.swap", 7),
+        (f"{7:020d}.index.12.deleted", 7),
+        (f"{7:020d}.log.swap.3.deleted", 7),
+        (f"{7:020d}.log.4096.torn", 7),
+        (f"{7:020d}.snapshot", 7),
+        (f"{7:020d}-mine.log", None),
+        (f"{7:020d}.log.mine", None),
+        (f"{7:020d}.jpg", None),
+        (f"{7:019d}.log", None),
+        ("notes.log", None),
+        ("leader-epoch-checkpoint", None),
+    ],
+)
+def test_the_base_offset_in_a_name(name: str, expected: int | None) -> None:
+    assert directories.base_of(name) == expected
+    assert directories.is_of_log(name) is (expected is not None or name == "leader-epoch-checkpoint")
+
+
+def test_somebody_elses_directory_needs_no_meta_properties() -> None:
+    files = CrashingFiles()
+    files.make_directories("/data/holiday-24")
+    files.write("/data/holiday-24/beach.jpg", b"mine")
+    assert directories.own(files, "/data", 3, None, Random(1)).node_id == 3

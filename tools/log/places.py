@@ -14,7 +14,6 @@ from storage import checkpoint, directories
 from storage.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, TopicPartition
 from storage.errors import BadFile
 from storage.files import Files, parent
-from storage.segment import LOG_SUFFIX
 from storage.store import CLEAN_SHUTDOWN, LOCK
 
 try:
@@ -138,12 +137,15 @@ def _directory(
     """The data directory, and what is meant of it."""
     names, real = files.list(path), Path(path).resolve()
     own = _parse(str(real))
-    if own is not None and any(name.endswith(LOG_SUFFIX) for name in names):
+    if own is not None and any(map(directories.is_of_log, names)):
         above = parent(path)
         is_above = Path(above).resolve() == real.parent  # not so of ".", nor of a link
         return above if is_above else str(real.parent), [own._replace(directory=path)]
     parsed = (_parse(f"{path}/{name}") for name, size in names.items() if size < 0)
-    found = sorted((one for one in parsed if one is not None), key=lambda one: (one.key, one.directory))
+    partitions_of = (
+        one for one in parsed if one is not None and not directories.is_no_partition(files.list(one.directory))
+    )
+    found = sorted(partitions_of, key=lambda one: (one.key, one.directory))
     if not found and not files.exists(f"{path}/{directories.META_PROPERTIES}"):
         raise NotFound(f"{path} is neither a data directory nor a partition's: nothing in it is named <topic>-<number>")
     wanted = [

@@ -99,6 +99,15 @@ def test_a_directory_of_neither_kind(data: Path) -> None:
         place(data / "other")
 
 
+def test_a_directory_that_is_only_called_like_a_partition(data: Path) -> None:
+    (data / "holiday-24").mkdir()
+    (data / "holiday-24" / "beach.log").touch()
+    (data / "empty-0").mkdir()
+    assert {one.topic for one in place(data).partitions} == {"a", "b-with-dash", "c", "empty"}
+    with pytest.raises(NotFound, match="neither a data directory nor"):
+        place(data / "holiday-24")
+
+
 def test_what_cannot_be_read_is_told(data: Path) -> None:
     (data / "replication-offset-checkpoint").write_text("1\n0\n")
     (data / "meta.properties").write_text("version=1\n")
