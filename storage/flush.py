@@ -158,6 +158,23 @@ def end(log: Log, made: Flush, now_ms: int | None) -> None:
         log.last_flush_ms = now_ms
 
 
+def finish(log: Log) -> bool:
+    """See `Log.finish`."""
+    if log.being_written is not None:  # nobody was told of it
+        with contextlib.suppress(KafkaError):
+            log.end_write(log.being_written, OSError(errno.ECANCELED, "the log was closed"))
+    if log.flushing is not None:  # its end has not been taken up, and will not be
+        end(log, log.flushing, None)
+    if log.sync_error is not None:
+        raise log.refusal()
+    try:
+        is_changed = log.seal()
+    except OSError as error:
+        raise log.disk_error(error) from error
+    is_unsynced = log.recovery_point < log.end_offset or bool(log.indexes_unsynced)
+    return is_changed or is_unsynced or (log.names_unsynced and log.size > 0)
+
+
 def fail(log: Log, error: OSError) -> None:
     """Have a log take nothing more, as a sync of its files failed: see `storage.mending`."""
     if log.sync_error is None and error.errno not in _NOT_BEGUN:

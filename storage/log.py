@@ -10,26 +10,24 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 from random import Random
-from typing import NoReturn, Protocol
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import control
-from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head
+from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch_head
 from protocol.records.compression import Steps, finish
 from protocol.records.control import Marker
-from storage import flush, holding, retention, rolling, snapshots, times, truncation, validation
+from storage import appending, flush, holding, retention, rolling, snapshots, times, truncation, validation
 from storage.aborted import Reaching
-from storage.config import LOG_APPEND_TIME, LogConfig
+from storage.appending import Owner, make_room, written
+from storage.config import LogConfig
 from storage.epochs import Epochs
 from storage.flush import Flush
 from storage.pool import Pool
-from storage.producers import Producers, WrittenBatch
+from storage.producers import Producers
 from storage.replacement import Compacted
-from storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
+from storage.segment import FileSlice, Segment
 from storage.segments import Segments
-from storage.staged import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Staged
+from storage.staged import AppendInfo, Staged
 from storage.times import More, TimestampOffset
 from storage.validation import FULL, OWN
 
@@ -37,16 +35,6 @@ __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
 
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 _RECALL_BYTES = 64 * 1024 * 1024
-
-
-class Owner(Protocol):
-    """Who has a log written to, and waits for the disk in threads."""
-
-    def sync_soon(self) -> None:
-        """Have a flush made, soon."""
-
-    def run_roll(self, roll: Callable[[], None]) -> None:
-        """Make the roll that an append needs first, or refuse to with an exception that the append ends with."""
 
 
 class Log:
@@ -149,6 +137,11 @@ class Log:
         return tuple(self._segments)
 
     @property
+    def active(self) -> Segment:
+        """The segment that is written to."""
+        return self._segments.active
+
+    @property
     def active_base_offset(self) -> int:
         """Where the segment begins that is written to."""
         return self._segments.active.base_offset
@@ -213,16 +206,16 @@ class Log:
         is_kept = (config.keeps_batches and validate != FULL) or validate == OWN
         header = validation.plain_batch(view, config, now_ms) if is_kept else None
         if header is None:
-            return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes)
+            return appending.stage_closely(self, view, leader_epoch, now_ms, validate, gather_bytes)
         if header.producer_id >= 0:
-            duplicate = self.producers.check(header, self._recall)
+            duplicate = self.producers.check(header, self.recall)
             if duplicate is not None:
-                return self._answer_duplicate(duplicate)
+                return appending.answer_duplicate(self, duplicate)
         first_offset, size, timestamp = self.end_offset, len(view), header.max_timestamp
         last_offset = first_offset + header.last_offset_delta
         staged = self.staged
         if staged is None or not staged.has_room(size, timestamp, last_offset, leader_epoch):
-            staged = self._make_room(size, timestamp, last_offset, now_ms, leader_epoch)
+            staged = make_room(self, size, timestamp, last_offset, now_ms, leader_epoch)
         patch_head(view, 0, first_offset, header.batch_length, leader_epoch)
         staged.add(bytes(view) if size <= gather_bytes else view, size, last_offset, timestamp)
         if header.producer_id >= 0:
@@ -231,74 +224,10 @@ class Log:
         self.end_offset = last_offset + 1
         return _new_tuple(AppendInfo, (first_offset, last_offset, NO_TIMESTAMP, self.start_offset, timestamp, False))
 
-    def _stage_closely(
-        self, view: memoryview, leader_epoch: int, now_ms: int, validate: str, gather_bytes: int
-    ) -> AppendInfo:
-        """Stage what is not one plain batch: several, or such as have to be changed; or find what is wrong with it."""
-        if validate != validation.PREPARED:
-            view = validation.prepare(view, self.config, now_ms, validate)
-        batches = validation.stored(view, self.config, now_ms)
-        duplicate = self.producers.check_all(batches, self._recall)
-        if duplicate is not None:
-            return self._answer_duplicate(duplicate)
-        first_offset = offset = self.end_offset
-        last_offset = first_offset + sum(header.last_offset_delta + 1 for header, _ in batches) - 1
-        max_timestamp = max(header.max_timestamp for header, _ in batches)
-        staged = self.staged
-        if staged is None or not staged.has_room(len(view), max_timestamp, last_offset, leader_epoch):
-            staged = self._make_room(len(view), max_timestamp, last_offset, now_ms, leader_epoch)
-        for header, part in batches:
-            patch(part, offset, leader_epoch)
-            offset += header.last_offset_delta + 1
-            kept = bytes(part) if len(view) <= gather_bytes else part
-            staged.add(kept, header.size, offset - 1, header.max_timestamp)
-        header, part = batches[0]
-        if header.producer_id >= 0:
-            staged.remember(self.producers, header.producer_id)
-            self._record_producer(header, part, staged)
-        self.end_offset = offset
-        append_time = now_ms if self.config.message_timestamp_type == LOG_APPEND_TIME else -1
-        return AppendInfo(first_offset, last_offset, append_time, self.start_offset, max_timestamp, False)
-
-    def _record_producer(self, header: BatchHeader, part: memoryview, staged: Staged) -> None:
-        if header.attributes & control.TRANSACTION_BITS and not self.has_transactions:
-            self.follow_transactions()
-        marker = control.read(part) if header.is_control else None
-        aborted = self.producers.record(header, self.end_offset, marker)
-        if aborted is not None:
-            staged.aborted += (aborted,)
-
     def follow_transactions(self) -> None:
         """There are transactions from now on."""
         self.has_transactions = True
         self._segments.active.follow_transactions()
-
-    def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int, leader_epoch: int) -> Staged:
-        """Write what is staged, roll if that is due, and begin anew with as much room as the segment has."""
-        self.write_staged()
-        if self.sync_error is not None:
-            raise self.refusal()
-        config, active, longest_ms = self.config, self._segments.active, self._longest_ms()
-        if size > config.segment_bytes:
-            self._refuse_size(size)
-        try:
-            if active.size and rolling.is_due(active, config, longest_ms, size, max_timestamp, last_offset, now_ms):
-                if self.owner is None:
-                    self.roll(now_ms)
-                else:
-                    self.owner.run_roll(partial(self.roll, now_ms))
-                active, longest_ms = self._segments.active, self._longest_ms()
-            if leader_epoch > self.epochs.latest:
-                self.epochs.assign(leader_epoch, self.end_offset)
-        except OSError as error:
-            raise self.disk_error(error) from error
-        staged = self.staged = Staged(self.end_offset, self.epochs.latest)
-        # With less to go by, each append looks for itself.
-        if active.size and active.first_timestamp >= 0 and not active.is_full(config.segment_index_bytes, MAX_BATCHES):
-            staged.max_bytes = min(config.segment_bytes - active.size, MAX_STAGED_BYTES)
-            staged.max_timestamp = active.first_timestamp + longest_ms
-            staged.max_offset = active.base_offset + MAX_RELATIVE_OFFSET
-        return staged
 
     def write_staged(self) -> None:
         """Write what `stage` took.
@@ -310,82 +239,32 @@ class Log:
         if staged is None:
             return
         if self.sync_error is not None:
-            raise self._take_back(staged, self.refusal())
+            raise appending.take_back(self, staged, self.refusal())
         try:
             self._segments.active.append(staged.content(), staged.written, self.config.index_interval_bytes)
         except OSError as error:
-            raise self._take_back(staged, error) from error
-        self._written(staged)
+            raise appending.take_back(self, staged, error) from error
+        written(self, staged)
 
     def begin_write(self) -> Staged | None:
         """Hand out what is staged: a thread may call its `write`, then comes `end_write`. None if nothing is staged.
 
-        Meanwhile the log can be read up to what was written before, and nothing else may be done with it.
+        Meanwhile the log can be read up to what was written before; what else may be done with it says `holding`.
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
-        staged, self.staged = self.staged, None
-        if staged is not None:
-            if self.sync_error is not None:
-                raise self._take_back(staged, self.refusal())
-            try:
-                staged.place(self._segments.active.begin_append(), self._segments.active.size)
-            except OSError as error:
-                raise self._take_back(staged, error) from error
-        self.being_written = staged
-        return staged
+        return appending.begin_write(self)
 
     def end_write(self, staged: Staged, error: BaseException | None) -> None:
         """The write has ended. Raises KafkaError(KAFKA_STORAGE_ERROR) as `write_staged` does."""
-        self.being_written = None
-        staged.release()
-        self.pool.defers_blocks = True
-        try:
-            self._segments.active.finish_append(staged.written, self.config.index_interval_bytes, error)
-        except OSError as failure:
-            raise self._take_back(staged, failure) from failure
-        finally:
-            self.pool.defers_blocks = False
-        self._written(staged)
+        appending.end_write(self, staged, error)
 
-    def _take_back(self, staged: Staged, error: OSError | KafkaError) -> KafkaError:
-        self.end_offset = staged.first_offset
-        # The file was cut where it ended before; until that is on the disk, what was cut off can come back.
-        self.recovery_point = min(self.recovery_point, self._segments.active.base_offset)
-        staged.restore(self.producers)
-        staged.error = self.disk_error(error) if isinstance(error, OSError) else error
-        return staged.error
-
-    def _written(self, staged: Staged) -> None:
-        if staged.aborted:
-            self._segments.active.follow_transactions(staged.aborted)
-        if self.end_offset - self.recovery_point < self.config.records_unsynced:
-            return
-        if self.owner is not None:
-            self.owner.sync_soon()
-            return
-        try:
-            self.flush()
-        except KafkaError as error:
-            staged.error = error
-            raise
-
-    def _answer_duplicate(self, written: WrittenBatch) -> AppendInfo:
-        append_time = written.timestamp if self.config.message_timestamp_type == LOG_APPEND_TIME else -1
-        return AppendInfo(
-            written.first_offset, written.last_offset, append_time, self.start_offset, written.timestamp, True
-        )
-
-    def _recall(self, producer_id: int, end: int) -> Iterator[BatchHeader]:
+    def recall(self, producer_id: int, end: int) -> Iterator[BatchHeader]:
         """A producer's batches up to the offset `end`, from the last part of the log that may hold them."""
         for header in self._segments.headers_before(end, _RECALL_BYTES):
             if header.producer_id == producer_id and not header.is_control:
                 yield header
 
-    def _refuse_size(self, size: int) -> NoReturn:
-        message = f"{size} bytes exceed segment.bytes={self.config.segment_bytes}"
-        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
-
-    def _longest_ms(self) -> int:
+    def longest_ms(self) -> int:
         config = self.config
         return rolling.longest_ms(config, self._jitter) if config.segment_jitter_ms else config.max_segment_ms
 
@@ -396,7 +275,7 @@ class Log:
         time each look would roll it.
         """
         active = self._segments.active
-        is_aged = now_ms - active.created_ms > self._longest_ms()
+        is_aged = now_ms - active.created_ms > self.longest_ms()
         if not active.size or not is_aged or not holding.may(self, holding.ROLL):
             return False
         self.roll(now_ms)
@@ -408,9 +287,8 @@ class Log:
         May be called in a thread, for which the log is lent (`holding`).
         """
         # By name, as the bytes may be on the disk before, by a flush that is under way.
-        if not self._segments.seal(self.indexes_unsynced):  # a roll before had come so far
+        if not self.seal():  # a roll before had come so far
             self.indexes_unsynced += self._segments.active.sealed_indexes
-        self._take_snapshot()
         if self.is_retired:
             raise OSError(errno.ESTALE, "the log was deleted; its directory may be another's by now", self.directory)
         self._begin_segment(now_ms)
@@ -435,10 +313,7 @@ class Log:
         self.reload_producers()
 
     def drop_behind(self, segment: Segment, position: int) -> None:
-        """Remove the bytes from a position on, and the segments behind.
-
-        What else knows of them is the caller's to set right.
-        """
+        """Remove the bytes from a position on, and the segments behind; what else knows of them is the caller's."""
         self._segments.drop_behind(segment, position)
         # Else what was cut off could come back, in a crash, behind what is appended from now on.
         self.pool.files.sync_directory(self.directory)
@@ -582,13 +457,10 @@ class Log:
                 self._take_snapshot()
             self._begin_segment(now_ms)
         if count:
-            self._delete_first(count)
+            self.advance_start(self._segments[count].base_offset)
+            self.names_unsynced = True
+            self._segments.delete_first(count, config.file_delete_delay_ms)
         return count
-
-    def _delete_first(self, count: int) -> None:
-        self.advance_start(self._segments[count].base_offset)
-        self.names_unsynced = True
-        self._segments.delete_first(count, self.config.file_delete_delay_ms)
 
     def advance_start(self, offset: int) -> None:
         """Records before `offset` are no longer to be had; their segments go with `delete_old_segments`."""
@@ -635,6 +507,12 @@ class Log:
         """The segments from the one with an offset on."""
         return self._segments.since(offset)
 
+    def seal(self) -> bool:
+        """Write out the indexes, and the producers' state; whether there were indexes to write. Raises OSError."""
+        is_changed = self._segments.seal(self.indexes_unsynced)
+        self._take_snapshot()
+        return is_changed
+
     def _take_snapshot(self) -> None:
         if self._snapshot_offset < self.end_offset:
             snapshots.save(self.pool.files, self.directory, self.end_offset, self.producers)
@@ -645,20 +523,7 @@ class Log:
 
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
-        if self.being_written is not None:  # nobody was told of it
-            with suppress(KafkaError):
-                self.end_write(self.being_written, OSError(errno.ECANCELED, "the log was closed"))
-        if self.flushing is not None:  # its end has not been taken up, and will not be
-            self.end_flush(self.flushing)
-        if self.sync_error is not None:
-            raise self.refusal()
-        try:
-            is_changed = self._segments.seal(self.indexes_unsynced)
-            self._take_snapshot()
-        except OSError as error:
-            raise self.disk_error(error) from error
-        is_unsynced = self.recovery_point < self.end_offset or bool(self.indexes_unsynced)
-        return is_changed or is_unsynced or (self.names_unsynced and self.size > 0)
+        return flush.finish(self)
 
     def close(self) -> None:
         """Finish, make everything durable, and close the files. Raises KafkaError(KAFKA_STORAGE_ERROR)."""

@@ -52,4 +52,4 @@ def promise_less(log: Log, offset: int) -> None:
     if log.flushing is not None:  # of what is appended from now on it knows nothing
         log.flushing.end_offset = min(log.flushing.end_offset, offset)
     log.recovery_point = min(log.recovery_point, offset)
-    log.pool.write_recovery_points()  # which may say more than is known here: see `Log._take_back`
+    log.pool.write_recovery_points()  # which may say more than is known here: see `appending.take_back`

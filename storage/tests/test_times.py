@@ -14,6 +14,7 @@ from protocol.records import control
 from protocol.records.batch import Record, _seal, build, patch, read_header
 from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, finish
 from protocol.records.control import Marker
+from storage.appending import make_room
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.log import Log
 from storage.tests.builders import NOW_MS, append, batch, new_log, open_store
@@ -150,7 +151,7 @@ def written(log: Log, some: list[Shape]) -> list[tuple[int, int]]:
     for shape in some:
         offset = log.end_offset
         data, there = bytes_of(shape, offset)
-        staged = log._make_room(len(data), read_header(data).max_timestamp, offset + len(shape.times), NOW_MS, 0)
+        staged = make_room(log, len(data), read_header(data).max_timestamp, offset + len(shape.times), NOW_MS, 0)
         patch(data, offset, 0)
         header = read_header(data)
         staged.add(bytes(data), len(data), header.last_offset, header.max_timestamp)
