@@ -430,3 +430,24 @@ def test_what_goes_wrong_with_one_try_is_not_the_last_try(
 
 def refuse_at_once(*_: Any) -> None:
     raise RuntimeError("whatever it is")
+
+
+def test_what_is_left_of_a_deleted_topic_is_not_opened(
+    left: Path, late: Callable[..., Late], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(left, offsets_topic_num_partitions="1")
+    with monkeypatch.context() as broken:
+        broken.setattr(node._store.files, "rename", refuse_to_rename)
+        node.services.metadata.delete_topic("t")
+    node.close()
+    assert {path.name for path in left.glob("t-*")} == {"t-0", "t-1"}
+    broker = late()
+    assert all(path.name.endswith("-delete") for path in left.glob("t-*"))
+    broker.start()
+    broker.slices.run_all()
+    assert {key[0] for key in broker.broker._store.logs} == {"large", CONSUMER_OFFSETS, "__headgate_metadata"}
+    broker.close()
+
+
+def refuse_to_rename(*_: Any) -> None:
+    raise OSError(5, "Input/output error")
