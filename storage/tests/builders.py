@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from protocol.records import control
-from protocol.records.batch import NO_PRODUCER_ID, Record, build
+from protocol.records.batch import NO_PRODUCER_ID, BatchHeader, Record, build, read_header
 from protocol.records.control import Marker
 from storage.aborted import Aborted, parse
 from storage.config import LogConfig
@@ -92,6 +92,32 @@ def content(log: Log) -> bytes:
         piece.release()
         offset = next_offset(data)
     return data
+
+
+def content_up_to(log: Log, end: int) -> int:
+    """How many bytes can be read below an offset, from the start on."""
+    if end <= log.start_offset:
+        return 0
+    offset, size = log.start_offset, 0
+    while (piece := log.read(offset, 1 << 20, end, at_least_one=True)) is not None:
+        size += len(piece)
+        offset = next_offset(piece.read())
+    return size
+
+
+def stored(data: bytes) -> list[tuple[BatchHeader, memoryview]]:
+    """The batches in what was read, such as compaction has made too."""
+    found, view = [], memoryview(data)
+    while view:
+        header = read_header(view)
+        found.append((header, view[: header.size]))
+        view = view[header.size :]
+    return found
+
+
+def with_records(log: Log) -> list[memoryview]:
+    """What a reader makes use of: batches that compaction has emptied may be passed over."""
+    return [view for header, view in stored(content(log)) if header.records_count]
 
 
 def read(log: Log, offset: int, max_bytes: int = 1 << 30) -> bytes:

@@ -14,9 +14,9 @@ from protocol.records.batch import BatchHeader, Record, build, iterate, split
 from storage import compaction
 from storage.log import Log
 from storage.pool import Pool
-from storage.tests.builders import NOW_MS, assert_transactions, content
+from storage.tests.builders import NOW_MS, assert_transactions, content, content_up_to, stored
 from storage.tests.compacted import assert_indexes
-from storage.tests.histories import PRODUCERS, STEPS, History, Sent, content_up_to, is_of, replayed, stored
+from storage.tests.histories import PRODUCERS, STEPS, History, Sent, is_of, replayed
 
 KEYS = 6
 COMPACTING = STEPS | {"compact": 4, "begin_round": 3, "go_on": 6, "roll": 3, "flush": 3}
@@ -119,7 +119,7 @@ class CompactingHistory(History):
     def begin_round(self) -> None:
         """Compaction by a thread or another process, while the log goes on."""
         if self.round is None:
-            self.round = self.compacting()
+            self.round = self.until_gone(self.log, self.compacting())
 
     def go_on(self) -> None:
         """A little of it, or all that is left."""
@@ -133,6 +133,15 @@ class CompactingHistory(History):
         except BaseException:
             self.round = None
             raise
+
+    def until_gone(self, log: Log, going: Iterator[object]) -> Iterator[object]:
+        """It ends where a segment that it reads was deleted meanwhile."""
+        before = log.segments
+        try:
+            yield from going
+        except FileNotFoundError:
+            if log.segments[0] is before[0]:
+                raise
 
     def compacting(self) -> Iterator[object]:
         log, files = self.log, self.files

@@ -34,10 +34,12 @@ from storage.tests.builders import (
     assert_derived_state,
     batch,
     content,
-    next_offset,
+    content_up_to,
     numbered,
     open_store,
     rebuilt_indexes,
+    stored,
+    with_records,
 )
 from storage.tests.crashing_files import CrashingFiles, PowerCut
 from storage.tests.damaged import look_at_wrong_bit
@@ -232,10 +234,11 @@ class History:
         return 0, []
 
     def unacknowledged(self, found: list[tuple[BatchHeader, memoryview]]) -> list[Sent]:
-        """The first batches of one attempt, and nothing else."""
+        """The first batches of one attempt, or of what a start has left of it, and nothing else."""
         if not found:
             return []
-        for attempt in self.attempts:
+        for whole in self.attempts:
+            attempt = [sent for sent in whole if sent.offset >= found[0][0].base_offset]
             pairs = zip(attempt, found, strict=False)
             if len(found) <= len(attempt) and all(sent.is_stored_as(*batch) for sent, batch in pairs):
                 return attempt[: len(found)]
@@ -276,7 +279,9 @@ class History:
 
     def attempt(self, number: int) -> list[tuple[Sent, memoryview]]:
         """So many batches, noted as sent."""
-        if self.random.random() < 0.05:
+        epochs = self.log.epochs.entries
+        is_unused = bool(epochs) and epochs[-1][1] == self.end  # nothing was written in it yet
+        if self.random.random() < (0.5 if is_unused else 0.05):
             self.leader_epoch += 1
         found: list[tuple[Sent, memoryview]] = []
         offset = self.end
@@ -652,35 +657,9 @@ class History:
             assert_producers(known, replayed(self.log, offset), whole=not self.log.start_offset)
 
 
-def stored(data: bytes) -> list[tuple[BatchHeader, memoryview]]:
-    """The batches in what was read, such as compaction has made too."""
-    found, view = [], memoryview(data)
-    while view:
-        header = read_header(view)
-        found.append((header, view[: header.size]))
-        view = view[header.size :]
-    return found
-
-
-def with_records(log: Log) -> list[memoryview]:
-    """What a reader makes use of: batches that compaction has emptied may be passed over."""
-    return [view for header, view in stored(content(log)) if header.records_count]
-
-
 def is_of(sent: Sent, producer: int, epoch: int) -> bool:
     header = split(sent.data)[0][0]
     return (header.producer_id, header.producer_epoch) == (producer, epoch)
-
-
-def content_up_to(log: Log, end: int) -> int:
-    """How many bytes can be read below an offset, from the start on."""
-    if end <= log.start_offset:
-        return 0
-    offset, size = log.start_offset, 0
-    while (piece := log.read(offset, 1 << 20, end, at_least_one=True)) is not None:
-        size += len(piece)
-        offset = next_offset(piece.read())
-    return size
 
 
 def replayed(log: Log, end: int) -> Producers:

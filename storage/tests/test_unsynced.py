@@ -1,0 +1,76 @@
+"""What must be on the disk after an operation is there, by the operation's own doing."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.config import LogConfig
+from storage.directories import PARTITION_METADATA
+from storage.epochs import FILE_NAME
+from storage.log import Log
+from storage.store import Store
+from storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, content, new_log, open_store
+from storage.tests.crashing_files import CrashingFiles
+
+KEY = "t", 0
+
+
+def on_disk(files: CrashingFiles) -> CrashingFiles:
+    """All that a power cut leaves at least."""
+    return files.copy(only_durable=True)
+
+
+def killed(files: CrashingFiles) -> tuple[Store, Log]:
+    """The same files after a start that followed no stop."""
+    files.locked.clear()
+    store = open_store(files)
+    return store, store.logs[KEY]
+
+
+@pytest.fixture
+def files() -> CrashingFiles:
+    return CrashingFiles()
+
+
+def test_a_segment_that_was_cut_off_does_not_come_back_behind_what_follows(files: CrashingFiles) -> None:
+    log = new_log(files)
+    append(log, batch(2))
+    middle = append(log, batch(2, size=50))
+    log.roll(NOW_MS)
+    append(log, batch(3, size=99))
+    log.flush()
+    log.truncate_to(2)
+    assert append(log, batch(2, size=70)) == middle
+    log.flush()
+    expected = content(log)
+    assert content(open_store(on_disk(files)).logs[KEY]) == expected
+
+
+def test_a_flush_after_a_kill_makes_the_names_safe(files: CrashingFiles) -> None:
+    """And whose log it is; also where a new leader's epoch has made its own file safe before."""
+    append(new_log(files), batch(), leader_epoch=0)
+    _, log = killed(files)
+    append(log, batch(), leader_epoch=1)
+    log.flush()
+    assert content(open_store(on_disk(files)).logs[KEY]) == content(log)
+    path = f"{log.directory}/{PARTITION_METADATA}"
+    assert on_disk(files).read(path) == files.read(path) != b""
+
+
+def test_a_flush_after_a_kill_makes_the_epochs_safe(files: CrashingFiles) -> None:
+    """What wrote the first of them may not have waited for the disk."""
+    log = new_log(files)
+    append(log, batch(), leader_epoch=3)
+    _, log = killed(files)
+    log.flush()
+    path = f"{log.directory}/{FILE_NAME}"
+    assert on_disk(files).read(path) == files.read(path) != b""
+
+
+@pytest.mark.parametrize("more,entries", [(0, 0), (1, 1)])
+def test_an_entry_comes_only_behind_more_than_the_interval(more: int, entries: int) -> None:
+    """Source: Apache Kafka's `bytesSinceLastIndexEntry > indexIntervalBytes`."""
+    config = LogConfig(segment_bytes=2000, index_interval_bytes=len(batch()) - more)
+    log = open_store(CrashingFiles()).create("t", 0, TOPIC_ID, config, NOW_MS)
+    append(log, batch(), batch())
+    assert log.segments[0].offsets.entries == entries
