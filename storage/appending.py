@@ -132,6 +132,8 @@ def take_back(log: Log, staged: Staged, error: OSError | KafkaError) -> KafkaErr
     log.end_offset = staged.first_offset
     # The file was cut where it ended before; until that is on the disk, what was cut off can come back.
     log.recovery_point = min(log.recovery_point, log.active.base_offset)
+    if log.active.path not in log.indexes_unsynced:  # a segment that is empty now has no offset to be flushed
+        log.indexes_unsynced.append(log.active.path)
     staged.restore(log.producers)
     staged.error = log.disk_error(error) if isinstance(error, OSError) else error
     return staged.error

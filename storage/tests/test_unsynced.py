@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from protocol.errors import KafkaError
 from storage.config import LogConfig
 from storage.directories import PARTITION_METADATA
 from storage.epochs import FILE_NAME
 from storage.log import Log
 from storage.store import Store
-from storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, content, new_log, open_store
+from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, content, new_log, open_store
 from storage.tests.crashing_files import CrashingFiles
 
 KEY = "t", 0
@@ -44,6 +45,24 @@ def test_a_segment_that_was_cut_off_does_not_come_back_behind_what_follows(files
     log.flush()
     expected = content(log)
     assert content(open_store(on_disk(files)).logs[KEY]) == expected
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_a_stop_makes_safe_that_a_failed_write_was_cut_off(files: CrashingFiles, is_used: bool) -> None:
+    """Else the next start, which looks at the end only, would find the beginning of a batch there."""
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    if is_used:
+        append(log, batch())
+        log.flush()
+        log.roll(NOW_MS)
+        log.flush()
+    files.room = 10
+    with pytest.raises(KafkaError):
+        append(log, batch())
+    files.heal()
+    store.close()
+    assert not files.file(log.segments[-1].path).changes
 
 
 def test_a_flush_after_a_kill_makes_the_names_safe(files: CrashingFiles) -> None:
