@@ -1,10 +1,10 @@
 """Which log is compacted next, and how a compaction goes: on the loop, a step at a time.
 
 The logs of compacted topics are looked at every `log.cleaner.backoff.ms`, a few hundred a turn, and the dirtiest that
-is due is compacted; then the next. A round is: collect the keys of the dirty part, and for each group of segments write
-them anew as one, have it win over the old ones, and take it up. The first two are done by a worker (`cleaner_process`),
-the third by a thread, the fourth here. Between any two the log may have been deleted, cut or configured otherwise: then
-the round ends, and what was taken up by then stays.
+is due is compacted; then the next. A round (`compaction.Round`) is: collect the keys of the dirty part, and for each
+group of segments write them anew as one, have it win over the old ones, and take it up. The first two are done by a
+worker (`cleaner_process`), what waits for the disk by a thread, the rest here. Between any two the log may have been
+deleted, cut or configured otherwise: then the round ends, and what was taken up by then stays.
 
 A full or failing disk is tried again after a while, ever longer. A log that is damaged is left alone until the broker
 starts again, and said once. Source: Apache Kafka's `LogCleaner` and `LogCleanerManager`.
@@ -12,7 +12,6 @@ starts again, and said once. Source: Apache Kafka's `LogCleaner` and `LogCleaner
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -27,12 +26,10 @@ from protocol.errors import KafkaError
 from storage.errors import StorageError
 from storage.log import Log
 from storage.pool import Pool
-from storage.replacement import Replacement
 
 if TYPE_CHECKING:
     from gateway.cleaner_process import Worker
     from storage.cleaner import Dirt
-    from storage.compaction import Collected, Rewritten
 
 logger = logging.getLogger("headgate.cleaning")
 
@@ -194,9 +191,9 @@ class Cleaning:
             return False
         return found.log is log and log.config.is_compacted and not self.is_stopped
 
-    def in_thread(self, replacement: Replacement, done: Callable[[object], None]) -> None:
-        """Have a new segment win over old ones, which waits for the disk."""
-        self._scheduler.in_thread(replacement.run, done)
+    def in_thread(self, work: Callable[[], None], done: Callable[[object], None]) -> None:
+        """Do what waits for the disk."""
+        self._scheduler.in_thread(work, done)
 
     def failed(self, partition: Partition, error: BaseException) -> None:
         """A compaction, or the look for one, ended so."""
@@ -227,137 +224,75 @@ class Cleaning:
 
 
 class Round:
-    """One compaction of one log."""
+    """One compaction of one log: has what `compaction.Round` asks for done elsewhere, and goes on with the answer."""
 
     def __init__(self, cleaning: Cleaning, partition: Partition, dirt: Dirt, worker: Worker) -> None:
+        from storage import compaction
+
         self._cleaning = cleaning
         self._partition = partition
         self._log = partition.log
-        self._dirt = dirt
         self.worker = worker
         self.key = partition.topic, partition.index
-        self._collected: Collected | None = None
-        self._groups: list[list[int]] = []
-        self._is_merging = False
         self._begun_ms = cleaning.now_ms
-        self._before_bytes = self._records = self._kept_records = self._unreadable = 0
+        self._round = compaction.Round(
+            self._log,
+            dirt,
+            self._begun_ms,
+            table_bytes=cleaning.table_bytes,
+            read_bytes=cleaning.read_bytes,
+            is_current=self._is_current,
+        )
+        self._steps = self._round.steps()
 
     def begin(self) -> None:
         """Collect the keys."""
+        self._go_on(None)
+
+    def _is_current(self) -> bool:
+        return self._cleaning.is_current(self._partition, self._log)
+
+    def _go_on(self, answer: object) -> None:
         from storage import compaction
 
-        cleaning, log = self._cleaning, self._log
         try:
-            job = compaction.plan(
-                log, self._dirt, self._begun_ms, table_bytes=cleaning.table_bytes, read_bytes=cleaning.read_bytes
-            )
-        except (OSError, KafkaError, StorageError) as error:
-            self._end(error)
-            return
-        self._before_bytes = log.size
-        self.worker.collect(job, cleaning.share_of_bytes_per_second, self._has_collected)
-
-    def _has_collected(self, result: Collected | BaseException) -> None:
-        if isinstance(result, BaseException):
-            self._end(result)
-            return
-        if not self._is_merging:
-            self._collected = result
-        self._groups = list(reversed(result.groups))
-        self._next()
-
-    def _next(self) -> None:
-        if not self._cleaning.is_current(self._partition, self._log):
-            self._end(StoppedError("the log is gone, or is not compacted any more"))
-        elif self._groups:
-            self._rewrite(self._groups.pop())
-        else:
-            assert self._collected is not None
-            self._merge(self._collected.end_offset)
-
-    def _merge(self, end_offset: int) -> None:
-        """Once all are written anew, have those that are small now become one, and be done."""
-        from storage import compaction
-
-        cleaning, self._log.compacted.offset = self._cleaning, end_offset
-        if self._is_merging:
+            request = compaction.go_on(self._steps, answer)
+        except StopIteration:
             self._end(None)
-            return
-        self._is_merging = True
-        sizes = {"table_bytes": cleaning.table_bytes, "read_bytes": cleaning.read_bytes}
-        try:
-            job = compaction.plan_merge(self._log, end_offset, self._begun_ms, **sizes)
-        except (OSError, KafkaError, StorageError) as error:
+        except (OSError, KafkaError, StorageError, compaction.Gone) as error:
             self._end(error)
-            return
-        if job is None:
-            self._end(None)
-        else:
-            self.worker.collect(job, cleaning.share_of_bytes_per_second, self._has_collected)
-
-    def _rewrite(self, bases: list[int]) -> None:
-        """Begin with a group, unless its segments are gone, or there is no room for the new one."""
-        old = self._log.compacted.closed(bases)
-        if old is None:
-            self._end(StoppedError("segments were deleted"))
-            return
-        needed = sum(segment.size for segment in old)
-        try:
-            _, free = self._log.pool.files.space(self._log.directory)
-        except OSError as error:
-            self._end(error)
-            return
-        if free < needed:
-            self._end(OSError(errno.ENOSPC, f"a new segment may need {needed} bytes, and {free} are left"))
-            return
-        rate = self._cleaning.share_of_bytes_per_second
-        self.worker.rewrite(bases, rate, lambda result: self._has_rewritten(bases, result))
-
-    def _has_rewritten(self, bases: list[int], result: Rewritten | BaseException) -> None:
-        if isinstance(result, BaseException):
-            self._end(result)
-            return
-        if not self._is_merging:
-            self._records += result.records
-            self._kept_records += result.kept_records
-            self._unreadable += result.unreadable_batches
-        old = self._log.compacted.closed(bases)
-        if not result.is_changed or old is None or not self._cleaning.is_current(self._partition, self._log):
-            self._next()  # what was written for nothing is removed by the next compaction, or start
-            return
-        from storage import compaction
-
-        new = compaction.new_segment(self._log, bases, result, self._cleaning.now_ms)
-        replacement = self._log.compacted.begin(self._log.pool.files, old, new)
-        self._cleaning.in_thread(replacement, lambda error: self._is_ready(replacement, error))
-
-    def _is_ready(self, replacement: Replacement, error: object) -> None:
-        try:
-            self._log.compacted.end(replacement, self._log.config.file_delete_delay_ms)
-        except OSError as failure:
-            error = error or failure
-        if isinstance(error, BaseException):
+        except BaseException as error:
+            if error is not answer:
+                raise
             self._end(error)
         else:
-            self._next()
+            rate = self._cleaning.share_of_bytes_per_second
+            if isinstance(request, compaction.Collect):
+                self.worker.collect(request.job, rate, self._go_on)
+            elif isinstance(request, compaction.Rewrite):
+                self.worker.rewrite(request.bases, rate, self._go_on)
+            else:
+                self._cleaning.in_thread(request.work, self._go_on)
 
     def _end(self, error: BaseException | None) -> None:
+        from storage import compaction
+
         if error is None:
             self._tell()
-        elif not isinstance(error, StoppedError) and self._cleaning.is_current(self._partition, self._log):
+        elif not isinstance(error, (StoppedError, compaction.Gone)) and self._is_current():
             self._cleaning.failed(self._partition, error)
         self._cleaning.ended(self, is_done=error is None)
 
     def _tell(self) -> None:
-        cleaning, after_bytes = self._cleaning, self._log.size
+        cleaning, its, after_bytes = self._cleaning, self._round, self._log.size
         seconds = max(1, cleaning.now_ms - self._begun_ms) / 1000
         logger.info(
             "%s-%d is compacted up to offset %d: %d of %d records are left, %.1f of %.1f MB, after %.1f s",
-            *self.key, self._log.compacted.offset, self._kept_records, self._records, after_bytes / 1e6,
-            self._before_bytes / 1e6, seconds,
+            *self.key, self._log.compacted.offset, its.kept_records, its.records, after_bytes / 1e6,
+            its.before_bytes / 1e6, seconds,
         )  # fmt: skip
-        if self._unreadable:
+        if its.unreadable_batches:
             logger.warning(
                 "%s-%d has %d batches with records that cannot be read; compaction leaves them as they are",
-                *self.key, self._unreadable,
+                *self.key, its.unreadable_batches,
             )  # fmt: skip

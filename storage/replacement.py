@@ -4,19 +4,19 @@
     <base>.log.swap        whole, and on the disk: it wins over the files of the offsets that it covers
     <base>.log             the old ones are `.deleted` by then, and this is the segment
 
-From `.cleaned` to `.swap` the names are synced, in a thread; the rest are renames on the loop, which may reach the disk
-at any time and in any order: the next start ends them (`finish_steps`). The new segment has the base offset of the
-first old one, and ends where the last one ended. Source: the suffixes and the order are those of Apache Kafka's
+The names are synced, in a thread, once the new one is `.swap`, and again once the old ones are `.deleted`: until these
+are gone for good something has to say that they are. Renames are made on the loop. What a crash interrupts the next
+start ends (`finish_steps`). The new segment has the base offset of the first old one, and ends where the last one
+ended. Source: the suffixes and the order are those of Apache Kafka's
 `LocalLog.replaceSegments` and `LogLoader`, so that either program ends what the other one began.
 """
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from protocol.records.compression import Steps
@@ -37,19 +37,23 @@ NOTHING = -1
 class Replacement:
     """A new segment, named `.cleaned`, and those that it replaces.
 
-    Made by `Compacted.begin`; `run` may be called in a thread, then comes `Compacted.end`.
+    Made by `Compacted.begin`; `run` may be called in a thread, then comes `Compacted.end`; then `rename_old`, `sync`,
+    which may be called in a thread too, and `Compacted.finish`.
     """
 
-    __slots__ = ("_files", "_is_abandoned", "_lock", "is_ready", "new", "old")
+    __slots__ = ("_delay_ms", "_files", "_is_abandoned", "_lock", "_number", "is_ready", "is_synced", "new", "old")
 
     def __init__(self, files: Files, old: Sequence[Segment], new: Segment) -> None:
         self._files = files
         self._lock = threading.Lock()
         self._is_abandoned = False
+        self._delay_ms, self._number = 0.0, 0
         self.old = tuple(old)
         self.new = new
         self.is_ready = False
         """The new one will be there after a crash."""
+        self.is_synced = False
+        """The old ones will not, or the new one will not where that was abandoned."""
 
     def run(self) -> None:
         """Make sure that the new one wins from now on, whatever happens. Raises OSError."""
@@ -68,31 +72,38 @@ class Replacement:
                 self._files.remove(f"{self.new.directory}/{name}")
 
     def abandon(self) -> None:
-        """The old ones stay, or go their own way: the new one must not come back. Raises OSError."""
-        with self._lock:
-            self._is_abandoned, self.is_ready = True, False
-            self.new.close()
-            # What was synced as the winner has to be gone for good before anything else changes.
-            is_durable = self.new.suffix == SWAP_SUFFIX
-            remove(self._files, self.new.directory, self.new.base_offset)
-            if is_durable:
-                self._files.sync_directory(self.new.directory)
+        """The old ones stay, or go their own way: the new one must not come back. `sync` removes it."""
+        self._is_abandoned, self.is_ready, self.is_synced = True, False, False
+        self.new.close()
 
-    def swap(self, delay_ms: float, number: int) -> bool:
-        """Give the old files up, for `delay_ms` from now, and the new ones their names: only renames. Is it done?
-
-        What fails is to be called again, or done by the next start; until then the new segment is used under the name
-        that it has. `number` is that of this replacement.
-        """
+    def take_place(self, delay_ms: float, number: int) -> None:
+        """The old files are to go `delay_ms` from now on. `number` is that of this replacement."""
         self.is_ready = False
-        try:
-            for segment in self.old:
-                segment.delete(delay_ms, number)
-            self.new.rename("")
-        except OSError as error:
-            logger.warning("the files of %r cannot be renamed, which is tried again: %s", self.new, error)
-            return False
-        return True
+        self._delay_ms, self._number = delay_ms, number
+
+    def rename_old(self) -> None:
+        """Give the old files up: only renames; may be called again. Raises OSError.
+
+        Until all is done the new segment is used under the name that it has.
+        """
+        if not self._is_abandoned and not self.is_synced:
+            with _telling_of_names():
+                for segment in self.old:
+                    segment.delete(self._delay_ms, self._number)
+
+    def sync(self) -> None:
+        """Make sure that what lost does not come back in a crash; waits for `run`. Raises OSError."""
+        with self._lock:
+            if self._is_abandoned:
+                remove(self._files, self.new.directory, self.new.base_offset)
+            self._files.sync_directory(self.new.directory)
+            self.is_synced = True
+
+    def rename_new(self) -> None:
+        """Give the new files their names. Raises OSError."""
+        if not self._is_abandoned and self.new.suffix == SWAP_SUFFIX:  # else it has gone meanwhile
+            with _telling_of_names():
+                self.new.rename("")
 
 
 class SegmentList(Protocol):
@@ -113,13 +124,16 @@ class SegmentList(Protocol):
 class Compacted:
     """What compaction did to a log, and is about to do. Of the loop's thread, as the log is."""
 
-    __slots__ = ("_begun", "_count", "_segments", "_unfinished", "offset")
+    __slots__ = ("_begun", "_count", "_segments", "cuts", "offset", "unfinished")
 
     def __init__(self, segments: SegmentList) -> None:
         self._segments = segments
         self._begun: Replacement | None = None
-        self._unfinished: Callable[[], bool] | None = None
         self._count = 0
+        self.unfinished: Replacement | None = None
+        """The last one, as long as not all of its names are what they should be."""
+        self.cuts = 0
+        """How many times the log was cut: what was known of later offsets is not so any more."""
         self.offset = NOTHING
         """Where the last compaction ended; kept by the store in a checkpoint."""
 
@@ -129,46 +143,74 @@ class Compacted:
         return found if len(found) == len(bases) and self._segments.active not in found else None
 
     def finish(self) -> None:
-        """Before anything new: rename what a replacement could not. Raises OSError while that cannot be done."""
-        if self._unfinished is not None and not self._unfinished():
-            raise OSError(errno.EIO, "the files of the last compaction cannot be renamed")
-        self._unfinished = None
+        """Before anything new: end what the last one has left; only renames, after its `sync`. Raises OSError."""
+        last = self.unfinished
+        if last is None:
+            return
+        last.rename_old()
+        if not last.is_synced:
+            last.sync()
+        last.rename_new()
+        self.unfinished = None
 
     def begin(self, files: Files, old: Sequence[Segment], new: Segment) -> Replacement:
-        """What makes a segment named `.cleaned` win over `old`; to be run, in any thread, and handed to `end`."""
+        """What makes a segment named `.cleaned` win over `old`; to be run, in any thread, and handed to `end`.
+
+        Raises OSError as `finish` does.
+        """
+        self.finish()
         self._begun = Replacement(files, old, new)
         return self._begun
 
     def end(self, replacement: Replacement, delay_ms: float) -> bool:
         """Have the new segment in the place of the old ones, if it was run, and if they are all there still.
 
-        Readers that hold slices of the old ones go on with them; their files go after `delay_ms`. Raises OSError where
-        the new one cannot be removed.
+        Readers that hold slices of the old ones go on with them; their files go after `delay_ms`. What is left to be
+        done is `unfinished`, and is done by `finish`, or the next start.
         """
-        self._begun = None
+        self._begun, self.unfinished = None, replacement
         if not replacement.is_ready or not self._segments.holds(replacement.old):
             replacement.abandon()
             return False
         self._segments.replace(replacement.old, replacement.new)
         self._count += 1
-        if not replacement.swap(delay_ms, self._count):
-            self._unfinished = partial(replacement.swap, delay_ms, self._count)
+        replacement.take_place(delay_ms, self._count)
+        try:
+            replacement.rename_old()
+        except OSError as error:
+            logger.warning("%r: %s", replacement.new, error)
         return True
 
     def replace(self, files: Files, old: Sequence[Segment], new: Segment, delay_ms: float) -> bool:
-        """All at once. Raises OSError, and then the old ones are there still."""
+        """All at once. Raises OSError, and then the old ones are there still, or are gone."""
         replacement = self.begin(files, old, new)
         try:
             replacement.run()
         finally:
             is_done = self.end(replacement, delay_ms)
+            self.finish()
         return is_done
 
     def cut(self, offset: int) -> None:
-        """What is at `offset` or behind it goes: it must not come back in a new segment. Raises OSError."""
+        """What is at `offset` or behind it goes: it must not come back in a new segment, or an old one.
+
+        Waits for the disk, as cutting does. Raises OSError.
+        """
         self.offset = min(self.offset, offset)
+        self.cuts += 1
+        self.finish()
         if self._begun is not None:
             self._begun.abandon()
+            self._begun.sync()
+
+
+@contextlib.contextmanager
+def _telling_of_names() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = "the files of the last compaction cannot be renamed, which is tried again"
+        raise OSError(error.errno, f"{what}: {error}") from error
 
 
 def remove(files: Files, directory: str, base_offset: int) -> None:

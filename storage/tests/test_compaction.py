@@ -339,12 +339,17 @@ def test_a_batch_with_a_wrong_crc_ends_the_compaction_and_nothing_is_changed() -
     assert log.pool.files.list(log.directory) == before
 
 
-def test_a_full_disk_ends_the_compaction_and_nothing_is_left_of_it() -> None:
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_full_disk_ends_the_compaction_and_nothing_is_left_of_it(
+    is_seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = filled(*(keyed((f"k{number}", "v" * 50), ("same", "v")) for number in range(8)))
     files = log.pool.files
     assert isinstance(files, CrashingFiles)
     before, content_before = files.list(log.directory), content(log)
     files.room = 100
+    if not is_seen:
+        monkeypatch.setattr(files, "space", lambda path: (1 << 40, 1 << 40))
     with pytest.raises(OSError, match="space"):
         compact(log, NOW_MS)
     files.room = None

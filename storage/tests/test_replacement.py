@@ -6,10 +6,12 @@ import logging
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
-from storage.compaction import compact
+from protocol.records.compression import finish
+from storage.compaction import Collect, Compaction, Gone, Rewrite, Round, assess, compact, go_on
 from storage.errors import CorruptLog
 from storage.log import Log
 from storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX, Compacted, Replacement
@@ -17,7 +19,7 @@ from storage.segment import Segment
 from storage.store import Store
 from storage.tests.builders import NOW_MS, TOPIC_ID, content, open_store
 from storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, offsets, put, records, values
-from storage.tests.crashing_files import CrashingFiles, PowerCut
+from storage.tests.crashing_files import CrashingFiles, MemoryDirectory, PowerCut
 
 LARGE = replace(COMPACT, segment_bytes=4000)  # so that the three segments become one
 PARTITION = "/data/t-0"
@@ -219,6 +221,64 @@ def test_segments_that_were_deleted_meanwhile_do_not_come_back() -> None:
     assert [segment.base_offset for segment in log.segments] == [8, 16, 24]
     log = open_store(files.crash(Random(1), power=True), LARGE).logs[KEY]
     assert values(log) == EXPECTED
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "deleted", "cut"])
+def test_only_a_thread_waits_for_the_disk_whatever_happens_meanwhile(meanwhile: str) -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    syncs: list[str] = []
+    files.delay(lambda: syncs.append("now"), "sync_directory", "sync", path=PARTITION)
+    with pytest.raises(StopIteration if meanwhile == "nothing" else Gone):
+        _drive(log, meanwhile, syncs)
+    expected = {"nothing": [0, 24], "deleted": [8, 16, 24], "cut": [0, 8, 16]}
+    assert [segment.base_offset for segment in log.segments] == expected[meanwhile]
+    assert not names(files, CLEANED_SUFFIX)
+    assert not names(files, SWAP_SUFFIX)
+    assert syncs
+
+
+def _drive(log: Log, meanwhile: str, syncs: list[str]) -> None:
+    steps = Round(log, assess(log, NOW_MS, 25), NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16).steps()
+    work: Compaction | None = None
+    answer: Any = None
+    while True:
+        before = len(syncs)
+        request = go_on(steps, answer)
+        assert len(syncs) == before, "the loop has waited"
+        if isinstance(request, Collect):
+            work = Compaction(log.pool, request.job)
+            answer = finish(work.collect())
+        elif isinstance(request, Rewrite):
+            assert work is not None
+            answer = finish(work.rewrite(request.bases))
+            if meanwhile == "cut":
+                log.truncate_to(20)
+        else:
+            answer = request.work()
+            if meanwhile == "deleted":
+                log.advance_start(8)
+                log.delete_old_segments(NOW_MS, log.end_offset)
+
+
+def test_the_old_ones_are_gone_for_good_before_nothing_says_so_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    durable: list[set[str]] = []
+    rename = files.rename
+
+    def note(old: str, new: str) -> None:
+        if old.endswith(f".log{SWAP_SUFFIX}"):
+            directory = files.find(PARTITION)
+            assert isinstance(directory, MemoryDirectory)
+            durable.append({name for name in directory.durable if name.endswith((".log", SWAP_SUFFIX))})
+        rename(old, new)
+
+    monkeypatch.setattr(files, "rename", note)
+    compact(log, NOW_MS)
+    assert len(durable) == 1
+    assert f"{0:020d}.log{SWAP_SUFFIX}" in durable[0]
+    assert not durable[0] & {f"{base:020d}.log" for base in (0, 8, 16)}
 
 
 def test_records_that_were_cut_off_meanwhile_do_not_come_back() -> None:
