@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from storage.segment import Segment
 
 
+MOST_SEGMENTS = 64
+"""Whose files one flush holds open: after a start without a recovery checkpoint all are unsynced."""
 # A file could not even be opened for its sync: that can be tried again.
 _NOT_BEGUN = (*NO_DESCRIPTORS, errno.ENOMEM)
 
@@ -32,7 +34,17 @@ _NOT_BEGUN = (*NO_DESCRIPTORS, errno.ENOMEM)
 class Flush:
     """The open files, files and directories to sync, in this order. Takes over a reference on each open file."""
 
-    __slots__ = ("_directories", "_files", "_open_files", "end_offset", "error", "indexes", "is_done", "paths")
+    __slots__ = (
+        "_directories",
+        "_files",
+        "_open_files",
+        "end_offset",
+        "error",
+        "indexes",
+        "is_done",
+        "is_part",
+        "paths",
+    )
 
     def __init__(
         self,
@@ -50,6 +62,8 @@ class Flush:
         self.indexes = indexes
         self.end_offset = end_offset
         self.is_done = False
+        self.is_part = False
+        """Whether there are more segments, for another one."""
         self.error: OSError | None = None
         """Why a sync failed: of what was to be written then, nobody knows what is on the disk."""
 
@@ -94,6 +108,12 @@ def is_due(log: Log, now_ms: int) -> bool:
 
 def make(log: Log, now_ms: int | None) -> None:
     """Flush at once. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+    while _make_one(log, now_ms):
+        pass
+
+
+def _make_one(log: Log, now_ms: int | None) -> bool:
+    """Whether there are more segments to be flushed."""
     try:
         made = begin(log)
     except OSError as error:
@@ -104,10 +124,14 @@ def make(log: Log, now_ms: int | None) -> None:
         raise log.disk_error(error) from error
     finally:
         end(log, made, now_ms)
+    return made.is_part
 
 
 def begin(log: Log) -> Flush:
-    """A flush of everything that is written. Raises OSError, and then nothing is changed; KafkaError."""
+    """A flush of everything that is written, or of as many segments as it may hold: then another one is due.
+
+    Raises OSError, and then nothing is changed; KafkaError.
+    """
     if log.sync_error is not None:
         raise log.refusal()
     # The system tells of an error once: of two at a time the other would believe that all is well.
@@ -127,7 +151,8 @@ def begin(log: Log) -> Flush:
 
 
 def _all_of(log: Log, owed_indexes: Sequence[str], owes_names: bool) -> Flush:
-    unsynced = log.since(log.recovery_point)
+    segments = log.since(log.recovery_point)
+    unsynced = segments[:MOST_SEGMENTS]
     # Those of a segment that was sealed without a roll, at a stop, too.
     indexes = dict.fromkeys(path for segment in unsynced for path in segment.sealed_indexes)
     indexes.update(dict.fromkeys(owed_indexes))
@@ -140,7 +165,12 @@ def _all_of(log: Log, owed_indexes: Sequence[str], owes_names: bool) -> Flush:
             paths.append(f"{log.directory}/{PARTITION_METADATA}")
     unwritten = log.being_written or log.staged
     written = log.end_offset if unwritten is None else unwritten.first_offset
-    return Flush(log.pool.files, written, _hold(unsynced), paths, directories, list(indexes))
+    is_part = len(unsynced) < len(segments)
+    if is_part:
+        written = segments[MOST_SEGMENTS].base_offset
+    made = Flush(log.pool.files, written, _hold(unsynced), paths, directories, list(indexes))
+    made.is_part = is_part
+    return made
 
 
 def end(log: Log, made: Flush, now_ms: int | None) -> None:

@@ -137,6 +137,8 @@ class Syncs:
         partition.log.end_flush(flush, self._clock.now_ms())
         if error is not None:
             self._failed(partition, error)
+        elif flush.is_part:
+            partition.sync_soon()
         partition.synced()
 
     def _failed(self, partition: Partition, error: BaseException) -> None:

@@ -18,7 +18,7 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records.batch import Record, build, iterate
-from storage import holding
+from storage import flush, holding
 from storage.files import File
 from storage.flush import is_due
 
@@ -384,3 +384,23 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
     assert log.flushing is not None
     disk.run()
     assert log.recovery_point == log.end_offset == 1
+
+
+@pytest.mark.parametrize("configs", [COMMIT, {"flush.messages": "1"}], ids=["commit", "flush.messages"])
+def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
+    node: Node, disk: Disk, configs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flush, "MOST_SEGMENTS", 2)
+    node.services.metadata.create_topic("small", 1, configs={"segment.bytes": "80", **configs})
+    partition = partition_of(node, topic="small")
+    now_ms = node.time.clock.now_ms()
+    for _ in range(5):
+        partition.append(memoryview(build([Record(timestamp=now_ms, value=b"x")])), 1, now_ms)
+    assert len(partition.log.segments) == 5
+    ends = []
+    node.time.advance()
+    while disk.waiting:
+        disk.run()
+        ends.append(partition.log.recovery_point)
+    assert ends[-1] == 5
+    assert len(ends) >= 3

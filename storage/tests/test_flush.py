@@ -10,7 +10,7 @@ import pytest
 from protocol.errors import KafkaError
 from storage import mending
 from storage.config import LogConfig
-from storage.flush import is_due
+from storage.flush import MOST_SEGMENTS, is_due
 from storage.log import Log
 from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, StillOwner, append, batch, content, open_store
 from storage.tests.crashing_files import CrashingFiles
@@ -164,3 +164,33 @@ def test_what_asks_for_commits_is_flushed_with_each_write() -> None:
     append(log, batch())
     assert (owner.asked, log.end_offset, log.recovery_point) == (1, 3, 2)
     assert is_due(log, NOW_MS)
+
+
+def test_a_flush_holds_some_segments_and_the_next_one_goes_on() -> None:
+    """After a start without a recovery checkpoint they may be more than there are descriptors."""
+    files = CrashingFiles()
+    log = open_store(files).create("t", 0, TOPIC_ID, LogConfig(segment_bytes=150), NOW_MS)
+    count = 2 * MOST_SEGMENTS + 5
+    append(log, *(batch() for _ in range(count)))
+    assert len(log.segments) == count
+    log.release()
+    opened = files.open_handles
+    ends = []
+    while is_due(log, NOW_MS):
+        flush = log.begin_flush()
+        assert files.open_handles - opened <= MOST_SEGMENTS
+        flush.run()
+        log.end_flush(flush, NOW_MS)
+        log.release()
+        ends.append(log.recovery_point)
+    assert ends == [MOST_SEGMENTS, 2 * MOST_SEGMENTS, count]
+    again = after_a_power_cut(files, 1)
+    assert again is not None
+    assert again.end_offset == count
+
+
+def test_a_flush_that_is_waited_for_is_of_all_segments() -> None:
+    log = open_store(CrashingFiles()).create("t", 0, TOPIC_ID, LogConfig(segment_bytes=150), NOW_MS)
+    append(log, *(batch() for _ in range(MOST_SEGMENTS + 5)))
+    log.flush()
+    assert log.recovery_point == log.end_offset
