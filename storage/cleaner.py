@@ -140,7 +140,7 @@ class AbortedTransaction(NamedTuple):
     marker_offset: int = NO_OFFSET
 
 
-class Transactions:
+class CleanedTransactions:
     """Which batches of transactions may go, asked in the order of the log.
 
     Records of aborted ones go at once. A marker may go when nothing of its transaction was met before it: then all of

@@ -34,14 +34,15 @@ from protocol.records.batch import (
 )
 from protocol.records.compression import Steps
 from protocol.records.control import UNKNOWN, Marker
-from storage import cleaner, replacement, transactions
+from storage import cleaner, replacement
 from storage.aborted import Aborted, parse
-from storage.cleaner import AbortedTransaction, Dirt, Fate, LastBatch, LogFacts, SegmentFacts, Transactions
+from storage.cleaner import AbortedTransaction, CleanedTransactions, Dirt, Fate, LastBatch, LogFacts, SegmentFacts
 from storage.config import LONG_MAX
 from storage.log import Log
 from storage.pool import Pool
 from storage.replacement import CLEANED_SUFFIX
 from storage.segment import LOG_SUFFIX, Segment, Written
+from storage.transactions import Transactions
 
 MAX_SEGMENT_BYTES = 0x7FFF_FFFF
 MOST_UNPLAIN = 100_000
@@ -123,12 +124,12 @@ class Compaction:
         self._held: dict[int, int] = {}  # producer -> first offset of an aborted transaction that ends behind all
         self._producers = {producer_id: LastBatch(*last) for producer_id, *last in job.producers}
         self._facts = {facts.base_offset: facts for facts in job.segments}
-        self._written = transactions.Transactions()  # those of what was rewritten yet
+        self._written = Transactions()  # those of what was rewritten yet
         self.moved_bytes = 0
 
-    def _transactions_since(self, offset: int) -> Transactions:
+    def _transactions_since(self, offset: int) -> CleanedTransactions:
         aborted = map(AbortedTransaction._make, self._job.aborted)
-        return Transactions(its for its in aborted if its.marker_offset >= offset)
+        return CleanedTransactions(its for its in aborted if its.marker_offset >= offset)
 
     # The keys
 
@@ -158,7 +159,7 @@ class Compaction:
             groups = [group for group in groups if len(group) > 1]  # all that is to be done is to merge
         return Collected(end_offset, [[facts.base_offset for facts in group] for group in groups], len(self._table))
 
-    def _collect(self, facts: SegmentFacts, transactions: Transactions, capacity: int) -> Steps[bool]:
+    def _collect(self, facts: SegmentFacts, transactions: CleanedTransactions, capacity: int) -> Steps[bool]:
         """Take up the keys of one segment; whether it ended before because there was no more room."""
         table = self._table
         for header, view, _ in self._batches(facts):

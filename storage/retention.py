@@ -10,7 +10,7 @@ from itertools import islice
 from typing import NamedTuple
 
 
-class SegmentFacts(NamedTuple):
+class Expirable(NamedTuple):
     """What decides about a segment. `end_offset` is where the next one begins; the last segment's is the log's end.
 
     `newest_ms` is its highest timestamp, or when its file was last written to if its records have none.
@@ -22,7 +22,7 @@ class SegmentFacts(NamedTuple):
 
 
 def expired(
-    segments: Iterable[SegmentFacts],
+    segments: Iterable[Expirable],
     *,
     total_bytes: int,
     last: int,

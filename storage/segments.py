@@ -16,7 +16,7 @@ from protocol.records.batch import HEADER_SIZE, BatchHeader
 from protocol.records.control import Marker
 from storage.aborted import Reaching
 from storage.replacement import Compacted
-from storage.retention import SegmentFacts
+from storage.retention import Expirable
 from storage.segment import FileSlice, MessagesSlice, Segment
 
 _MEMO_ENTRIES = 64
@@ -65,11 +65,11 @@ class Segments:
         """Whether there may be messages of magic 0 and 1 in one of them."""
         return any(segment.holds_messages for segment in self._items)
 
-    def facts(self, end_offset: int) -> Iterator[SegmentFacts]:
+    def facts(self, end_offset: int) -> Iterator[Expirable]:
         """What decides which of them may go, the oldest first, each when it is asked for. Raises OSError."""
         for segment, behind in zip_longest(self._items, self._items[1:]):
             end = end_offset if behind is None else behind.base_offset
-            yield SegmentFacts(end, segment.size, _newest_ms(segment))
+            yield Expirable(end, segment.size, _newest_ms(segment))
 
     # Finding
 

@@ -12,12 +12,12 @@ from storage.cleaner import (
     ABORT,
     COMMIT,
     AbortedTransaction,
+    CleanedTransactions,
     Dirt,
     Fate,
     LastBatch,
     LogFacts,
     SegmentFacts,
-    Transactions,
     assess,
     fate,
     filthiest,
@@ -160,7 +160,7 @@ def marker(last_offset: int, producer_id: int = 1) -> BatchHeader:
 
 
 def test_a_commit_marker_stays_as_long_as_there_is_something_of_its_transaction() -> None:
-    transactions = Transactions()
+    transactions = CleanedTransactions()
     assert not transactions.may_go(data(1))
     assert not transactions.marker_may_go(marker(2), COMMIT)
     assert transactions.marker_may_go(marker(3), COMMIT), "the records of this one are gone"
@@ -169,7 +169,7 @@ def test_a_commit_marker_stays_as_long_as_there_is_something_of_its_transaction(
 
 def test_records_of_an_aborted_transaction_go_and_its_marker_a_round_later() -> None:
     aborted = [AbortedTransaction(1, 5)]
-    transactions = Transactions(aborted)
+    transactions = CleanedTransactions(aborted)
     assert not transactions.may_go(data(4)), "of the transaction before"
     assert not transactions.marker_may_go(marker(4), COMMIT)
     assert transactions.may_go(data(5))
@@ -177,11 +177,11 @@ def test_records_of_an_aborted_transaction_go_and_its_marker_a_round_later() -> 
     assert not transactions.may_go(header(6)), "not of a transaction"
     assert not transactions.marker_may_go(marker(7), ABORT), "there were records in this round"
     assert not transactions.may_go(data(8)), "the next transaction"
-    assert Transactions(aborted).marker_may_go(marker(7), ABORT), "there were none"
+    assert CleanedTransactions(aborted).marker_may_go(marker(7), ABORT), "there were none"
 
 
 def test_two_aborted_transactions_of_a_producer_are_two() -> None:
-    transactions = Transactions([AbortedTransaction(1, 20), AbortedTransaction(1, 5)])
+    transactions = CleanedTransactions([AbortedTransaction(1, 20), AbortedTransaction(1, 5)])
     assert transactions.may_go(data(5))
     assert not transactions.marker_may_go(marker(6), ABORT)
     assert not transactions.may_go(data(10))
@@ -191,18 +191,18 @@ def test_two_aborted_transactions_of_a_producer_are_two() -> None:
 
 def test_an_aborted_transaction_ends_at_its_marker_even_if_nobody_asked_about_that() -> None:
     aborted = [AbortedTransaction(1, 5, 7), AbortedTransaction(1, 20, 22)]
-    transactions = Transactions(aborted)
+    transactions = CleanedTransactions(aborted)
     assert not transactions.may_go(data(10)), "what was aborted lies before all that is asked about"
     assert transactions.may_go(data(20))
-    assert not Transactions(aborted).may_go(data(30)), "both lie before"
-    transactions = Transactions(aborted)
+    assert not CleanedTransactions(aborted).may_go(data(30)), "both lie before"
+    transactions = CleanedTransactions(aborted)
     assert transactions.may_go(data(6))
     assert not transactions.marker_may_go(marker(7), ABORT)
 
 
 def test_other_markers_stay_and_empty_ones_go() -> None:
-    assert not Transactions().marker_may_go(marker(1), -1)
-    assert Transactions().marker_may_go(marker(1), None)
+    assert not CleanedTransactions().marker_may_go(marker(1), -1)
+    assert CleanedTransactions().marker_may_go(marker(1), None)
 
 
 # Batches

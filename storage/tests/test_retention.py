@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.retention import SegmentFacts, expired
+from storage.retention import Expirable, expired
 
 # Ends at 10, 20, 30, 40; 100 bytes each; the highest timestamps are 1000, 2000, 3000, 4000
-SEGMENTS = [SegmentFacts(10 * number, 100, 1000 * number) for number in range(1, 5)]
+SEGMENTS = [Expirable(10 * number, 100, 1000 * number) for number in range(1, 5)]
 
 
-def count(segments: list[SegmentFacts] = SEGMENTS, **settings: Any) -> int:
+def count(segments: list[Expirable] = SEGMENTS, **settings: Any) -> int:
     defaults = {"now_ms": 5000, "retention_ms": -1, "retention_bytes": -1, "start_offset": 0, "up_to": 40}
     if "last" not in settings:
         settings |= {"total_bytes": sum(segment.size for segment in segments), "last": len(segments) - 1}
@@ -57,20 +57,20 @@ def test_a_young_segment_keeps_all_behind_it() -> None:
 
 def test_only_an_empty_segment_at_the_end_stays() -> None:
     """It is the one being written; an empty one before it, as compaction may leave, goes like any other."""
-    empty = SegmentFacts(10, 0, 1000)
+    empty = Expirable(10, 0, 1000)
     assert count([empty], retention_ms=0, retention_bytes=0, start_offset=10, up_to=10) == 0
-    assert count([empty, SegmentFacts(20, 100, 2000)], retention_ms=2500) == 2
-    assert count([empty, SegmentFacts(20, 100, 2000)], retention_ms=3500) == 1
-    assert count([empty, SegmentFacts(20, 100, 2000)], retention_bytes=100) == 1
-    assert count([empty, SegmentFacts(20, 100, 2000)], retention_bytes=101) == 0
+    assert count([empty, Expirable(20, 100, 2000)], retention_ms=2500) == 2
+    assert count([empty, Expirable(20, 100, 2000)], retention_ms=3500) == 1
+    assert count([empty, Expirable(20, 100, 2000)], retention_bytes=100) == 1
+    assert count([empty, Expirable(20, 100, 2000)], retention_bytes=101) == 0
 
 
 def kafkas(
-    segments: list[SegmentFacts], now_ms: int, retention_ms: int, retention_bytes: int, start_offset: int, up_to: int
+    segments: list[Expirable], now_ms: int, retention_ms: int, retention_bytes: int, start_offset: int, up_to: int
 ) -> int:
     """What Kafka's `UnifiedLog.deleteOldSegments` does: start offset, size, time, each over what the last one left."""
 
-    def delete(left: list[SegmentFacts], should_delete: Callable[[SegmentFacts], bool]) -> list[SegmentFacts]:
+    def delete(left: list[Expirable], should_delete: Callable[[Expirable], bool]) -> list[Expirable]:
         gone = 0
         for number, segment in enumerate(left):
             is_last_and_empty = number == len(left) - 1 and segment.size == 0
@@ -84,7 +84,7 @@ def kafkas(
     if 0 <= retention_bytes <= size:
         surplus = [size - retention_bytes]
 
-        def is_surplus(segment: SegmentFacts) -> bool:
+        def is_surplus(segment: Expirable) -> bool:
             if surplus[0] - segment.size < 0:
                 return False
             surplus[0] -= segment.size
@@ -100,7 +100,7 @@ def kafkas(
 def test_the_same_goes_as_in_kafka(data: st.DataObject) -> None:
     few = st.integers(0, 6)
     ends = sorted(data.draw(st.sets(st.integers(1, 20), min_size=1, max_size=6)))
-    segments = [SegmentFacts(end, data.draw(few), data.draw(few)) for end in ends]
+    segments = [Expirable(end, data.draw(few), data.draw(few)) for end in ends]
     limits = st.integers(-1, 20)
     now_ms, retention_ms, retention_bytes = data.draw(few), data.draw(st.integers(-1, 6)), data.draw(limits)
     start_offset, up_to = data.draw(limits), data.draw(limits)
