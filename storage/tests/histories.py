@@ -184,6 +184,8 @@ class History:
         work.run()
         assert mending.end(self.log, work)
         assert self.log.recovery_point == self.log.end_offset
+        if self.files.drops_failed:
+            self.held.clear()
         self.settle(all_must_be_there=not self.files.drops_failed)
 
     # Starts
