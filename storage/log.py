@@ -251,8 +251,7 @@ class Log:
     def begin_write(self) -> Staged | None:
         """Hand out what is staged: a thread may call its `write`, then comes `end_write`. None if nothing is staged.
 
-        Meanwhile the log can be read up to what was written before; what else may be done with it says `holding`.
-        Raises KafkaError(KAFKA_STORAGE_ERROR).
+        What may be done with the log meanwhile says `holding`. Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
         return appending.begin_write(self)
 
@@ -484,10 +483,7 @@ class Log:
         return flush.begin(self)
 
     def end_flush(self, made: Flush, now_ms: int | None = None) -> None:
-        """A flush was run: the log is safe up to its end. One that could not begin is still to be done.
-
-        If the disk refused to take something, `sync_error` says so.
-        """
+        """A flush was run: the log is safe up to its end, or `sync_error` says why not. What it did not do stays due."""
         flush.end(self, made, now_ms)
 
     def fail(self, error: OSError) -> None:
