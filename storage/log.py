@@ -483,7 +483,7 @@ class Log:
         return flush.begin(self)
 
     def end_flush(self, made: Flush, now_ms: int | None = None) -> None:
-        """A flush was run: the log is safe up to its end, or `sync_error` says why not. What it did not do stays due."""
+        """A flush was run: the log is safe up to its end, or `sync_error` says why not. What it did not do is due."""
         flush.end(self, made, now_ms)
 
     def fail(self, error: OSError) -> None:
