@@ -134,6 +134,8 @@ def open_log_steps(pool: Pool, partition: Partition, config: LogConfig, random: 
         raise NotALog(f"{partition.directory} is called like a partition's directory, and holds nothing of a log")
     names = _of_log((yield from replacement.finish_steps(pool, partition.directory, names)))
     _tidy(pool, partition, names)
+    if config.is_compacted and not partition.is_clean:
+        yield from _put_replaced_aside(pool, partition, names)
     segments = _segments(pool, partition, names, now_ms)
     log = Log(pool, partition.directory, partition.topic, partition.index, partition.topic_id, config, segments, random)
     entries = _read_epochs(pool.files, partition)
@@ -179,6 +181,37 @@ def _tidy(pool: Pool, partition: Partition, names: dict[str, int]) -> None:
             pool.doomed.add(path)  # large ones take long
         elif name.endswith(TEMPORARY_SUFFIX) or is_orphan:
             pool.files.remove(path)
+
+
+def _put_replaced_aside(pool: Pool, partition: Partition, names: dict[str, int]) -> Steps[None]:
+    """Put aside what a compaction has replaced and what is here again, be it from a backup.
+
+    That is a segment all of whose offsets the one before has too, where both were safe on the disk: behind that a write
+    that failed may have left something in the one before. Raises OSError.
+    """
+    bases = _bases(names)
+    reached, files = -1, pool.files
+    for base in bases[: _first_to_scan(bases, partition.recovery_point)]:
+        sizes = [names.get(f"{base:020d}{suffix}", -1) for suffix in _SUFFIXES]
+        segment = Segment(pool, partition.directory, base, sizes)
+        try:
+            end_offset = segment.end_offset()
+        except KafkaError:  # no batch is there: the scan tells
+            end_offset = NO_LIMIT
+        segment.close()
+        if base < end_offset <= reached:
+            logger.warning(
+                "%s: the segment before %s has all of its offsets, and has replaced it; it is kept in a file named *%s",
+                partition, segment.path, TORN_SUFFIX,
+            )  # fmt: skip
+            files.rename(segment.path, _name_aside(files, segment, 0))
+            for suffix in _SUFFIXES:
+                if names.pop(f"{base:020d}{suffix}", -1) >= 0 and suffix != LOG_SUFFIX:
+                    files.remove(f"{partition.directory}/{base:020d}{suffix}")
+            files.sync_directory(partition.directory)
+        elif end_offset != NO_LIMIT:
+            reached = max(reached, end_offset)
+        yield
 
 
 def _segments(pool: Pool, partition: Partition, names: dict[str, int], now_ms: int) -> list[Segment]:
@@ -490,11 +523,7 @@ def keep_aside(files: Files, segment: Segment, position: int) -> Steps[None]:
 
     Zeros alone, which some file systems leave, are not worth one.
     """
-    path = f"{segment.path}.{position}{TORN_SUFFIX}"
-    number = 0
-    while files.exists(path):
-        number += 1
-        path = f"{segment.path}.{position}.{number}{TORN_SUFFIX}"
+    path = _name_aside(files, segment, position)
     try:
         for start in range(position, segment.size, _COPY_BYTES):
             data = segment.file.read_at(min(_COPY_BYTES, segment.size - start), start)
@@ -505,6 +534,15 @@ def keep_aside(files: Files, segment: Segment, position: int) -> Steps[None]:
         with contextlib.suppress(OSError):
             files.remove(path)
         raise
+
+
+def _name_aside(files: Files, segment: Segment, position: int) -> str:
+    path = f"{segment.path}.{position}{TORN_SUFFIX}"
+    number = 0
+    while files.exists(path):
+        number += 1
+        path = f"{segment.path}.{position}.{number}{TORN_SUFFIX}"
+    return path
 
 
 def _read_epochs(files: Files, partition: Partition) -> list[tuple[int, int]] | None:
