@@ -95,9 +95,7 @@ class Log:
         self.has_transactions = False
         """Whether there is, or was, a transaction in it."""
         self.names_unsynced = False
-        self.indexes_unsynced: list[
-            str
-        ] = []  # of segments rolled since the last flush; and segments of which it is to write a cut
+        self.indexes_unsynced: list[str] = []  # of segments rolled since the last flush; and segments that were cut
         self.is_retired = False  # deleted, or about to be
         self.by_name = 0  # who works with the names of its files, in a thread: see `holding`
         self.owner: Owner | None = None
