@@ -334,7 +334,9 @@ def _end_of_finished(segment: Segment, end_offset: int) -> int | None:
     if segment.aborted is not None:  # nothing at the end tells how many transactions were aborted before
         return None
     offsets, times = segment.offsets, segment.times
-    walk = segment.walk(offsets.last_position)
+    # Records out of order: the newest may be far from the end, and the entry that tells of it be lost.
+    known = offsets.floor(times.last_offset) if times.entries else offsets.last_position
+    walk = segment.walk(min(known, offsets.last_position))
     newest = max((header.max_timestamp for _, header in walk), default=NO_TIMESTAMP)
     is_sealed = newest <= times.last_timestamp and times.last_offset < end_offset
     is_sound = walk.problem is None and is_sealed and offsets.is_increasing and times.is_increasing

@@ -10,7 +10,17 @@ from storage.directories import PARTITION_METADATA
 from storage.epochs import FILE_NAME
 from storage.log import Log
 from storage.store import Store
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, content, new_log, open_store
+from storage.tests.builders import (
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    assert_derived_state,
+    batch,
+    content,
+    new_log,
+    open_store,
+)
 from storage.tests.crashing_files import CrashingFiles
 
 KEY = "t", 0
@@ -93,3 +103,19 @@ def test_an_entry_comes_only_behind_more_than_the_interval(more: int, entries: i
     log = open_store(CrashingFiles()).create("t", 0, TOPIC_ID, config, NOW_MS)
     append(log, batch(), batch())
     assert log.segments[0].offsets.entries == entries
+
+
+@pytest.mark.parametrize("newest", range(12))
+def test_a_lost_entry_of_the_newest_record_is_noticed_wherever_that_is(files: CrashingFiles, newest: int) -> None:
+    """Records out of order: those at the end of a segment tell nothing of it."""
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    for number in range(12):
+        append(log, batch(timestamp=NOW_MS + 50 * (number == newest), size=200))
+    assert len(log.segments) == 2
+    log.flush()
+    store.checkpoint({KEY: log.end_offset})
+    times = log.segments[0].times
+    if times.entries > 1:
+        files.truncate(times.path, times.size - times.ENTRY.size)
+    assert_derived_state(killed(files)[1])
