@@ -215,16 +215,22 @@ def test_a_directory_says_which_node_it_is_of(served: Served, tmp_path: Path, na
     assert [config.node_id for config in served] == [expected]
 
 
+def a_log(directory: Path) -> None:
+    """A partition's directory: what has no segment is not taken for one."""
+    directory.mkdir()
+    (directory / "00000000000000000000.log").touch()
+
+
 def test_adoption_comes_before_the_broker(served: Served, tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=abc\n")
-    (tmp_path / "t-0").mkdir()
+    a_log(tmp_path / "t-0")
     assert cli.main(["serve", "--adopt", "--override", f"log.dirs={tmp_path}"]) == 0
     assert (tmp_path / "__headgate_metadata-0").is_dir()
     assert [config.node_id for config in served] == [7]
 
 
 def test_a_failed_adoption_starts_no_broker(served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "t-0").mkdir()
+    a_log(tmp_path / "t-0")
     assert cli.main(["serve", "--adopt", "--override", f"log.dirs={tmp_path}"]) == 1
     assert "meta.properties" in capsys.readouterr().err
     assert not served
