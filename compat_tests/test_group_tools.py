@@ -92,7 +92,7 @@ def test_kafkas_decoders_read_the_log(group: Group) -> None:
     group.share()
     group.commit()
     lines = dump(group)
-    offsets_shown, groups_shown = (console(group, kind, len(lines)) for kind in ("Offsets", "GroupMetadata"))
+    offsets_shown, groups_shown = (console(group, kind) for kind in ("Offsets", "GroupMetadata"))
     for found in (latest(group, decoded(lines)), latest(group, offsets_shown + groups_shown)):
         offsets = {
             key["data"]["partition"]: value["data"]["offset"]
@@ -127,9 +127,12 @@ def decoded(lines: Sequence[str]) -> Found:
     return [(json.loads(found[1]), json.loads(found[2])) for found in searched if found]
 
 
-def console(group: Group, kind: str, count: int) -> Found:
-    """What kafka-console-consumer shows of the first records through one of its formatters."""
-    arguments = ("--topic", OFFSETS_TOPIC, "--from-beginning", "--max-messages", str(count), "--timeout-ms", "30000")
+def console(group: Group, kind: str) -> Found:
+    """What kafka-console-consumer shows through one of its formatters, until nothing comes any more.
+
+    It reads as a group itself, whose own records are among the others: their number says nothing.
+    """
+    arguments = ("--topic", OFFSETS_TOPIC, "--from-beginning", "--timeout-ms", "4000")
     formatting = ("--formatter", f"org.apache.kafka.tools.consumer.{kind}MessageFormatter")
     said = run_tool(CONSOLE_CONSUMER, "--bootstrap-server", group.broker.bootstrap, *arguments, *formatting)
     return [(one["key"], one["value"]) for one in objects(said) if one["value"]]
