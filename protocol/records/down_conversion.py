@@ -13,7 +13,7 @@ from protocol.errors import KafkaError
 from protocol.records import batch, compression
 from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, Buffer, read_header
 from protocol.records.compression import FAST_LEVEL, GZIP, NONE, SNAPPY, Steps
-from protocol.records.inspection import long_varint
+from protocol.records.inspection import long_varint, varint_at
 from protocol.records.message_set import (
     HEAD,
     INT,
@@ -33,12 +33,6 @@ from protocol.records.up_conversion import up_stored_steps
 
 MAX_SET_BYTES = 16 << 20
 """What goes into one wrapper: a batch that becomes larger than that is made into several."""
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A varint as it is, zigzag, and the position after it. Raises IndexError."""
-    byte = data[position]
-    return (byte, position + 1) if byte < 128 else long_varint(data, position + 1, byte)
 
 
 class Records:
@@ -86,9 +80,9 @@ class Records:
 
     def _offset_delta(self) -> tuple[int, int]:
         """That of the next record, zigzag, and the position behind that record."""
-        size, position = _varint(self._data, self.position)
-        _, position_of_delta = _varint(self._data, position + 1)
-        return _varint(self._data, position_of_delta)[0], position + (size >> 1)
+        size, position = varint_at(self._data, self.position)
+        _, position_of_delta = varint_at(self._data, position + 1)
+        return varint_at(self._data, position_of_delta)[0], position + (size >> 1)
 
     def skip(self, limit_bytes: int) -> bool:
         """Pass over records before the first wanted offset, of about that size; whether there are no more of these.

@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader
 from protocol.records.compression import Steps
-from protocol.records.inspection import header_parts, long_varint, skip_headers
+from protocol.records.inspection import header_parts, long_varint, skip_headers, varint, varint_at
 
 LONGEST_KEY_BYTES = 30
 _DIGEST_BYTES = 31
@@ -271,11 +271,11 @@ def move_times_steps(data: bytes, count: int, shift_ms: int) -> Steps[bytes]:
     parts: list[bytes] = []
     position = 0
     for number in range(1, count + 1):
-        length, at = _varint_at(data, position)
+        length, at = varint_at(data, position)
         end = at + (length >> 1)
-        time, behind = _varint_at(data, at + 1)
-        lead = data[at : at + 1] + _varint(((time >> 1) ^ -(time & 1)) + shift_ms)
-        parts += (_varint(len(lead) + end - behind), lead, data[behind:end])
+        time, behind = varint_at(data, at + 1)
+        lead = data[at : at + 1] + varint(((time >> 1) ^ -(time & 1)) + shift_ms)
+        parts += (varint(len(lead) + end - behind), lead, data[behind:end])
         position = end
         if not number % RECORDS_AT_ONCE:
             yield
@@ -306,22 +306,6 @@ def _behind_headers(data: bytes, at: int) -> int:
     """The position behind a record's headers; `at` is that behind the first byte of their count."""
     parts, at = header_parts(data, at, data[at - 1])
     return skip_headers(data, at, parts, _NO_LIMIT)[0]
-
-
-def _varint_at(data: bytes, position: int) -> tuple[int, int]:
-    """A varint, still zigzag, and the position after it."""
-    byte = data[position]
-    return (byte, position + 1) if byte < 128 else long_varint(data, position + 1, byte)
-
-
-def _varint(number: int) -> bytes:
-    number = number << 1 if number >= 0 else (-number << 1) - 1
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def _invalid(header: BatchHeader, left: int, why: object) -> KafkaError:

@@ -202,3 +202,20 @@ def _signed(zigzag: int) -> int:
 
 def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, message)
+
+
+def varint_at(data: bytes, position: int) -> tuple[int, int]:
+    """A varint, still zigzag, and the position after it. Raises IndexError behind the end."""
+    byte = data[position]
+    return (byte, position + 1) if byte < 128 else long_varint(data, position + 1, byte)
+
+
+def varint(number: int) -> bytes:
+    """A zigzag varint of up to 64 bits."""
+    number = number << 1 if number >= 0 else (-number << 1) - 1
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

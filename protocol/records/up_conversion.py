@@ -24,6 +24,7 @@ from protocol.records.batch import (
     read_header,
 )
 from protocol.records.compression import FAST_LEVEL, LZ4, ZSTD, Steps
+from protocol.records.inspection import varint
 from protocol.records.message_set import (
     CRC_START,
     HEAD,
@@ -53,17 +54,6 @@ def _varints() -> list[bytes]:
     return short + [bytes((number << 1 & 0x7E | 0x80, number >> 6)) for number in range(64, _TABLE_SIZE)]
 
 
-def _varint(number: int) -> bytes:
-    """A zigzag varint of up to 64 bits."""
-    number = number << 1 if number >= 0 else (-number << 1) - 1
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 class Batch:
     """A batch in the making, of messages from a set."""
 
@@ -86,7 +76,7 @@ class Batch:
         if not MIN_TIMESTAMP <= delta <= MAX_TIMESTAMP:
             raise OverflowError
         self.max_timestamp = max(self.max_timestamp, timestamp)
-        return b"\x00" + _varint(delta)
+        return b"\x00" + varint(delta)
 
     def seal(self) -> bytearray:
         """The batch, made of `body` where it lies; if there is a codec, `body` is compressed by now."""
@@ -103,7 +93,7 @@ def _far(delta: int, last_delta: int) -> bytes:
     """
     if not last_delta < delta <= _MAX_DELTA:
         raise OverflowError
-    return _varint(delta)
+    return varint(delta)
 
 
 class Message(NamedTuple):
@@ -164,7 +154,7 @@ class Messages:
                     lead += b"\x01"
                 else:
                     value_at = at + key_size
-                    lead += (short[key_size] if key_size < table_size else _varint(key_size)) + data[at:value_at]
+                    lead += (short[key_size] if key_size < table_size else varint(key_size)) + data[at:value_at]
                     at = value_at
                 (value_size,) = unpack_int(data, at)
                 at += 4
@@ -172,11 +162,11 @@ class Messages:
                     value_size = 0
                     lead += b"\x01"
                 else:
-                    lead += short[value_size] if value_size < table_size else _varint(value_size)
+                    lead += short[value_size] if value_size < table_size else varint(value_size)
                 if at + value_size != end:
                     break
                 size = len(lead) + value_size + 1
-                parts += (short[size] if size < table_size else _varint(size), lead, data[at:end], b"\x00")
+                parts += (short[size] if size < table_size else varint(size), lead, data[at:end], b"\x00")
                 position, last_delta = end, delta
                 count += 1
         except (struct.error, OverflowError):
