@@ -122,7 +122,8 @@ class Broker:
             check_fresh(self._store)  # before anything is done to logs that are not ours
             return lambda _: plain
         settings = recorded.settings(log)
-        self._store.remove_strays(recorded.has_partition, recorded.was_removed)
+        self._store.removed |= recorded.removed
+        self._store.remove_strays(recorded.has_partition)
         self._store.settle(recorded.topic_id)
         return settings
 

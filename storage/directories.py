@@ -14,7 +14,7 @@ import base64
 import contextlib
 import re
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from random import Random
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ _DELETED = re.compile(r".+\.[0-9a-f]{32}-delete")
 _OF_SEGMENT = re.compile(
     r"([0-9]{20})\.(?:log|index|timeindex|txnindex|snapshot)(?:\.(?:[0-9]+|cleaned|swap|deleted|tmp|torn))*"
 )
+_FIRST_SEGMENT = f"{0:020d}.log"
 _BESIDE_SEGMENTS = re.compile(r"(?:leader-epoch-checkpoint|partition\.metadata)(?:\.tmp)?")
 _PARTITION = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>[0-9]+)")
 
@@ -70,6 +71,14 @@ def is_no_partition(names: Collection[str]) -> bool:
     An empty one is a partition's: so a crash leaves what was being made.
     """
     return bool(names) and not any(map(is_of_log, names))
+
+
+def holds_nothing(sizes: Mapping[str, int]) -> bool:
+    """Whether nothing was ever written to a partition of which these are the files: as its making leaves it, or less.
+
+    `sizes` as `Files.list` gives them.
+    """
+    return {name: size for name, size in sizes.items() if name != PARTITION_METADATA} in ({}, {_FIRST_SEGMENT: 0})
 
 
 def deleted_name(topic: str, partition: int, random: Random) -> str:

@@ -278,10 +278,7 @@ class Store:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a log of {topic}-{partition} already")
         directory = self._path(directories.partition_name(topic, partition))
         try:
-            if self.pool.files.exists(directory) and directories.is_no_partition(self.pool.files.list(directory)):
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} holds other files, and nothing of a log; move it away"
-                )
+            self._clear_directory(topic, partition, directory)
             self._forget_points(key)
             self.pool.files.make_directories(directory)
             directories.write_topic_id(self.pool.files, directory, topic_id)
@@ -294,6 +291,25 @@ class Store:
         log.names_unsynced = True
         self.logs[log.key] = log
         return log
+
+    def _clear_directory(self, topic: str, partition: int, directory: str) -> None:
+        """Have nothing in the way of a new log. What somebody has put there since the start is kept aside.
+
+        Raises KafkaError if it is nothing of a log; OSError.
+        """
+        if not self.pool.files.exists(directory):
+            return
+        sizes = self.pool.files.list(directory)
+        if directories.is_no_partition(sizes):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} holds other files, and nothing of a log; move it away"
+            )
+        if not directories.holds_nothing(sizes):
+            aside = self._path(directories.stray_name(topic, partition, self._random))
+            self.pool.files.rename(directory, aside)
+            logger.error(
+                "%s was not there at the start, and is in the way of a new partition: kept in %s", directory, aside
+            )
 
     def _check_not_lent(self, key: TopicPartition) -> None:
         """Who still works with the names of a deleted log would meet those of the new one."""
@@ -322,6 +338,15 @@ class Store:
         self.pool.doomed.add(path, delay_ms, is_directory=True)
         if remove:
             self.remove_deleted()
+
+    def topic_id_of(self, key: TopicPartition) -> bytes | None:
+        """The id of the topic that a partition is of, open or not; None if that is not written down. Raises OSError."""
+        log = self.logs.get(key)
+        if log is not None:
+            return log.topic_id
+        with contextlib.suppress(BadFile):
+            return directories.read_topic_id(self.pool.files, self._path(directories.partition_name(*key)))
+        return None
 
     def set_aside(self, topic: str, partition: int) -> str:
         """Have this partition no more, and keep its files; in which directory. Raises KafkaError as `delete` does."""

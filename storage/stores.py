@@ -25,7 +25,6 @@ from storage.files import Files
 from storage.log import Log
 from storage.opening import Opening
 from storage.pool import MAX_INDEX_BYTES, MAX_OPEN_SEGMENTS, Pool
-from storage.segment import LOG_SUFFIX
 from storage.store import Store
 
 logger = logging.getLogger("headgate.storage")
@@ -45,8 +44,8 @@ class Stores:
         self.refused = dict(refused or {})
         self.low: frozenset[str] = frozenset()
         """Directories with hardly any room: what is new goes into others, if there are any."""
-        self.strays: frozenset[TopicPartition] = frozenset()
-        """The partitions that were found at the start, and of which the metadata know no topic."""
+        self.removed: set[bytes] = set()
+        """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
         self._refused_ms: dict[str, int] = {}  # when a directory could not make a partition, by the clock of callers
 
     @classmethod
@@ -158,7 +157,7 @@ class Stores:
         """Have each partition in one directory: of several, those of a deleted topic of that name go, and unused ones.
 
         They come from a directory that was not there when the topic was deleted, or that could not make the partition.
-        `topic_id_of` names the present topic.
+        `topic_id_of` names the present topic. What is of another one that is not in `removed` is set aside.
         Raises StorageError where it cannot be told which is meant, KafkaError where one cannot be deleted.
         """
         holders: dict[TopicPartition, list[Store]] = {}
@@ -167,25 +166,69 @@ class Stores:
                 holders.setdefault(key, []).append(store)
         for (topic, partition), several in holders.items():
             if len(several) > 1:
-                _keep_one(topic, partition, several, topic_id_of(topic))
+                self._keep_one(topic, partition, several, topic_id_of(topic))
+
+    def _keep_one(self, topic: str, partition: int, several: Sequence[Store], topic_id: bytes | None) -> None:
+        kept: dict[str, Store] = {}
+        for store in several:
+            path = f"{store.directory}/{directories.partition_name(topic, partition)}"
+            known = None
+            with suppress(OSError, BadFile):
+                known = directories.read_topic_id(store.pool.files, path)
+            if topic_id is None or known in (None, topic_id):
+                kept[path] = store
+            else:
+                self._clear(store, topic, partition, known)
+        if topic_id is not None:
+            for path in _unused(kept):
+                logger.warning("%s holds nothing, and the partition is in another log directory too; it goes now", path)
+                kept.pop(path).delete(topic, partition, remove=False)
+        if len(kept) > 1:
+            raise StorageError(
+                f"one partition is in two log directories, {' and '.join(kept)}; move the one that is not wanted"
+                " elsewhere, and start again"
+            )
 
     def open_now(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Log | None:
         """Open one log at once; None if it stays closed, or is not there."""
         store = self.store_of(key)
         return None if store is None else store.open_now(key, config, now_ms)
 
-    # Strays
+    # What is of another topic
 
-    def remove_strays(self, is_known: Callable[[str, int], bool], was_removed: Callable[[bytes], bool]) -> None:
-        """As `strays.remove`. Those that stay make room for a partition of their name by `set_aside`."""
-        self.strays = strays.remove(self._stores, is_known, was_removed)
+    def remove_strays(self, is_known: Callable[[str, int], bool]) -> None:
+        """As `strays.remove`. Those that stay make room for a partition of their name by `clear`."""
+        strays.remove(self._stores, is_known, self.removed.__contains__)
 
-    def set_aside(self, topic: str, partition: int) -> None:
-        """Keep the files of a stray out of the way of a new partition. Raises KafkaError as `Store.set_aside` does."""
-        store = self.store_of((topic, partition)) or self._stores[0]
-        path = store.set_aside(topic, partition)
-        self.strays -= {(topic, partition)}
-        logger.warning("%s-%d is made anew; what was there before, of another topic, is in %s", topic, partition, path)
+    def clear(self, topic: str, partition: int, topic_id: bytes) -> None:
+        """Have no partition of this name any more: what is there is of the topic `topic_id`, which is not the present.
+
+        It is deleted if it is known that this topic was; else nobody knows, and its files are set aside. Raises
+        KafkaError as `Store.delete` does.
+        """
+        self._clear(self.store_of((topic, partition)) or self._stores[0], topic, partition, topic_id)
+
+    def _clear(self, store: Store, topic: str, partition: int, topic_id: bytes) -> None:
+        path = f"{store.directory}/{directories.partition_name(topic, partition)}"
+        if topic_id in self.removed:
+            logger.warning("%s belongs to a topic of that name that was deleted; it goes now", path)
+            store.delete(topic, partition, remove=False)
+            return
+        aside = store.set_aside(topic, partition)
+        logger.error(
+            "%s is of another topic of that name, with the id %s, and nothing says that it was deleted, as if the"
+            " metadata log were an older one: it is not served, and kept in %s",
+            path, directories.format_id(topic_id), aside,
+        )  # fmt: skip
+
+    def may_go(self, key: TopicPartition, topic_id: bytes) -> bool:
+        """Whether what is there of a partition goes with the topic of this id: not if it is of one that may be wanted.
+
+        Without an id of its own it is the topic's of that name. Raises OSError.
+        """
+        store = self.store_of(key)
+        known = None if store is None else store.topic_id_of(key)
+        return known in (None, topic_id) or known in self.removed
 
     # Changing
 
@@ -266,29 +309,6 @@ def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:
     return None
 
 
-def _keep_one(topic: str, partition: int, several: Sequence[Store], topic_id: bytes | None) -> None:
-    kept: dict[str, Store] = {}
-    for store in several:
-        path = f"{store.directory}/{directories.partition_name(topic, partition)}"
-        known = None
-        with suppress(OSError, BadFile):
-            known = directories.read_topic_id(store.pool.files, path)
-        if topic_id is not None and known not in (None, topic_id):
-            logger.warning("%s belongs to a topic of that name that was deleted; it goes now", path)
-            store.delete(topic, partition, remove=False)
-        else:
-            kept[path] = store
-    if topic_id is not None:
-        for path in _unused(kept):
-            logger.warning("%s holds nothing, and the partition is in another log directory too; it goes now", path)
-            kept.pop(path).delete(topic, partition, remove=False)
-    if len(kept) > 1:
-        raise StorageError(
-            f"one partition is in two log directories, {' and '.join(kept)}; move the one that is not wanted elsewhere,"
-            " and start again"
-        )
-
-
 def _unused(kept: Mapping[str, Store]) -> list[str]:
     """Directories of one partition that nothing was ever written to; not all of them.
 
@@ -301,8 +321,6 @@ def _unused(kept: Mapping[str, Store]) -> list[str]:
 
 def _is_new(files: Files, path: str) -> bool:
     try:
-        sizes = files.list(path)
+        return directories.holds_nothing(files.list(path))
     except OSError:  # it stays, and whoever opens it says what is wrong with it
         return False
-    sizes.pop(directories.PARTITION_METADATA, None)
-    return sizes in ({}, {f"{0:020d}{LOG_SUFFIX}": 0})

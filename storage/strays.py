@@ -13,22 +13,18 @@ from contextlib import suppress
 
 from protocol.errors import KafkaError
 from storage import directories
-from storage.checkpoint import TopicPartition
 from storage.errors import BadFile
 from storage.store import Store
 
 logger = logging.getLogger("headgate.storage")
 
 
-def remove(
-    stores: Iterable[Store], is_known: Callable[[str, int], bool], was_removed: Callable[[bytes], bool]
-) -> frozenset[TopicPartition]:
-    """Delete those of topics that were removed, before any log is opened; the other strays, which stay.
+def remove(stores: Iterable[Store], is_known: Callable[[str, int], bool], was_removed: Callable[[bytes], bool]) -> None:
+    """Delete those of topics that were removed, before any log is opened; the other strays stay.
 
     `is_known(topic, partition)` says whether there is such a partition, `was_removed(topic_id)` whether it is written
     down that this topic was deleted.
     """
-    kept = set()
     for store in stores:
         for key in [key for key in store.unopened if not is_known(*key)]:
             path = f"{store.directory}/{directories.partition_name(*key)}"
@@ -37,11 +33,9 @@ def remove(
                 topic_id = directories.read_topic_id(store.pool.files, path)
             if topic_id is None or not was_removed(topic_id):
                 logger.warning("%s is of a topic that the metadata do not know, and is not served; it stays", path)
-                kept.add(key)
                 continue
             logger.warning("%s is left of a topic that was deleted; it goes now", path)
             try:
                 store.delete(*key, remove=False)
             except KafkaError as error:
                 logger.error("%s stays until the next start: %s", path, error.message)
-    return frozenset(kept)

@@ -331,7 +331,8 @@ class Recorded:
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self.image: Image | None = None
-        self._removed: set[bytes] = set()
+        self.removed: set[bytes] = set()
+        """The ids of topics that were deleted."""
 
     def settings(self, log: Log) -> Callable[[str], LogConfig]:
         """Read the log; the settings of a topic by its name. Raises StorageError if it cannot be understood."""
@@ -348,17 +349,13 @@ class Recorded:
     def _noted(self, records: Iterable[MetadataRecord]) -> Iterator[MetadataRecord]:
         for record in records:
             if isinstance(record, RemoveTopicRecord):
-                self._removed.add(record.topic_id)
+                self.removed.add(record.topic_id)
             yield record
 
     def has_partition(self, name: str, index: int) -> bool:
         """Whether there is this partition."""
         topic = None if self.image is None else self.image.topics.get(name)
         return topic is not None and index < len(topic.partitions)
-
-    def was_removed(self, topic_id: bytes) -> bool:
-        """Whether the topic with this id was deleted."""
-        return topic_id in self._removed
 
     def topic_id(self, name: str) -> bytes | None:
         """The id of the topic that has a name, if there is one."""

@@ -45,7 +45,7 @@ class Partitions:
         self._names: dict[bytes, str] = {}
         self._image = Image.empty()
         self._opening: set[tuple[str, int]] = set()
-        self._doomed: set[tuple[str, int]] = set()  # deleted while they were being opened
+        self._doomed: dict[tuple[str, int], bytes] = {}  # deleted, with this topic, while they were being opened
         self._unmade: set[tuple[str, int]] = set()  # new ones that could not be made yet
         self._tell = self._advanced  # one for all of them
         self._on_open: list[Callable[[str, int], None]] = []
@@ -157,8 +157,7 @@ class Partitions:
                 self._opening.clear()  # it has room for all of them until then
             name, index = key
             if key in self._doomed:
-                self._doomed.discard(key)
-                self._delete_log(name, index)
+                self._delete_log(name, index, self._doomed.pop(key))
             topic = self._image.topics.get(name)
             if topic is not None and index < len(topic.partitions):
                 self._put_one(topic, index, self._config.log_config(topic.configs))
@@ -217,7 +216,7 @@ class Partitions:
             return
         partition = self._partitions.get(key)
         if partition is not None and partition.log.topic_id not in (None, topic.topic_id):
-            self._drop(topic.name, index)
+            self._forget(key)
             partition = None
         partition = partition or self._open(topic, index, log_config)
         if partition is not None:
@@ -263,29 +262,25 @@ class Partitions:
 
     def _log(self, topic: Topic, index: int, log_config: LogConfig) -> Log:
         log = self._store.logs.get((topic.name, index))
-        if log is not None and log.topic_id not in (None, topic.topic_id):
-            if log.key in self._store.strays:
-                self._store.set_aside(topic.name, index)
-            else:
-                # The topic was deleted and made anew, and the broker died between the two and the end of the deletion.
-                logger.warning(
-                    "%s-%d belongs to a topic of that name that was deleted; its log goes now", topic.name, index
-                )
-                self._store.delete(topic.name, index)
+        is_lost = log is None  # if it should have been there
+        if log is not None and log.topic_id is not None and log.topic_id != topic.topic_id:
+            # The topic was deleted and made anew, and the broker died before the end of the deletion; or the metadata
+            # log is an older one than this.
+            self._store.clear(topic.name, index, log.topic_id)
             log = None
         if log is None:
-            log = self._make(topic, index, log_config)
+            log = self._make(topic, index, log_config, is_lost)
         self._unmade.discard((topic.name, index))
         if log.topic_id == topic.topic_id:
             log.topic_id = topic.topic_id  # one object for all partitions of the topic
         return log
 
-    def _make(self, topic: Topic, index: int, log_config: LogConfig) -> Log:
+    def _make(self, topic: Topic, index: int, log_config: LogConfig, is_lost: bool) -> Log:
         """A new log. One that should have been there may be somewhere else; else it is lost, which has to be told."""
         key = topic.name, index
         if key not in self._unmade and key not in self._store:
             self._store.check_not_refused(*key)
-            lost = self._store.high_watermarks().get(key, 0) if key not in self._offline else 0
+            lost = self._store.high_watermarks().get(key, 0) if is_lost and key not in self._offline else 0
             if lost:
                 logger.error("%s-%d begins anew: its directory is gone, with offsets up to %d", *key, lost)
         now_ms = 0 if self._disk is None else self._disk.clock.now_ms()
@@ -293,12 +288,20 @@ class Partitions:
 
     def _remove(self, topic: Topic) -> None:
         self._names.pop(topic.topic_id, None)
+        self._store.removed.add(topic.topic_id)
         for index in range(len(topic.partitions)):
-            self._drop(topic.name, index)
+            self._drop(topic.name, index, topic.topic_id)
 
-    def _drop(self, topic: str, index: int) -> None:
+    def _drop(self, topic: str, index: int, topic_id: bytes) -> None:
         """Serve a partition no more, and delete its log. If that fails, its topic id keeps it from coming back."""
         key = topic, index
+        self._forget(key)
+        if self._store.unopened.get(key) is not None:  # a thread has it, maybe for the second time
+            self._doomed[key] = topic_id
+        elif key in self._store:
+            self._delete_log(topic, index, topic_id)
+
+    def _forget(self, key: tuple[str, int]) -> None:
         partition = self._partitions.pop(key, None)
         self._offline.pop(key, None)
         self._elsewhere.pop(key, None)
@@ -306,16 +309,17 @@ class Partitions:
         self._opening.discard(key)
         if partition is not None:
             self._purgatory.touch(partition.waiters)
-        if self._store.unopened.get(key) is not None:  # a thread has it, maybe for the second time
-            self._doomed.add(key)
-        elif key in self._store:
-            self._delete_log(topic, index)
 
-    def _delete_log(self, topic: str, index: int) -> None:
+    def _delete_log(self, topic: str, index: int, topic_id: bytes) -> None:
         try:
-            self._store.delete(topic, index, remove=False)  # large files take long: `Upkeep` does it in a thread
+            if self._store.may_go((topic, index), topic_id):
+                self._store.delete(topic, index, remove=False)  # large files take long: `Upkeep` does it in a thread
+            else:
+                logger.error("%s-%d is of another topic than the one that is deleted; it stays", topic, index)
         except KafkaError as error:
             logger.error("the log of %s-%d is left behind: %s", topic, index, error.message)
+        except OSError as error:
+            logger.error("the log of %s-%d is left behind: %s", topic, index, error)
 
     def _advanced(self, partition: Partition) -> None:
         self._purgatory.touch(partition.waiters)

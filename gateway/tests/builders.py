@@ -84,7 +84,8 @@ class Node:
         log = stores.open_now((METADATA_TOPIC, 0), self.config.log_config({}), now_ms)
         if log is not None:
             recorded.settings(log)
-            stores.remove_strays(recorded.has_partition, recorded.was_removed)
+            stores.removed |= recorded.removed
+            stores.remove_strays(recorded.has_partition)
             stores.settle(recorded.topic_id)
         for store in stores:
             store.open_all(now_ms)

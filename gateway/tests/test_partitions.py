@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from gateway import opening
 from gateway.broker import Broker
 from gateway.metadata.image import Image
 from gateway.replication.partitions import Partitions
 from gateway.tests.builders import Node, led_elsewhere
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import Record, build
+from storage.directories import replace_topic_id
 from storage.errors import StorageError
+from storage.files import Files
 
 NOW_MS = 1_700_000_000_000
 
@@ -195,6 +198,62 @@ def test_what_is_left_of_a_deleted_topic_goes_at_the_next_start(
     again.close()
 
 
+@pytest.mark.parametrize("names", ["a", "a,b"])
+def test_an_older_copy_of_the_metadata_log_costs_no_records_of_a_topic_that_was_made_anew(
+    names: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It knows the first topic of that name; nothing in it says that the second one, whose records these are, went."""
+    log_dirs = ",".join(f"{tmp_path}/{name}" for name in names.split(","))
+    node = Node(tmp_path, log_dirs=log_dirs)
+    node.services.metadata.create_topic("t", 4)
+    node.close()
+    shutil.copytree(tmp_path / "a" / "__headgate_metadata-0", tmp_path / "copy")
+    node = Node(tmp_path, log_dirs=log_dirs)
+    node.services.metadata.delete_topic("t")
+    node.services.metadata.create_topic("t", 4)
+    for index in range(4):
+        node.services.partitions.get("t", index).append(records(b"v%d" % index), 1, NOW_MS)
+    node._store.remove_deleted()
+    node.close()
+    written = {path.parent.name: path.read_bytes() for path in tmp_path.glob(f"?/t-*/{0:020d}.log")}
+    shutil.rmtree(tmp_path / "a" / "__headgate_metadata-0")
+    (tmp_path / "copy").rename(tmp_path / "a" / "__headgate_metadata-0")
+    (tmp_path / "a" / "recovery-point-offset-checkpoint").unlink()  # it promises what the copy does not have
+    node = Node(tmp_path, log_dirs=log_dirs)
+    kept = {path.parent.name.split(".")[0]: path.read_bytes() for path in tmp_path.glob(f"?/t-*-stray/{0:020d}.log")}
+    assert len(written) == 4
+    assert kept == written
+    assert caplog.text.count("is of another topic of that name") == 4
+    assert "begins anew" not in caplog.text, "where its records are was told"
+    assert [node.services.partitions.get("t", index).high_watermark for index in range(4)] == [0] * 4
+    node.close()
+
+
+def test_a_deletion_takes_no_log_of_another_topic_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As above, and the topic is deleted before its logs are opened, or while a thread opens them."""
+    node = Node(tmp_path / "data")
+    node.services.metadata.create_topic("t", 3)
+    for index in range(3):
+        node.services.partitions.get("t", index).append(records(b"v"), 1, NOW_MS)
+    node.close()
+    for index in range(3):
+        replace_topic_id(Files(), f"{tmp_path}/data/t-{index}", b"of another topic")
+    monkeypatch.setattr(opening, "FEW_PARTITIONS", 0)
+    broker = Broker(node.config, clock=node.time.clock)
+    (store,), partitions = broker._store, broker.services.partitions
+    begun = store.begin_opening(("t", 0), store.config, 0)
+    before = broker.services.metadata.image
+    partitions.follow(before, before._replace(topics={}), ["t"])
+    begun.run()
+    store.end_opening(begun)
+    partitions.opened([("t", 0)])
+    assert caplog.text.count("is of another topic than the one that is deleted; it stays") == 3
+    assert len(list((tmp_path / "data").glob("t-?"))) == 3
+    broker._store.close()
+
+
 @pytest.mark.parametrize("has_id", [True, False])
 def test_a_log_of_a_topic_that_the_metadata_do_not_know_is_never_removed(
     has_id: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -225,7 +284,8 @@ def test_a_log_of_a_topic_that_the_metadata_do_not_know_is_never_removed(
     assert found == (0 if has_id else 1), "without an id it is the topic's of that name"
     if has_id:
         assert [path.read_bytes() for path in data.glob(f"t-0.*-stray/{0:020d}.log")] == [written]
-        assert "what was there before, of another topic, is in" in caplog.text
+        assert "t-0 is of another topic of that name" in caplog.text
+        assert "kept in" in caplog.text
         node.services.metadata.delete_topic("t")
         node.services.metadata.create_topic("t", 1)
         assert len(list(data.glob("t-0.*-stray"))) == 1, "the new one is no stray"

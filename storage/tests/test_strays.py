@@ -27,7 +27,8 @@ def taken(files: CrashingFiles) -> Store:
 
 def remove(store: Store) -> Stores:
     stores = Stores([store])
-    stores.remove_strays(lambda topic, partition: (topic, partition) == ("known", 0), lambda found: found == REMOVED)
+    stores.removed = {REMOVED}
+    stores.remove_strays(lambda topic, partition: (topic, partition) == ("known", 0))
     return stores
 
 
@@ -35,8 +36,7 @@ def test_only_what_is_known_to_be_deleted_goes(caplog: pytest.LogCaptureFixture)
     files = CrashingFiles()
     store = taken(files)
     with caplog.at_level(logging.WARNING):
-        stores = remove(store)
-    assert stores.strays == {("unknown", 0), ("nameless", 0)}
+        remove(store)
     assert set(store.unopened) == {("known", 0), ("unknown", 0), ("nameless", 0)}
     told = [record.getMessage() for record in caplog.records]
     assert told == [
@@ -76,8 +76,7 @@ def test_a_stray_that_is_in_the_way_is_set_aside() -> None:
     stores = remove(store)
     written = files.read(f"{DIRECTORY}/unknown-0/{0:020d}.log")
     store.open_all(NOW_MS)
-    stores.set_aside("unknown", 0)
-    assert stores.strays == {("nameless", 0)}
+    stores.clear("unknown", 0, TOPIC_ID)
     assert stores.create("unknown", 0, TOPIC_ID, SMALL, NOW_MS).end_offset == 0
     store.close()
     (aside,) = [name for name in files.list(DIRECTORY) if name.endswith("-stray")]
