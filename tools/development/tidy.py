@@ -2,7 +2,8 @@
 
 Functions: median at most 10 lines, 95th percentile 50, none over 70; files: median about 120, 95th percentile 450,
 none over 700. Each module has its own test file. What pyproject.toml names exists, or is in PLANNED. The map in
-docs/architecture.md names every module of the broker, and nothing else. Lock files name no place.
+docs/architecture.md names every module of the broker, and nothing else. Lock files name no place. Nothing lies about
+that a run by hand has left.
 Prints every finding with what to do, then the figures; exit status 1 if there was a finding.
 """
 
@@ -46,6 +47,27 @@ TESTED_ELSEWHERE: Final = (
     "protocol/messages/*",  # property tests take every message of the registry
     "tools/bench/*",  # its tests are tools/tests/test_bench_*.py
 )
+
+# What lies in the top folder, whatever its kind: all else there was left by accident
+TOP: Final = frozenset(
+    {
+        *PACKAGES,
+        ".ci",
+        ".gitignore",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "Makefile",
+        "README.md",
+        "compat_tests",
+        "conftest.py",
+        "docs",
+        "pyproject.toml",
+        "requirements",
+    }
+)
+# Whatever is smaller says nothing: a process id, an empty file that a redirection made
+SMALLEST_BYTES: Final = 16
 
 # A place of one machine or of one network; a lock file or a page that names it is wrong elsewhere
 PLACES: Final = re.compile(r"--(?:extra-)?index-url|--find-links|file://|/(?:root|home)/|/tmp/")
@@ -168,6 +190,19 @@ def unmapped(page: str, paths: Iterable[str]) -> Iterator[str]:
             yield f"{module} is not in the map of docs/architecture.md; add it with what it is for"
 
 
+def strays(paths: Iterable[str]) -> Iterator[str]:
+    """Files and folders in the top folder that nobody knows."""
+    for name in sorted({path.split("/")[0] for path in paths} - TOP):
+        yield f"{name} is not known in the top folder; remove it, or add it to TOP in tidy.py"
+
+
+def scraps(sizes: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """Files with hardly a byte in them, but those that make a folder a package."""
+    for path, size in sizes:
+        if size < SMALLEST_BYTES and not path.endswith("__init__.py"):
+            yield f"{path} has {size} bytes: remove it; what is so small was left by accident"
+
+
 def places(path: str, text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if found := PLACES.search(line):
@@ -199,6 +234,8 @@ def findings(root: Path, paths: list[str], functions: list[Length], files: list[
             yield from places(path, (root / path).read_text())
     yield from over_budget("function", functions, (FUNCTION_MEDIAN, FUNCTION_95TH, FUNCTION_LONGEST))
     yield from over_budget("file", files, (FILE_MEDIAN, FILE_95TH, FILE_LONGEST))
+    yield from strays(paths)
+    yield from scraps((path, (root / path).stat().st_size) for path in paths)
     yield from untested(paths)
     yield from misnamed(named_modules(tomllib.loads((root / "pyproject.toml").read_text())), set(paths))
     yield from unmapped((root / "docs/architecture.md").read_text(), paths)

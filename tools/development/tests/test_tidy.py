@@ -12,7 +12,9 @@ from tools.development.tidy import (
     named_modules,
     over_budget,
     places,
+    scraps,
     silenced_seams,
+    strays,
     unmapped,
     untested,
 )
@@ -127,6 +129,19 @@ def test_the_map_is_the_tree() -> None:
 
 def test_the_row_of_a_whole_package_names_no_module() -> None:
     assert list(unmapped("| `storage/` | logs |\n", ["storage/log.py"]))
+
+
+def test_what_a_run_by_hand_left_in_the_top_folder_is_named() -> None:
+    assert list(strays(["kp", "out/a.txt", "out/b.txt", "pyproject.toml", "docs/kp", ".ci/build.yml"])) == [
+        "kp is not known in the top folder; remove it, or add it to TOP in tidy.py",
+        "out is not known in the top folder; remove it, or add it to TOP in tidy.py",
+    ]
+
+
+def test_files_with_hardly_a_byte_are_named() -> None:
+    assert list(scraps([("docs/pid", 6), ("gateway/tests/__init__.py", 0), ("LICENSE", 16)])) == [
+        "docs/pid has 6 bytes: remove it; what is so small was left by accident"
+    ]
 
 
 def test_lock_files_name_no_place() -> None:
