@@ -22,7 +22,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch, compression
 from storage import validation
 from storage.config import LogConfig
-from storage.segment import FileSlice, MessagesSlice
+from storage.slices import FileSlice, MessagesSlice
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]

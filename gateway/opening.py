@@ -63,7 +63,7 @@ class Progress:
     @property
     def bytes_scanned(self) -> int:
         """Bytes that need not be scanned any more."""
-        return min(self.bytes, self.bytes_ended + sum(opening.partition.bytes_scanned for opening in self.running))
+        return min(self.bytes, self.bytes_ended + sum(opening.found.bytes_scanned for opening in self.running))
 
     def seconds_left(self, now_ms: float) -> float:
         """How long the rest will take, if it goes on as until now; 0 if there is no rest, or nothing to go by."""
@@ -199,9 +199,9 @@ class Openings:
         keys = []
         for opening in batch:
             self.progress.running.remove(opening)
-            key = opening.partition.topic, opening.partition.index
+            key = opening.found.topic, opening.found.index
             if isinstance(result, BaseException) and not isinstance(result, StoppedError) and opening.log is None:
-                opening.error = opening.error or StorageError(f"{opening.partition} cannot be opened: {result!r}")
+                opening.error = opening.error or StorageError(f"{opening.found} cannot be opened: {result!r}")
             directory.store.end_opening(opening)
             if key not in directory.store.unopened:
                 keys.append(key)

@@ -14,8 +14,8 @@ from protocol.records import control
 from protocol.records.batch import BatchHeader, patch
 from storage import rolling, validation
 from storage.config import LOG_APPEND_TIME
+from storage.index import MAX_RELATIVE_OFFSET
 from storage.producers import WrittenBatch
-from storage.segment import MAX_RELATIVE_OFFSET
 from storage.staged import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Staged
 
 if TYPE_CHECKING:

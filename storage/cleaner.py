@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from protocol.records.batch import BatchHeader
 from storage.config import LONG_MAX, LogConfig
+from storage.index import MAX_RELATIVE_OFFSET
 
-MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
 NO_OFFSET = 1 << 62
 """Behind every log."""
 ABORT, COMMIT = 0, 1

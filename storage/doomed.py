@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from storage.files import Files
+from storage.files import NO_ROOM, Files
 
 logger = logging.getLogger("headgate.storage")
 
@@ -74,6 +74,22 @@ class Doomed:
     def add(self, path: str, delay_ms: float = 0.0, *, is_directory: bool = False) -> None:
         """Remove a file or a directory after this time."""
         self._new.append(Entry(path, delay_ms, is_directory))
+
+    def rename(self, path: str, ending: str, delay_ms: float) -> None:
+        """Put an ending behind the name of a file now, and remove it after this time. May be called again.
+
+        Does nothing where there is no such file. Raises OSError.
+        """
+        try:
+            self._files.rename(path, path + ending)
+        except FileNotFoundError:  # there was none, or an attempt before came this far
+            return
+        except OSError as error:
+            if error.errno not in NO_ROOM:  # a longer name may need room in the directory
+                raise
+            self._files.remove(path)
+            return
+        self.add(path + ending, delay_ms)
 
     def extend(self, other: Doomed) -> None:
         """Take over what another one has not yet looked at."""

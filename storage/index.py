@@ -28,6 +28,7 @@ from storage.pool import Pool
 BLOCK_BYTES = 4096
 """As much is kept in memory before it is written."""
 NO_TIMESTAMP = -1
+MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
 
 
 class EntryFile:

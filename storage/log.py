@@ -25,8 +25,9 @@ from storage.flush import Flush
 from storage.pool import Pool
 from storage.producers import Producers
 from storage.replacement import Compacted
-from storage.segment import FileSlice, Segment
+from storage.segment import Segment
 from storage.segments import Segments
+from storage.slices import FileSlice
 from storage.staged import AppendInfo, Staged
 from storage.times import More, TimestampOffset
 from storage.validation import FULL, OWN

@@ -26,7 +26,9 @@ from storage.errors import BadFile
 from storage.files import File, Files, parent
 from storage.log import Log
 from storage.pool import Pool
-from storage.recovery import Partition, keep_aside, rebuild
+from storage.recovery.aside import keep_aside
+from storage.recovery.found import Found
+from storage.recovery.indexes import rebuild
 from storage.segment import Segment
 
 logger = logging.getLogger("headgate.storage")
@@ -222,7 +224,7 @@ def end(log: Log, mending: Mending) -> bool:
         _cut(log, *mending.lost)
     for segment in log.segments:
         if segment.base_offset in mending.spoilt:  # a part of its bytes may be in memory alone: so were the indexes
-            finish(rebuild(log, Partition(log.topic, log.partition, log.directory), segment))
+            finish(rebuild(log, Found(log.topic, log.partition, log.directory), segment))
     log.epochs.sync()
     log.mended()
     what = "%s-%d takes records again: all up to offset %d is on the disk"

@@ -30,7 +30,8 @@ from protocol.records.batch import (
 
 if TYPE_CHECKING:
     from protocol.records.compression import Steps
-    from storage.segment import FileSlice, Hop
+    from storage.hops import Hop
+    from storage.slices import FileSlice
 
 # Offset, size, crc, magic, attributes and, of magic 1, the timestamp.
 _unpack_zero = struct.Struct(">qiIbb").unpack_from
@@ -113,7 +114,7 @@ def whole_bytes(data: Buffer) -> int:
 
 
 def seek(read: Callable[[int], Buffer], size: int, position: int, limit: int, offset: int) -> Hop | None:
-    """`Segment.seek` where there may be messages: of these the one before tells the first offset.
+    """`hops.seek` where there may be messages: of these the one before tells the first offset.
 
     `read` gives some kilobytes from a position on. Raises KafkaError(CORRUPT_MESSAGE) where there is nothing.
     """

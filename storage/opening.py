@@ -12,13 +12,14 @@ from random import Random
 
 from protocol.errors import KafkaError
 from protocol.records.compression import Steps, finish
-from storage import directories, recovery
+from storage import directories
 from storage.config import LogConfig
 from storage.errors import BadFile, NotALog, StorageError
 from storage.files import Files
 from storage.log import Log
 from storage.pool import Pool
-from storage.recovery import Partition
+from storage.recovery import open_log
+from storage.recovery.found import Found
 
 logger = logging.getLogger("headgate.storage")
 
@@ -29,11 +30,11 @@ _OPEN_SEGMENTS, _INDEX_BYTES = 4, 1 << 20
 class Opening:
     """One log on its way. Afterwards `log` is there, or `error` says why not; before its end neither is."""
 
-    __slots__ = ("_config", "_files", "_now_ms", "_random", "error", "has_begun", "log", "partition")
+    __slots__ = ("_config", "_files", "_now_ms", "_random", "error", "found", "has_begun", "log")
 
-    def __init__(self, files: Files, partition: Partition, config: LogConfig, random: Random, now_ms: int) -> None:
+    def __init__(self, files: Files, found: Found, config: LogConfig, random: Random, now_ms: int) -> None:
         """Use `Store.begin_opening`."""
-        self.partition = partition
+        self.found = found
         self._files = files
         self._config = config
         self._random = random
@@ -43,7 +44,7 @@ class Opening:
         self.has_begun = False
 
     def __repr__(self) -> str:
-        return f"Opening({self.partition})"
+        return f"Opening({self.found})"
 
     def run(self) -> None:
         """Open the log, at once."""
@@ -52,31 +53,31 @@ class Opening:
     def steps(self) -> Steps[None]:
         """Open the log, in slices. What goes wrong stands in `error`."""
         self.has_begun = True
-        partition = self.partition
+        found = self.found
         pool = Pool(self._files, _OPEN_SEGMENTS, _INDEX_BYTES)
         try:
-            partition.topic_id = self._topic_id()
-            self.log = yield from recovery.open_log_steps(pool, partition, self._config, self._random, self._now_ms)
+            found.topic_id = self._topic_id()
+            self.log = yield from open_log.open_log_steps(pool, found, self._config, self._random, self._now_ms)
         except NotALog as error:
             self.error = error
             logger.warning("%s; left alone", error)
         except (StorageError, OSError, KafkaError) as error:
-            self.error = _told(partition, error)
-            logger.error("partition %s stays closed: %s", partition, error)
+            self.error = _told(found, error)
+            logger.error("partition %s stays closed: %s", found, error)
 
     def _topic_id(self) -> bytes | None:
         try:
-            return directories.read_topic_id(self._files, self.partition.directory)
+            return directories.read_topic_id(self._files, self.found.directory)
         except BadFile as error:
             logger.warning("%s; the topic of this partition is known by its name alone", error)
             return None
 
 
-def _told(partition: Partition, error: Exception) -> StorageError:
+def _told(found: Found, error: Exception) -> StorageError:
     """The error in terms of the store; what the system refused is its cause, and may be over in a moment."""
     if isinstance(error, StorageError):
         return error
-    told = StorageError(f"{partition}: {error}")
+    told = StorageError(f"{found}: {error}")
     told.__cause__ = error.__cause__ if isinstance(error.__cause__, OSError) else error
     return told
 

@@ -6,7 +6,8 @@ Source: Apache Kafka's `LogSegment.shouldRoll`, `LogConfig.maxSegmentMs`, `LogCo
 from __future__ import annotations
 
 from storage.config import LogConfig
-from storage.segment import MAX_RELATIVE_OFFSET, Segment
+from storage.index import MAX_RELATIVE_OFFSET
+from storage.segment import Segment
 
 
 def longest_ms(config: LogConfig, jitter: float) -> int:

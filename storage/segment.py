@@ -1,4 +1,6 @@
-"""One `.log` file with its two indexes: append, plan reads, find by offset or time, walk, cut.
+"""One `.log` file with its indexes: written to, sealed, cut, deleted; and asked where an offset is.
+
+How it is read is said elsewhere: `hops` from batch to batch, `walk` header after header, `slices` for who sends bytes.
 
 A segment is named by its base offset, in 20 digits. Its file is batches one after another and nothing else, never
 ending in zeros.
@@ -8,128 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch, control
+from protocol.records import batch
 from protocol.records.batch import BatchHeader
-from protocol.records.compression import Steps
-from protocol.records.control import TRANSACTION_BITS, Marker
 from storage import messages
 from storage.aborted import Aborted, AbortedIndex
-from storage.files import NO_ROOM, ColdRead, File
+from storage.files import ColdRead, File
+from storage.hops import NO_LIMIT, WINDOW_BYTES, Hop, damaged, seek
 from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.pool import Pool
-from storage.transactions import Transactions
+from storage.slices import FileSlice, MessagesSlice
+from storage.walk import Walk
 
 LOG_SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"
 DERIVED_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, AbortedIndex.SUFFIX, ".snapshot")
-MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
-NO_LIMIT = 1 << 62
 _UNKNOWN = -2  # a timestamp that has to be looked up first
-
-# Base offset, batch length and last offset delta: all that is needed to get from batch to batch.
-_HOP = struct.Struct(">qi11xi")
-_unpack_hop = _HOP.unpack_from
-_LOG_OVERHEAD = batch.LOG_OVERHEAD
-_HOP_WINDOW_BYTES = 4096
-_WALK_WINDOW_BYTES = 1024 * 1024
-# A piece of up to this size is read on the loop, if it is in memory.
-_SMALL_READ_BYTES = 1 << 14
-_SMALLEST_LENGTH = batch.HEADER_SIZE - _LOG_OVERHEAD
-
-
-class FileSlice:
-    """A planned piece of a segment file.
-
-    Keeps the file open until `release`, whatever becomes of the segment meanwhile.
-    """
-
-    __slots__ = ("_file", "fileno", "length", "position")
-
-    def __init__(self, file: File, position: int, length: int) -> None:
-        file.references += 1
-        self._file: File | None = file
-        self.fileno = file.fileno
-        self.position = position
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __del__(self) -> None:
-        self.release()
-
-    def __repr__(self) -> str:
-        return f"FileSlice({self.length} bytes at {self.position} of descriptor {self.fileno})"
-
-    def read(self, start: int = 0, length: int | None = None) -> bytes:
-        """Its bytes, or a part of them, for where sendfile cannot be used. Raises ValueError after `release`."""
-        if self._file is None:
-            raise ValueError("the slice was released")
-        left = self.length - start
-        return self._file.read_at(left if length is None else min(length, left), self.position + start)
-
-    def read_cached(self, start: int, length: int) -> bytes | bytearray | None:
-        """A part of its bytes, if that does not wait for the disk. Raises ValueError after `release`."""
-        return self._held.read_cached(length, self.position + start)
-
-    def read_steps(self, start: int, length: int) -> Steps[bytes | bytearray]:
-        """A part of its bytes, as far as it goes: at once if it is small and in memory, else in the next slice."""
-        length = min(length, self.length - start)
-        data = self.read_cached(start, length) if length <= _SMALL_READ_BYTES else None
-        if data is None:
-            yield
-            data = self.read(start, length)
-        return data
-
-    def is_cached(self, start: int, length: int) -> bool:
-        """Whether sending a part of it would not wait for the disk, as far as can be told cheaply."""
-        return self._held.is_cached(length, self.position + start)
-
-    @property
-    def passed(self) -> tuple[int, int]:
-        """From where to where a reader need not look through it again; see `File.passed`. May lie outside of it."""
-        start, end = self._held.passed
-        return start - self.position, end - self.position
-
-    def note_passed(self, end: int) -> None:
-        """There is nothing to be found up to `end`."""
-        file, end = self._held, self.position + end
-        start, known = file.passed
-        if start <= self.position <= known:
-            file.passed = start, max(known, end)
-        else:
-            file.passed = self.position, end
-
-    def warm(self, start: int, length: int) -> None:
-        """Bring a part of it into the page cache; waits for the disk."""
-        self._held.warm(length, self.position + start)
-
-    @property
-    def _held(self) -> File:
-        if self._file is None:
-            raise ValueError("the slice was released")
-        return self._file
-
-    def release(self) -> None:
-        """Give up the file. Further calls do nothing."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.release()
-
-
-class MessagesSlice(FileSlice):
-    """The same of a segment that may hold messages of magic 0 and 1: such as clients are not sent any more."""
-
-    __slots__ = ()
-
-
-Hop: TypeAlias = tuple[int, int, int, int]
-"""Where a batch begins and ends: position, position of the end, base offset, last offset."""
 
 Written: TypeAlias = tuple[int, int, int]
 """What the indexes need of a batch: its size, last offset and highest timestamp."""
@@ -471,29 +369,6 @@ class Segment:
             if header.max_timestamp > self.max_timestamp:
                 self._max_timestamp, self._max_offset = header.max_timestamp, header.last_offset
 
-    def has_indexes(self, index_interval_bytes: int, *, look_into_them: bool) -> bool:
-        """Whether the indexes of a sealed segment may be what their names say; lost or cut ones are not."""
-        if not self.size:
-            return True
-        if not self.offsets.is_whole or not self.times.is_whole:
-            return False
-        aborted = self.aborted
-        if aborted is not None and not (aborted.is_whole and (aborted.is_sound or not look_into_them)):
-            return False
-        if not self.times.entries and self.first_timestamp >= 0:
-            return False
-        if self.offsets.entries and not look_into_them:
-            return True
-        return self._is_indexed_to_its_end(index_interval_bytes)
-
-    def _is_indexed_to_its_end(self, index_interval_bytes: int) -> bool:
-        indexed = self.offsets.last_position
-        try:
-            last = self.seek(indexed, self.size - 1)
-        except KafkaError:
-            return False
-        return last is not None and last[0] - indexed <= index_interval_bytes
-
     def rebuild(self, index_interval_bytes: int) -> Walk:
         """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early.
 
@@ -514,22 +389,12 @@ class Segment:
         which may be deleted before these are removed.
         """
         self.close()
-        files, doomed, ending = self._pool.files, self._pool.doomed, DELETED_SUFFIX
+        doomed, ending = self._pool.doomed, DELETED_SUFFIX
         own = "" if self.suffix.endswith(DELETED_SUFFIX) else self.suffix
         if replaced is not None:
             ending = f".{replaced}{DELETED_SUFFIX}"
         for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES):
-            path = f"{self.directory}/{self.base_offset:020d}{suffix}{own}"
-            try:
-                files.rename(path, path + ending)
-            except FileNotFoundError:  # there was none, or an attempt before came this far
-                continue
-            except OSError as error:
-                if error.errno not in NO_ROOM:  # a longer name may need room in the directory
-                    raise
-                files.remove(path)
-                continue
-            doomed.add(path + ending, delay_ms)
+            doomed.rename(f"{self.directory}/{self.base_offset:020d}{suffix}{own}", ending, delay_ms)
         self._suffix = LOG_SUFFIX + own + ending
         for index in (self.offsets, self.times, self.aborted):
             if index is not None:
@@ -537,42 +402,12 @@ class Segment:
 
     # Reading
 
-    def seek(self, position: int, limit: int, offset: int = NO_LIMIT) -> Hop | None:
-        """The first batch, from `position` on, that ends behind the position `limit` or with `offset` or later.
-
-        Batches are told by their bounds alone. None at the end of the segment. Raises KafkaError(KAFKA_STORAGE_ERROR)
-        where there is no batch.
-        """
-        if self.holds_messages:
-            return self._seek_messages(position, limit, offset)
-        size, start, window = self.size, position, self._read(position) if position < self.size else b""
-        while position < size:
-            at = position - start
-            if at + _HOP.size > len(window):
-                window, start, at = self._read(position), position, 0
-                if len(window) < _HOP.size:
-                    raise self._damaged(position)
-            base_offset, length, delta = _unpack_hop(window, at)
-            end = position + length + _LOG_OVERHEAD
-            if length < _SMALLEST_LENGTH or end > size:
-                raise self._damaged(position)
-            if end > limit or base_offset + delta >= offset:
-                return position, end, base_offset, base_offset + delta
-            position = end
-        return None
-
-    def _seek_messages(self, position: int, limit: int, offset: int) -> Hop | None:
-        try:
-            return messages.seek(self._read, self.size, position, limit, offset)
-        except KafkaError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{error.message} of {self.path}") from None
-
-    def _read(self, position: int) -> bytes | bytearray:
+    def read_window(self, position: int) -> bytes | bytearray:
         """As much as hops look at together. Raises ColdRead if the pool is not patient."""
         file = self._file or self.file
         if self._pool.is_patient:
-            return file.read_at(_HOP_WINDOW_BYTES, position)
-        length = min(_HOP_WINDOW_BYTES, self.size - position)
+            return file.read_at(WINDOW_BYTES, position)
+        length = min(WINDOW_BYTES, self.size - position)
         data = file.read_cached(length, position)
         if data is None:
             raise ColdRead(file, self.path, length, position)
@@ -580,21 +415,21 @@ class Segment:
 
     def locate(self, offset: int) -> int:
         """Where the first batch begins that does not end before `offset`; the segment's size if all do."""
-        hop = self.seek(self.offsets.floor(offset), NO_LIMIT, offset)
+        hop = seek(self, self.offsets.floor(offset), NO_LIMIT, offset)
         return self.size if hop is None else hop[0]
 
     def end_offset(self) -> int:
         """The offset behind the last batch; the base offset if there is none."""
-        last = self.seek(self.offsets.last_position, self.size - 1)
+        last = seek(self, self.offsets.last_position, self.size - 1)
         return self.base_offset if last is None else last[3] + 1
 
     def cut(self, position: int, limit: int) -> Hop:
         """The first batch, from `position` on, that ends behind the position `limit`. There must be one."""
-        if limit - position > _HOP_WINDOW_BYTES:  # else the batches up to there are in one window
+        if limit - position > WINDOW_BYTES:  # else the batches up to there are in one window
             position = max(position, self.offsets.floor_position(limit))
-        hop = self.seek(position, limit)
+        hop = seek(self, position, limit)
         if hop is None:
-            raise self._damaged(self.size)
+            raise damaged(self, self.size)
         return hop
 
     @property
@@ -609,89 +444,3 @@ class Segment:
     def walk(self, position: int = 0) -> Walk:
         """The headers from `position` on."""
         return Walk(self, position, None)
-
-    def _damaged(self, position: int) -> KafkaError:
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"there is no batch at byte {position} of {self.path}")
-
-
-class Walk:
-    """Batches of a segment one after another, to its end or to the first place that is not one.
-
-    Iterating gives (position, header). Afterwards `position` is where the valid bytes end, `next_offset` the offset to
-    be expected there, and `problem` a sentence if something else follows. With `check_crc_from`, batches that reach to
-    this offset or behind it are checked wholly.
-
-    A walk that makes the indexes follows `transactions` from the first batch on that belongs to one: it may be set up
-    to when that was given, else none are taken to be open before it. None afterwards: there was no such batch.
-    """
-
-    def __init__(self, segment: Segment, position: int, index_interval_bytes: int | None) -> None:
-        self.position = position
-        self.next_offset = segment.base_offset
-        self.check_crc_from = NO_LIMIT
-        self.problem: str | None = None
-        self.transactions: Transactions | None = None
-        self.is_cut = False  # the problem: it is the beginning of a batch, or of a header
-        self._segment = segment
-        self._read_head = segment.read_head
-        self._check_crc = messages.check_crc if segment.holds_messages else batch.check_crc
-        self._interval_bytes = index_interval_bytes
-        self._window = memoryview(b"")
-        self._start = position
-
-    def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
-        segment = self._segment
-        while self.position < segment.size:
-            try:
-                header = self._read_head(self._bytes(batch.HEADER_SIZE))
-            except KafkaError as error:
-                self.problem = error.message
-                self.is_cut = segment.size - self.position < batch.HEADER_SIZE
-                return
-            self.problem = self._check(header)
-            if self.problem:
-                return
-            if self._interval_bytes is not None:
-                segment.index(self.position, header.last_offset, header.max_timestamp, self._interval_bytes)
-            self.next_offset = header.last_offset + 1
-            yield self.position, header
-            if header.attributes & TRANSACTION_BITS and self._interval_bytes is not None:
-                self._follow(header)
-            self.position += header.size
-
-    def marker(self, header: BatchHeader) -> Marker | None:
-        """The transaction marker in the batch that was given last, if it has one."""
-        if not header.is_control:
-            return None
-        return control.read(self._bytes(min(header.size, control.LARGEST_BYTES)))
-
-    def _follow(self, header: BatchHeader) -> None:
-        if self.transactions is None:
-            self.transactions = Transactions()
-        aborted = self.transactions.follow(header, header.base_offset, self.marker(header))
-        self._segment.follow_transactions(() if aborted is None else (aborted,))
-
-    def _check(self, header: BatchHeader) -> str | None:
-        left = self._segment.size - self.position
-        if header.size > left:
-            self.is_cut = True
-            return f"a batch of {header.size} bytes is cut after {left}"
-        if header.base_offset < self.next_offset or header.last_offset_delta < 0:
-            return f"offsets {header.base_offset} to {header.last_offset} do not follow {self.next_offset - 1}"
-        if header.last_offset - self._segment.base_offset > MAX_RELATIVE_OFFSET:  # no checksum covers the base offset
-            return f"offset {header.last_offset} is too far from {self._segment.base_offset}, where the segment begins"
-        if header.last_offset >= self.check_crc_from and not self._check_crc(self._bytes(header.size)):
-            return f"the CRC of the batch with offsets {header.base_offset} to {header.last_offset} is wrong"
-        return None
-
-    def _bytes(self, length: int) -> memoryview:
-        """Up to `length` bytes at the position, from a window over the file.
-
-        Large where whole batches are looked at.
-        """
-        at = self.position - self._start
-        if at + length > len(self._window):
-            window = _WALK_WINDOW_BYTES if self.check_crc_from != NO_LIMIT else _HOP_WINDOW_BYTES
-            self._window = memoryview(self._segment.file.read_at(max(length, window), self.position))
-            self._start, at = self.position, 0
-        return self._window[at : at + length]

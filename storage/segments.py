@@ -15,9 +15,11 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import HEADER_SIZE, BatchHeader
 from protocol.records.control import Marker
 from storage.aborted import Reaching
+from storage.hops import seek
 from storage.replacement import Compacted
 from storage.retention import Expirable
-from storage.segment import FileSlice, MessagesSlice, Segment
+from storage.segment import Segment
+from storage.slices import FileSlice, MessagesSlice
 
 _MEMO_ENTRIES = 64
 _MOST_EMPTY = 1000  # are passed over in one read: each takes two microseconds
@@ -189,7 +191,7 @@ class Segments:
         for _ in range(_MOST_EMPTY):
             if segment.holds_messages:  # a message of that size is none of these
                 break
-            hop = segment.seek(position, position)
+            hop = seek(segment, position, position)
             if hop is None:
                 if segment is self.active:
                     break

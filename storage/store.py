@@ -10,7 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
-from storage import checkpoint, directories, holding, recovery
+from storage import checkpoint, directories, holding
 from storage.checkpoint import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
@@ -28,6 +28,7 @@ from storage.foreign import CLUSTER_METADATA
 from storage.log import Log, LogConfig
 from storage.opening import ConfigOf, Opening
 from storage.pool import Pool
+from storage.recovery.found import Found, bytes_to_scan
 from storage.segment import Segment
 
 logger = logging.getLogger("headgate.storage")
@@ -195,12 +196,12 @@ class Store:
 
     def bytes_to_scan(self, key: TopicPartition) -> int:
         """How much of an unopened log has to be read at most, as its directory looks; in any thread. Raises OSError."""
-        partition = self._partition(key)
-        return 0 if self._was_clean else recovery.bytes_to_scan(partition, self.pool.files.list(partition.directory))
+        found = self._found(key)
+        return 0 if self._was_clean else bytes_to_scan(found, self.pool.files.list(found.directory))
 
     def begin_opening(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Opening:
         """What opens a log of `unopened`; to be run in any thread, and handed to `end_opening`."""
-        opening = self.unopened[key] = Opening(self.pool.files, self._partition(key), config, self._random, now_ms)
+        opening = self.unopened[key] = Opening(self.pool.files, self._found(key), config, self._random, now_ms)
         return opening
 
     def end_opening(self, opening: Opening) -> None:
@@ -208,7 +209,7 @@ class Store:
 
         One that was broken off stays in `unopened`, and can be begun again; a directory that is no log's is neither.
         """
-        key = opening.partition.topic, opening.partition.index
+        key = opening.found.topic, opening.found.index
         if self.unopened.get(key) is not opening:
             return
         if opening.log is not None:
@@ -228,8 +229,8 @@ class Store:
         if not self.unopened:
             self.unopened.clear()  # it has room for all of them until then
 
-    def _partition(self, key: TopicPartition) -> recovery.Partition:
-        return recovery.Partition(
+    def _found(self, key: TopicPartition) -> Found:
+        return Found(
             *key,
             directory=self._path(directories.partition_name(*key)),
             start_offset=self._start_offsets.get(key, 0),

@@ -22,7 +22,8 @@ from protocol.records import compression
 from protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, BatchHeader, read_header, read_varint
 from protocol.records.compression import Steps
 from storage import messages
-from storage.segment import FileSlice, MessagesSlice, Segment
+from storage.segment import Segment
+from storage.slices import FileSlice, MessagesSlice
 
 SEGMENTS_AT_ONCE = 4
 """So many are planned together, as each holds a file open: mostly the first has what is sought."""

@@ -38,7 +38,7 @@ from protocol.records.batch import Record
 from protocol.records.compression import finish
 from protocol.schema import Struct
 from storage import messages
-from storage.segment import FileSlice, MessagesSlice
+from storage.slices import FileSlice, MessagesSlice
 from storage.staged import AppendInfo
 from storage.validation import OWN
 

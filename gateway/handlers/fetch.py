@@ -41,7 +41,7 @@ from protocol.messages.fetch import (
 )
 from protocol.wire import ZERO_UUID
 from storage.files import ColdRead
-from storage.segment import FileSlice, MessagesSlice
+from storage.slices import FileSlice, MessagesSlice
 
 TopicKey = str | bytes
 _BLANK = PartitionData()

@@ -15,7 +15,7 @@ from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
 from storage.log import AppendInfo, Log
-from storage.segment import FileSlice
+from storage.slices import FileSlice
 from storage.validation import HEADER
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

@@ -10,7 +10,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records import legacy
 from protocol.records.batch import LOG_OVERHEAD, patch, read_header
 from storage.files import File
-from storage.segment import FileSlice, MessagesSlice
+from storage.slices import FileSlice, MessagesSlice
 from storage.staged import AppendInfo, Staged
 
 Done = Callable[[AppendInfo | KafkaError], None]

@@ -30,7 +30,7 @@ from protocol.messages.offset_commit import (
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import Record, build, iterate, split
-from storage.segment import FileSlice
+from storage.slices import FileSlice
 
 
 def batch(*values: bytes, timestamp: int = 1_700_000_000_000) -> bytearray:

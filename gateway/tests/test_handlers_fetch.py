@@ -13,7 +13,7 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse,
 from protocol.records import legacy
 from protocol.records.batch import Record, build, iterate, split
 from storage.files import File
-from storage.segment import FileSlice
+from storage.slices import FileSlice
 from storage.validation import PREPARED
 
 NOW_MS = 1_700_000_000_000

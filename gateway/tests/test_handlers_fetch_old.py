@@ -18,7 +18,7 @@ from protocol.records import control, legacy
 from protocol.records.batch import Record, build, check_crc, iterate, split
 from protocol.records.compression import finish
 from protocol.records.control import Marker
-from storage.segment import FileSlice
+from storage.slices import FileSlice
 from storage.validation import OWN
 
 OLD = range(4)

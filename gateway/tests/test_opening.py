@@ -25,9 +25,9 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.records.batch import Record, build
 from protocol.records.compression import finish
-from storage import recovery
 from storage.opening import Opening
-from storage.recovery import Partition
+from storage.recovery import open_log
+from storage.recovery.found import Found
 
 NOW_MS = 1_700_000_000_000
 CLEAN = ".kafka_cleanshutdown"
@@ -256,16 +256,16 @@ def test_what_the_system_refused_is_tried_again_ever_more_rarely(
     left: Path, late: Callable[..., Late], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = late()
-    steps, tries = recovery.open_log_steps, list[float]()
+    steps, tries = open_log.open_log_steps, list[float]()
 
-    def refuse(pool: Any, partition: Partition, *others: Any) -> Any:
+    def refuse(pool: Any, partition: Found, *others: Any) -> Any:
         if partition.topic != "large":
             return (yield from steps(pool, partition, *others))
         tries.append(broker.time.clock.elapsed_ms)
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as few_descriptors:
-        few_descriptors.setattr(recovery, "open_log_steps", refuse)
+        few_descriptors.setattr(open_log, "open_log_steps", refuse)
         broker.start()
         broker.slices.run_all()
         assert broker.code("large") == ErrorCode.KAFKA_STORAGE_ERROR
@@ -329,7 +329,7 @@ def test_the_time_that_is_left() -> None:
     progress.opened, progress.bytes_ended = 5, 50 << 20
     assert progress.seconds_left(9000.0) == pytest.approx(8.0)
     running = Opening.__new__(Opening)
-    running.partition = Partition("t", 0, "d", bytes_scanned=40 << 20)
+    running.found = Found("t", 0, "d", bytes_scanned=40 << 20)
     progress.running.append(running)
     assert 0 < progress.seconds_left(9000.0) < 2.0
     progress.opened, progress.bytes_ended = 10, 100 << 20
@@ -387,7 +387,7 @@ def test_a_topic_that_is_deleted_while_its_log_is_tried_again_goes(
         yield
 
     with monkeypatch.context() as broken:
-        broken.setattr(recovery, "open_log_steps", refuse)
+        broken.setattr(open_log, "open_log_steps", refuse)
         broker.start()
         broker.slices.run_all()
     assert ("large", 0) in broker.services.partitions.offline
@@ -414,7 +414,7 @@ def test_what_goes_wrong_with_one_try_is_not_the_last_try(
         yield
 
     with monkeypatch.context() as broken:
-        broken.setattr(recovery, "open_log_steps", refuse)
+        broken.setattr(open_log, "open_log_steps", refuse)
         broker.start()
         broker.slices.run_all()
     with monkeypatch.context() as broken:

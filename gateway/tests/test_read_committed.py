@@ -18,7 +18,7 @@ from protocol.records.batch import Record, build, split
 from protocol.records.control import Marker
 from storage.aborted import AbortedIndex
 from storage.files import File
-from storage.segment import FileSlice
+from storage.slices import FileSlice
 from storage.validation import OWN
 
 NOW_MS = 1_700_000_000_000

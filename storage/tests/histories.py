@@ -25,7 +25,7 @@ from storage.errors import BadFile
 from storage.flush import Flush
 from storage.log import Log
 from storage.producers import Producers
-from storage.segment import FileSlice
+from storage.slices import FileSlice
 from storage.staged import AppendInfo, Staged
 from storage.store import Store
 from storage.tests.builders import (

@@ -87,6 +87,32 @@ def test_what_cannot_be_removed_is_told_and_comes_again(
     assert not doomed
 
 
+def test_a_file_has_another_name_until_it_goes() -> None:
+    files, doomed = filled("a")
+    for _ in range(2):  # as where the first of several files is gone when it is tried again
+        doomed.rename("/d/a", ".deleted", 1_000)
+    assert left(files) == {"a.deleted"}
+    remove(doomed, 0)
+    remove(doomed, 999)
+    assert left(files) == {"a.deleted"}
+    remove(doomed, 1_000)
+    assert not left(files)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_without_room_for_another_name_a_file_goes_at_once(error: int) -> None:
+    files, doomed = filled("a", "b")
+    files.fail(error, "rename", path="/d/a")
+    if error == errno.EIO:
+        with pytest.raises(OSError, match="/d/a"):
+            doomed.rename("/d/a", ".deleted", 1_000)
+        assert left(files) == {"a", "b"}
+    else:
+        doomed.rename("/d/a", ".deleted", 1_000)
+        assert left(files) == {"b"}
+    assert not doomed
+
+
 def test_those_of_another_are_taken_over() -> None:
     files, doomed = filled("a")
     other = Doomed(files)

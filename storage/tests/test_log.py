@@ -292,24 +292,6 @@ def test_a_sequential_consumer_needs_no_search(monkeypatch: pytest.MonkeyPatch) 
     assert searched == [0]
 
 
-def test_a_slice_outlives_its_segment() -> None:
-    files = CrashingFiles()
-    store = open_store(files)
-    log = store.create("t", 0, bytes(16), SMALL, NOW_MS)
-    append(log, batch(2))
-    expected = content(log)
-    piece = log.read(0, 1000, 2, at_least_one=True)
-    assert piece is not None
-    store.delete("t", 0)
-    assert piece.read() == expected
-    assert files.open_handles == 1
-    piece.release()
-    piece.release()
-    assert files.open_handles == 0
-    with pytest.raises(ValueError, match="released"):
-        piece.read()
-
-
 # Segments
 
 

@@ -15,8 +15,9 @@ from protocol.records.compression import GZIP, LZ4, NONE, finish
 from storage import messages
 from storage.directories import Meta, write_meta
 from storage.errors import UnsupportedLog
+from storage.hops import seek
 from storage.log import Log
-from storage.segment import FileSlice, MessagesSlice
+from storage.slices import FileSlice, MessagesSlice
 from storage.store import Store
 from storage.tests.builders import NOW_MS, append, batch, open_store
 from storage.tests.crashing_files import CrashingFiles
@@ -250,7 +251,7 @@ def test_any_mixture_is_walked_and_sought(parts: list[tuple[str, int]]) -> None:
     for wanted in range(offset + 1):
         assert segment.locate(wanted) == next((at for at, last in items if last >= wanted), len(data))
     for limit in range(0, len(data), 37):
-        found = segment.seek(0, limit)
+        found = seek(segment, 0, limit)
         assert found is not None
         assert found[0] == next(at for at, end in zip(*_bounds(items, len(data)), strict=True) if end > limit)
     assert [(record.offset, record.value) for record in all_read(log)] == [

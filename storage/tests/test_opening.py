@@ -10,9 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
-from storage import recovery
-from storage.compaction import compact
-from storage.recovery import Partition
 from storage.store import Store
 from storage.tests.builders import (
     DIRECTORY,
@@ -26,7 +23,6 @@ from storage.tests.builders import (
     numbered,
     open_store,
 )
-from storage.tests.compacted import COMPACT, close_segment, keyed, put
 from storage.tests.crashing_files import CrashingFiles
 
 KEYS = [("t", 0), ("t", 1), ("u", 0)]
@@ -92,10 +88,10 @@ def test_slices_are_short_and_tell_how_far_it_is() -> None:
     store = crashed(filled())
     expected = store.bytes_to_scan(KEYS[0])
     opening = store.begin_opening(KEYS[0], SMALL, NOW_MS)
-    seen = [opening.partition.bytes_scanned for _ in opening.steps()]
+    seen = [opening.found.bytes_scanned for _ in opening.steps()]
     size = len(batch())
     assert all(0 <= later - earlier <= size for earlier, later in pairwise(seen)), seen
-    assert opening.partition.bytes_scanned == expected > 50 * size
+    assert opening.found.bytes_scanned == expected > 50 * size
 
 
 @pytest.mark.parametrize("flushed", [0, 35, 90])
@@ -122,15 +118,6 @@ def test_producers_that_come_to_be_known_by_the_scan_are_those_of_the_log(flushe
     again.close()
     files = again.pool.files  # type: ignore[assignment]
     assert f"{again.end_offset:020d}.snapshot" in files.list("/data/t-0")
-
-
-def test_the_work_of_a_log_is_what_lies_behind_its_recovery_point() -> None:
-    names = {f"{base:020d}{suffix}": size for base in (0, 50, 90) for suffix, size in ((".log", 1000), (".index", 8))}
-    assert recovery.bytes_to_scan(Partition("t", 0, "d", recovery_point=0), names) == 3000
-    assert recovery.bytes_to_scan(Partition("t", 0, "d", recovery_point=60), names) == 2000
-    assert recovery.bytes_to_scan(Partition("t", 0, "d", recovery_point=90), names) == 1000
-    assert recovery.bytes_to_scan(Partition("t", 0, "d", recovery_point=60, is_clean=True), names) == 0
-    assert recovery.bytes_to_scan(Partition("t", 0, "d"), {}) == 0
 
 
 def test_a_clean_stop_leaves_no_work() -> None:
@@ -200,26 +187,6 @@ def test_an_opening_that_was_broken_off_is_begun_again(steps: int) -> None:
     assert [log.end_offset for log in store.logs.values()] == [60, 40, 20]
     store.close()
     assert files.exists(f"{DIRECTORY}/.kafka_cleanshutdown")
-
-
-def test_epochs_of_a_compacted_log_are_derived_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The first batch that is left is behind the start of the log."""
-    files = CrashingFiles()
-    store = open_store(files)
-    log = store.create("t", 0, TOPIC_ID, COMPACT, NOW_MS)
-    put(log, keyed(("a", "1")), keyed(("a", "2")))
-    close_segment(log)
-    assert compact(log, NOW_MS)
-    log.flush()
-    store.checkpoint({})
-    files.remove("/data/t-0/leader-epoch-checkpoint")
-    for count in (1, 1):
-        store = crashed(files)
-        again = store.open_now(("t", 0), COMPACT, NOW_MS)
-        assert again is not None
-        assert again.epochs.entries == [(0, 0)]
-        assert caplog.text.count("made again from the batches") == count
-        files = store.pool.files  # type: ignore[assignment]
 
 
 @pytest.mark.slow

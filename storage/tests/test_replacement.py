@@ -140,27 +140,6 @@ def test_a_segment_that_was_being_written_is_worth_nothing() -> None:
     assert not names(files, CLEANED_SUFFIX)
 
 
-def test_a_replaced_segment_that_is_here_again_is_put_aside(caplog: pytest.LogCaptureFixture) -> None:
-    files = CrashingFiles()
-    store = filled(files)
-    log = store.logs[KEY]
-    replaced = {segment.path: files.read(segment.path) for segment in log.segments[1:3]}
-    put(log, keyed(("head", "1")))
-    close_segment(log)
-    compact(log, NOW_MS, up_to=24)
-    store.checkpoint({KEY: log.end_offset})
-    expected = content(log)
-    files = files.crash(Random(1), power=False)
-    for path, data in replaced.items():
-        files.write(path, data)
-    log = open_store(files, LARGE).logs[KEY]
-    assert content(log) == expected
-    assert values(log) == EXPECTED
-    assert_indexes(log)
-    assert names(files, ".torn") == [f"{base:020d}.log.0.torn" for base in (8, 16)]
-    assert "has all of its offsets, and has replaced it" in caplog.text
-
-
 def test_of_a_segment_that_kafka_split_the_whole_one_stays_until_all_parts_are_there() -> None:
     files = CrashingFiles()
     filled(files)

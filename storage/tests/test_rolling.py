@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.config import LogConfig
+from storage.index import MAX_RELATIVE_OFFSET
 from storage.pool import Pool
 from storage.rolling import is_due, longest_ms
-from storage.segment import MAX_RELATIVE_OFFSET, Segment
+from storage.segment import Segment
 from storage.tests.builders import TOPIC_ID, append, batch, new_log, open_store
 from storage.tests.crashing_files import CrashingFiles
 

@@ -1,4 +1,4 @@
-"""One segment: append, bounds, cutting, what a walk finds, failed writes."""
+"""One segment: append, bounds, cutting, indexes, failed writes."""
 
 from __future__ import annotations
 
@@ -8,34 +8,13 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import KafkaError
-from protocol.records.batch import Record, build
 from storage.files import File, Files
 from storage.pool import Pool
+from storage.recovery.soundness import has_indexes
 from storage.segment import Segment
 from storage.tests.builders import NOW_MS, rebuilt_indexes
 from storage.tests.crashing_files import CrashingFiles
-
-INTERVAL = 150
-
-
-def new_segment(base_offset: int = 100, batches: int = 0) -> Segment:
-    files = CrashingFiles()
-    files.make_directories("/d")
-    segment = Segment.create(Pool(files), "/d", base_offset, NOW_MS)
-    for number in range(batches):
-        add(segment, base_offset + 2 * number, NOW_MS + number)
-    return segment
-
-
-def add(segment: Segment, offset: int, timestamp: int, size: int = 20) -> None:
-    """A batch of two records."""
-    data = build([Record(timestamp=timestamp, value=b"v" * size)] * 2, base_offset=offset)
-    segment.append(data, [(len(data), offset + 1, timestamp)], INTERVAL)
-
-
-def reopened(segment: Segment) -> Segment:
-    sizes = [segment._pool.files.size(path) for path in (segment.path, segment.offsets.path, segment.times.path)]
-    return Segment(segment._pool, segment.directory, segment.base_offset, [*sizes, -1])
+from storage.tests.segments import INTERVAL, add, new_segment, reopened
 
 
 def test_a_new_segment() -> None:
@@ -43,7 +22,7 @@ def test_a_new_segment() -> None:
     assert (segment.path, segment.size) == ("/d/00000000000000000100.log", 0)
     assert (segment.max_timestamp, segment.first_timestamp, segment.end_offset()) == (-1, -1, 100)
     assert segment.locate(100) == 0
-    assert segment.has_indexes(INTERVAL, look_into_them=True)
+    assert has_indexes(segment, INTERVAL, look_into_them=True)
 
 
 @pytest.mark.parametrize("offset", range(98, 123))
@@ -95,45 +74,6 @@ def test_truncation_restores_the_highest_timestamp(kept: int) -> None:
     assert (segment.offsets.content(), segment.times.content()) == rebuilt_indexes(segment, INTERVAL, sealed=False)
 
 
-def test_a_walk_ends_where_there_is_no_batch() -> None:
-    segment = new_segment(batches=5)
-    third = segment.locate(104)
-    segment.file.write_at(b"\xff", third + 70)
-    walk = segment.walk()
-    assert len(list(walk)) == 5, "headers alone are right"
-    assert (walk.problem, walk.position, walk.next_offset) == (None, segment.size, 110)
-    walk = segment.walk()
-    walk.check_crc_from = 104
-    assert [header.base_offset for _, header in walk] == [100, 102]
-    assert (walk.position, walk.next_offset) == (third, 104)
-    assert "CRC of the batch with offsets 104 to 105" in str(walk.problem)
-
-
-def test_batches_that_do_not_follow_are_no_batches() -> None:
-    segment = new_segment(batches=2)
-    add(segment, 103, NOW_MS)
-    walk = segment.walk()
-    assert len(list(walk)) == 2
-    assert "do not follow" in str(walk.problem)
-
-
-def test_a_batch_is_sought_by_its_end_or_by_its_offset() -> None:
-    segment = new_segment(batches=200)  # more than one look into the file
-    size = segment.size // 200
-    assert segment.seek(0, 150 * size) == (150 * size, 151 * size, 400, 401)
-    assert segment.seek(0, segment.size, 401) == (150 * size, 151 * size, 400, 401)
-    assert segment.seek(0, segment.size - 1) == (199 * size, segment.size, 498, 499)
-    assert segment.seek(0, segment.size) is None
-    assert segment.seek(segment.size, 0) is None
-
-
-def test_seeking_refuses_damage() -> None:
-    segment = new_segment(batches=5)
-    segment.file.write_at(b"\x00" * 12, segment.locate(104))
-    with pytest.raises(KafkaError, match="no batch at byte"):
-        segment.seek(0, segment.size - 1)
-
-
 def test_rebuild_makes_the_indexes_again() -> None:
     segment = new_segment(batches=20)
     expected = segment.offsets.content(), segment.times.content()
@@ -146,19 +86,6 @@ def test_rebuild_makes_the_indexes_again() -> None:
         == rebuilt_indexes(segment, INTERVAL, sealed=False)
     )
     assert (segment.max_timestamp, segment.first_timestamp) == (NOW_MS + 19, NOW_MS)
-
-
-def test_lost_indexes_are_seen() -> None:
-    segment = new_segment(batches=20)
-    segment.seal()
-    files, size = segment._pool.files, segment.size
-    assert reopened(segment).has_indexes(INTERVAL, look_into_them=True)
-    whole = [size, segment.offsets.size, segment.times.size]
-    for sizes in ([size, -1, whole[2]], [size, whole[1], -1], [size, 0, whole[2]], [size, whole[1], 0], [size, 9, 12]):
-        damaged = Segment(segment._pool, "/d", 100, [*sizes, -1])
-        assert not damaged.has_indexes(INTERVAL, look_into_them=False)
-    files.write(segment.offsets.path, b"\x00\x00\x00\x05\x7f\xff\xff\xff")
-    assert not reopened(segment).has_indexes(INTERVAL, look_into_them=True)
 
 
 def test_a_failed_write_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CRC_START, HEADER, BatchHeader, Record, build, iterate, read_header, split
-from storage import recovery, validation
+from storage import validation
 from storage.config import LogConfig
 from storage.files import File, Files
 from storage.log import Log
 from storage.pool import Pool
 from storage.producers import Producer, Producers
+from storage.recovery.found import Found
+from storage.recovery.open_log import open_log
 from storage.segment import Segment
 from storage.staged import MAX_STAGED_BYTES, Staged
 
@@ -190,8 +192,8 @@ def test_an_index_that_cannot_be_written_waits_in_memory(tmp_path: Path) -> None
     files.is_full = False
     end_offset = log.append(batch(b"shorter"), leader_epoch=1, now_ms=NOW_MS).first_offset + 1
     log.close()
-    partition = recovery.Partition("t", 0, directory, recovery_point=end_offset, is_clean=True)
-    again = recovery.open_log(Pool(Files()), partition, config, Random(0), NOW_MS)
+    partition = Found("t", 0, directory, recovery_point=end_offset, is_clean=True)
+    again = open_log(Pool(Files()), partition, config, Random(0), NOW_MS)
     assert again.end_offset == end_offset
     assert content(again)[-1] == (end_offset - 1, b"shorter")
     again.close()

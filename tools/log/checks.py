@@ -24,8 +24,9 @@ from storage.files import Files
 from storage.index import Index, OffsetIndex, TimeIndex
 from storage.pool import Pool
 from storage.producers import DEFAULT_EXPIRATION_MS, SNAPSHOT_SUFFIX, Producers
-from storage.segment import DERIVED_SUFFIXES, Segment, Walk
+from storage.segment import DERIVED_SUFFIXES, Segment
 from storage.transactions import Transactions
+from storage.walk import Walk
 from tools.log import overlaps, reading, scanning
 from tools.log.overlay import Overlay
 from tools.log.places import DataDirectory, Partition, is_empty

@@ -7,8 +7,9 @@ from itertools import zip_longest
 
 from protocol.errors import KafkaError
 from storage.files import Files
+from storage.hops import seek
 from storage.pool import Pool
-from storage.recovery import TORN_SUFFIX
+from storage.recovery.aside import TORN_SUFFIX
 from storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX
 from storage.segment import DELETED_SUFFIX, Segment
 from tools.log import reading
@@ -94,7 +95,7 @@ def end_offset(segments: Sequence[Segment]) -> int | None:
     indexed = last.offsets.last_position
     for position in (indexed, 0):  # the index may be of other bytes: batch by batch, then
         try:
-            hop = last.seek(position, last.size - 1) if 0 <= position < last.size else None
+            hop = seek(last, position, last.size - 1) if 0 <= position < last.size else None
         except KafkaError:
             continue
         if hop is not None:

@@ -15,7 +15,7 @@ from storage.checkpoint import RECOVERY_POINTS, TEMPORARY_SUFFIX
 from storage.directories import META_PROPERTIES
 from storage.files import Files
 from storage.pool import Pool
-from storage.recovery import TORN_SUFFIX
+from storage.recovery.aside import TORN_SUFFIX
 from storage.segment import LOG_SUFFIX
 from storage.transactions import Transactions
 from tools.log import reading

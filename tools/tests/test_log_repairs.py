@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from protocol.records.batch import Record, iterate, read_header
 from storage.files import Files
-from storage.recovery import TORN_SUFFIX
+from storage.recovery.aside import TORN_SUFFIX
 from storage.store import Store
 from storage.tests.builders import batch
 from tools.log import checks, repairs

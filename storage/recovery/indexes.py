@@ -1,0 +1,117 @@
+"""The indexes of segments that are safe on the disk, made again where a start finds them missing, cut or spoilt."""
+
+from __future__ import annotations
+
+import logging
+
+from protocol.records.compression import Steps
+from protocol.records.control import TRANSACTION_BITS
+from storage import snapshots
+from storage.aborted import AbortedIndex
+from storage.files import NO_ROOM
+from storage.log import Log
+from storage.recovery.aside import keep_aside
+from storage.recovery.found import Found, corrupt
+from storage.recovery.soundness import end_of_finished, has_indexes
+from storage.segment import Segment
+from storage.transactions import Transactions
+
+logger = logging.getLogger("headgate.storage")
+
+
+def check_indexes(log: Log, found: Found, segment: Segment, end_offset: int | None = None) -> Steps[None]:
+    """Make the indexes of a segment that is safe on the disk again, if they are not what they should be.
+
+    With `end_offset`, where the next segment begins, they are looked through, and nothing stays behind it.
+    """
+    is_there = has_indexes(segment, log.config.index_interval_bytes, look_into_them=not found.is_clean)
+    if is_there and (end_offset is None or not segment.size):
+        return
+    if end_offset is not None:
+        end = end_of_finished(segment, end_offset) if is_there else None
+        if end is not None and end <= end_offset:
+            return
+        yield from _drop_leftover(log, found, segment, end_offset)
+    logger.warning("%s: the indexes of %s are missing or cut; made again", found, segment.path)
+    yield from rebuild(log, found, segment)
+
+
+def _drop_leftover(log: Log, found: Found, segment: Segment, end_offset: int) -> Steps[None]:
+    """Cut off what a write has left that failed just before a roll: it was cut off then, but not yet on the disk."""
+    walk = segment.walk()
+    for _, header in walk:
+        if header.base_offset >= end_offset:
+            break
+        yield
+    is_whole = walk.problem is None or walk.next_offset == end_offset
+    if is_whole and walk.position < segment.size:
+        left = segment.size - walk.position
+        logger.warning("%s: %d bytes behind the last batch of %s are cut off", found, left, segment.path)
+        yield from keep_aside(log.pool.files, segment, walk.position)
+        segment.rebuild(log.config.index_interval_bytes)
+        segment.truncate(walk.position)
+
+
+def rebuild(log: Log, found: Found, segment: Segment, known: Transactions | None = None) -> Steps[Transactions | None]:
+    """Make the indexes of a segment again. `known` and the result: the transactions open at its ends, if known."""
+    walk = segment.rebuild(log.config.index_interval_bytes)
+    for _, header in walk:
+        if header.attributes & TRANSACTION_BITS and walk.transactions is None:
+            walk.transactions = known or (yield from transactions_at(log, segment.base_offset))
+        yield
+    if walk.problem is not None:
+        raise corrupt(found, segment, f"byte {walk.position}, offset {walk.next_offset}: {walk.problem}")
+    if log.has_transactions:
+        segment.follow_transactions()
+    seal(segment)
+    segment.sync()
+    log.pool.files.sync_directory(log.directory)  # else one that someone removed could come back in a crash
+    return walk.transactions or known
+
+
+def transactions_at(log: Log, offset: int) -> Steps[Transactions]:
+    """Those that are open where a segment begins, from the last snapshot that is not behind it.
+
+    Raises KafkaError, OSError.
+    """
+    files = log.pool.files
+    known = snapshots.offsets(files.list(log.directory))
+    producers, since = snapshots.load_latest(files, log.directory, known, offset)
+    since = max(since, log.segments[0].base_offset)
+    if since < offset:
+        for header, marker in log.batches(since):
+            if header.base_offset >= offset:
+                break
+            producers.transactions.follow(header, header.base_offset, marker)
+            yield
+    return producers.transactions
+
+
+def check_transactions(log: Log, found: Found) -> Steps[None]:
+    """Make the indexes of aborted transactions that are missing again, if the log may have any.
+
+    That is seen in its producers, or in such an index of another segment. Else nothing is missing.
+    """
+    segments = log.segments
+    if not log.has_transactions and all(segment.aborted is None for segment in segments):
+        return
+    log.has_transactions = True
+    known: Transactions | None = None
+    made = 0
+    for segment in segments:
+        is_missing = segment.aborted is None and segment.is_sealed
+        known = (yield from rebuild(log, found, segment, known)) if is_missing else None
+        made += is_missing
+    log.follow_transactions()
+    if made:
+        logger.info("%s: made %s files of %d segments that had none", found, AbortedIndex.SUFFIX, made)
+
+
+def seal(segment: Segment) -> None:
+    """Write the indexes out, if there is room for them; else they stay in memory until the log rolls next."""
+    try:
+        segment.seal()
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        logger.warning("there is no room for the indexes of %s; they are in memory for now", segment.path)

@@ -1,0 +1,101 @@
+"""Leader epochs when a log is opened: read, or made again from its batches; and which segments hold older messages.
+
+Both are told together: messages of magic 0 and 1 have no epochs, and come before whatever has some.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from protocol.records import batch
+from protocol.records.batch import BatchHeader
+from protocol.records.compression import Steps
+from storage import messages
+from storage.epochs import NO_EPOCH, read_entries
+from storage.errors import BadFile
+from storage.files import Files
+from storage.hops import NO_LIMIT, seek
+from storage.log import Log
+from storage.recovery.found import Found
+from storage.segment import Segment
+
+logger = logging.getLogger("headgate.storage")
+
+_HEAD_BYTES = messages.MAGIC_POSITION + 1
+
+
+def read(files: Files, found: Found) -> list[tuple[int, int]] | None:
+    """The entries of the file; None if there is none, or none that can be read, which is logged."""
+    try:
+        return read_entries(files, found.directory)
+    except BadFile as error:
+        logger.warning("%s: %s", found, error)
+        return None
+
+
+def are_lacking(log: Log, entries: list[tuple[int, int]] | None, epochs: list[tuple[int, int]]) -> bool:
+    """Whether epochs that should be known are not. `entries` are those of the file, None if there was none.
+
+    Where messages of magic 0 and 1 come first, none are known of them, and Kafka's file is right. A file without any is
+    so where the batches have none, too.
+    """
+    if entries is None:
+        return True
+    if _cover(epochs, log.start_offset) or _begins_with_message(log.segments[0]):
+        return False
+    first = None if entries else next(iter(log.headers(log.start_offset)), None)
+    return bool(entries) or (first is not None and first.partition_leader_epoch > NO_EPOCH)
+
+
+def _cover(epochs: list[tuple[int, int]], start_offset: int) -> bool:
+    """Whether it is known who wrote the log from `start_offset` on."""
+    return bool(epochs) and epochs[0][1] <= start_offset
+
+
+def derive_steps(log: Log, found: Found) -> Steps[list[tuple[int, int]]]:
+    """From the batches: only epochs in which nothing was written are not found again."""
+    old = [segment.base_offset for segment in log.segments if _begins_with_message(segment)]
+    if old and _ends_with_message(log):
+        return []
+    if not old:
+        logger.warning("%s: %s is missing or too short; made again from the batches", found, log.epochs.path)
+    epochs: list[tuple[int, int]] = []
+    for header in log.headers(max([log.start_offset, *old[-1:]])):  # none are known of what lies before a message
+        note(epochs, header)
+        yield
+    if epochs and not old and epochs[0][1] > log.start_offset:  # what was before it is compacted away
+        epochs[0] = epochs[0][0], log.start_offset
+    return epochs
+
+
+def note(epochs: list[tuple[int, int]], header: BatchHeader) -> None:
+    """Note the epoch of a batch, if it is a new one."""
+    epoch = header.partition_leader_epoch
+    if epoch > (epochs[-1][0] if epochs else NO_EPOCH):
+        epochs.append((epoch, header.base_offset))
+
+
+def note_formats(log: Log, epochs: list[tuple[int, int]], start_offset: int) -> None:
+    """Note where there may be messages of magic 0 and 1: below the first leader epoch.
+
+    Kafka knows epochs since it has batches, and forgets them all where an older format is set again. Where the log was
+    made to start later, its epochs do too, whatever there is before: that is looked at.
+    """
+    first = epochs[0][1] if epochs else NO_LIMIT
+    for segment in log.segments:
+        segment.holds_messages = segment.size > 0 and segment.base_offset < first
+        if segment.holds_messages and first <= start_offset:
+            segment.holds_messages = _begins_with_message(segment)
+
+
+def _begins_with_message(segment: Segment, position: int = 0) -> bool:
+    if not segment.holds_messages:
+        return False
+    head = segment.file.read_at(_HEAD_BYTES, position)
+    return len(head) == _HEAD_BYTES and head[messages.MAGIC_POSITION] < batch.MAGIC
+
+
+def _ends_with_message(log: Log) -> bool:
+    segment = [segment for segment in log.segments if segment.size][-1]
+    last = seek(segment, segment.offsets.last_position, segment.size - 1)
+    return last is not None and _begins_with_message(segment, last[0])

@@ -1,0 +1,115 @@
+"""The steps that open a log, in their order."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+
+from protocol.errors import KafkaError
+from protocol.records.compression import Steps, finish
+from storage import directories, replacement, snapshots
+from storage.checkpoint import TEMPORARY_SUFFIX
+from storage.config import LogConfig
+from storage.errors import CorruptLog, NotALog
+from storage.log import Log
+from storage.pool import Pool
+from storage.producers import Producers
+from storage.recovery import leader_epochs
+from storage.recovery.aside import put_replaced_aside
+from storage.recovery.found import Found, bases_of, corrupt, of_log, sizes_of
+from storage.recovery.indexes import check_indexes, check_transactions
+from storage.recovery.scan import scan
+from storage.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment
+
+logger = logging.getLogger("headgate.storage")
+
+
+def open_log(pool: Pool, found: Found, config: LogConfig, random: Random, now_ms: int) -> Log:
+    """The log in a directory, at once. Raises what `open_log_steps` raises."""
+    return finish(open_log_steps(pool, found, config, random, now_ms))
+
+
+def open_log_steps(pool: Pool, found: Found, config: LogConfig, random: Random, now_ms: int) -> Steps[Log]:
+    """The log in a directory.
+
+    Raises CorruptLog, UnsupportedLog (the partition stays closed and untouched), NotALog for a directory of somebody
+    else's, OSError. Files that no log makes are left alone.
+    """
+    listed = pool.files.list(found.directory)
+    names = of_log(listed)
+    if directories.is_no_partition(listed) and not found.recovery_point:
+        raise NotALog(f"{found.directory} is called like a partition's directory, and holds nothing of a log")
+    names = of_log((yield from replacement.finish_steps(pool, found.directory, names)))
+    _tidy(pool, found, names)
+    if config.is_compacted and not found.is_clean:
+        yield from put_replaced_aside(pool, found, names)
+    segments = _segments(pool, found, names, now_ms)
+    log = Log(pool, found.directory, found.topic, found.index, found.topic_id, config, segments, random)
+    entries = leader_epochs.read(pool.files, found)
+    log.epochs.load(entries or ())
+    epochs = log.epochs.entries
+    leader_epochs.note_formats(log, epochs, max(found.start_offset, segments[0].base_offset))
+    producers: Producers | None = None
+    if found.is_clean:
+        yield from _look_at_ends(log, found)
+    else:
+        epochs, producers = yield from scan(log, found, names)
+        log.epochs.is_synced = False
+    if found.start_offset > log.end_offset:
+        log.restart_at(found.start_offset, now_ms)
+        epochs, producers = [], None
+    log.start_offset = max(found.start_offset, log.segments[0].base_offset)
+    log.recovery_point = min(log.end_offset, found.recovery_point)
+    if log.end_offset > log.start_offset and leader_epochs.are_lacking(log, entries, epochs):
+        epochs = yield from leader_epochs.derive_steps(log, found)
+    leader_epochs.note_formats(log, epochs, log.start_offset)
+    log.epochs.keep(epochs, always=entries is None and log.size > 0)
+    log.epochs.start_from(log.start_offset)
+    log.names_unsynced = not found.is_clean or not log.size  # an empty log has never had a reason to be flushed
+    yield from log.reload_producers_steps(snapshots.offsets(names), producers)
+    yield from check_transactions(log, found)
+    if config.commits_synced and log.recovery_point < log.end_offset:
+        log.flush()  # a killed broker may have left in memory what a power cut could still take back from consumers
+    log.release()  # most partitions are idle: files are opened again where they are needed
+    return log
+
+
+def _tidy(pool: Pool, found: Found, names: dict[str, int]) -> None:
+    """Finish what a crash interrupted: deletions and replacements that had not happened yet."""
+    for name in list(names):
+        is_orphan = name.endswith(DERIVED_SUFFIXES[:3]) and name.rpartition(".")[0] + LOG_SUFFIX not in names
+        path = f"{found.directory}/{name}"
+        if name.endswith(DELETED_SUFFIX):
+            pool.doomed.add(path)  # large ones take long
+        elif name.endswith(TEMPORARY_SUFFIX) or is_orphan:
+            pool.files.remove(path)
+
+
+def _segments(pool: Pool, found: Found, names: dict[str, int], now_ms: int) -> list[Segment]:
+    directory = found.directory
+    bases = bases_of(names)
+    if not bases:
+        if found.recovery_point > found.start_offset:
+            raise CorruptLog(
+                f"{found}: {directory} has no segments, but offsets up to {found.recovery_point} were on the "
+                "disk; bring the files back, or delete the directory to begin anew"
+            )
+        return [Segment.create(pool, directory, found.start_offset, now_ms)]
+    return [Segment(pool, directory, base, sizes_of(names, base), created_ms=now_ms) for base in bases]
+
+
+def _look_at_ends(log: Log, found: Found) -> Steps[None]:
+    """After a clean stop: all is as it should be, unless someone deleted what can be derived."""
+    for segment in log.segments:
+        yield from check_indexes(log, found, segment)
+    last = log.segments[-1]
+    try:
+        log.end_offset = last.end_offset()
+    except KafkaError as error:
+        raise corrupt(found, last, f"{error.message}, after a clean stop") from error
+    if log.end_offset < found.recovery_point:
+        raise corrupt(
+            found,
+            last,
+            f"it ends at offset {log.end_offset}; offsets up to {found.recovery_point} should follow",
+        )

@@ -1,0 +1,173 @@
+"""The scan of a log after a crash: what may not be on the disk is read, checked, and cut where it is no log any more.
+
+It ends in exactly one of three ways. Clean: batches to the end. Torn: at or behind the recovery point something else
+follows; the log is cut there, and what followed is kept `aside`. Corrupt: the same below the recovery point, where
+everything was on the disk once; the partition then stays closed and untouched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from protocol.errors import KafkaError
+from protocol.records import batch
+from protocol.records.batch import NO_PRODUCER_ID
+from protocol.records.compression import Steps
+from protocol.records.control import TRANSACTION_BITS
+from storage import messages, snapshots
+from storage.errors import UnsupportedLog
+from storage.files import NO_ROOM
+from storage.log import Log
+from storage.producers import Producers
+from storage.recovery import leader_epochs
+from storage.recovery.aside import TORN_SUFFIX, keep_aside
+from storage.recovery.found import Found, corrupt, first_to_scan
+from storage.recovery.indexes import check_indexes, seal, transactions_at
+from storage.recovery.soundness import is_untouched
+from storage.segment import Segment
+from storage.transactions import Transactions
+from storage.walk import Walk
+
+logger = logging.getLogger("headgate.storage")
+
+_HEAD_BYTES = messages.MAGIC_POSITION + 1
+
+
+class Clean(NamedTuple):
+    """Batches to the end."""
+
+
+class Torn(NamedTuple):
+    """Something else follows byte `at`, where that may happen in a crash; `is_beginning`: of a batch, and no more."""
+
+    at: int
+    reason: str
+    is_beginning: bool = False
+
+
+class Corrupt(NamedTuple):
+    """Something else follows byte `at`, where everything was on the disk already."""
+
+    at: int
+    reason: str
+
+
+Verdict = Clean | Torn | Corrupt
+
+
+def judge(walk: Walk, recovery_point: int) -> Verdict:
+    """What the end of a scan means. Pure."""
+    if walk.problem is not None:
+        if walk.next_offset < recovery_point:
+            return Corrupt(walk.position, walk.problem)
+        return Torn(walk.position, walk.problem, walk.is_cut)
+    if walk.next_offset < recovery_point:
+        return Corrupt(walk.position, f"offsets up to {recovery_point} should follow")
+    return Clean()
+
+
+def scan(log: Log, found: Found, names: Mapping[str, int]) -> Steps[tuple[list[tuple[int, int]], Producers | None]]:
+    """After a crash: check what lies behind the recovery point, and make the indexes of these segments again.
+
+    The leader epochs of what is there then, and its producers, if they have come to be known by the way.
+    """
+    segments = log.segments
+    first = first_to_scan([segment.base_offset for segment in segments], found.recovery_point)
+    for segment in segments[:first]:
+        # Those of the last were perhaps not yet synced, although its bytes were: that comes with the next flush.
+        is_last = segment is segments[first - 1]
+        yield from check_indexes(log, found, segment, segments[first].base_offset if is_last else None)
+    log.end_offset = segments[first].base_offset
+    safe = max(found.recovery_point, log.end_offset)
+    epochs = [entry for entry in log.epochs.entries if entry[1] < safe]
+    interval_bytes, end_offset = log.config.index_interval_bytes, found.recovery_point
+    if segments[first] is segments[-1] and is_untouched(segments[-1], end_offset, interval_bytes):
+        log.end_offset = end_offset
+        return epochs, None
+    known: Transactions | None = None
+    producers = _producers_at(log, names, segments[first])
+    for number, segment in enumerate(segments[first:], first):
+        verdict, known = yield from _scan_segment(log, found, segment, epochs, known, producers)
+        if isinstance(verdict, Corrupt):
+            raise corrupt(found, segment, f"byte {verdict.at}, offset {log.end_offset}: {verdict.reason}")
+        if isinstance(verdict, Torn):
+            yield from _cut(log, found, segment, verdict, segments[number + 1 :])
+            break
+        if segment is not segments[-1]:
+            seal(segment)
+    return epochs, producers
+
+
+def _producers_at(log: Log, names: Mapping[str, int], segment: Segment) -> Producers | None:
+    """The producers where a segment begins, if a snapshot has them, as one of each roll does; or if it is the first."""
+    known = snapshots.offsets(names)
+    producers, offset = snapshots.load_latest(log.pool.files, log.directory, known, segment.base_offset)
+    return producers if offset == segment.base_offset or segment is log.segments[0] else None
+
+
+def _scan_segment(
+    log: Log,
+    found: Found,
+    segment: Segment,
+    epochs: list[tuple[int, int]],
+    known: Transactions | None,
+    producers: Producers | None,
+) -> Steps[tuple[Verdict, Transactions | None]]:
+    """How the segment ends. `known`, also in the result: which transactions are open at its ends, if that is known.
+
+    What is in it is noted in `epochs` and `producers`.
+    """
+    if segment.base_offset != log.end_offset:
+        # One between them is lost: compaction leaves gaps too, but only in what was made safe before.
+        return Torn(0, f"the segment should begin at offset {log.end_offset}"), known
+    walk = segment.rebuild(log.config.index_interval_bytes)
+    walk.check_crc_from = found.recovery_point
+    for _, header in walk:
+        leader_epochs.note(epochs, header)
+        if header.attributes & TRANSACTION_BITS and walk.transactions is None:
+            walk.transactions = known or (yield from transactions_at(log, segment.base_offset))
+        if producers is not None and header.producer_id != NO_PRODUCER_ID:
+            producers.record(header, header.base_offset, walk.marker(header))
+        found.bytes_scanned += header.size
+        yield
+    log.end_offset = walk.next_offset
+    if walk.problem is not None and not segment.holds_messages and _is_old_format(segment, walk.position):
+        raise UnsupportedLog(
+            f"{found}: {segment.path} holds messages of magic 0 or 1, where the leader epochs in {log.epochs.path} "
+            "say that there are none; delete that file, and they are read"
+        )
+    return judge(walk, found.recovery_point), walk.transactions or known
+
+
+def _is_old_format(segment: Segment, position: int) -> bool:
+    """Whether a whole message of magic 0 or 1 is there."""
+    head = segment.file.read_at(_HEAD_BYTES, position)
+    if len(head) < _HEAD_BYTES or head[messages.MAGIC_POSITION] >= batch.MAGIC:
+        return False
+    with contextlib.suppress(KafkaError):
+        size = messages.size_at(head) or 0
+        if size <= segment.size - position:
+            return messages.sound_bytes(segment.file.read_at(size, position)) == size
+    return False
+
+
+def _cut(log: Log, found: Found, segment: Segment, torn: Torn, later: Sequence[Segment]) -> Steps[None]:
+    """Make the log end where it is torn; keep the bytes behind that aside."""
+    logger.warning(
+        "%s: cut at byte %d of %s, offset %d: %s; %d bytes there and %d later segments are kept in files named *%s",
+        found, torn.at, segment.path, log.end_offset, torn.reason, segment.size - torn.at, len(later), TORN_SUFFIX,
+    )  # fmt: skip
+    files = log.pool.files
+    try:
+        yield from keep_aside(files, segment, torn.at)
+        for unreachable in later:
+            yield from keep_aside(files, unreachable, 0)
+    except OSError as error:
+        if error.errno not in NO_ROOM or later or not torn.is_beginning:
+            raise  # so it stays closed, and whole, until there is room
+        logger.warning("%s: there is no room to keep the beginning of a batch, which nobody was told of", found)
+    log.drop_behind(segment, torn.at)
+    log.end_offset = log.segments[-1].end_offset()

@@ -1,0 +1,80 @@
+"""Whether the indexes of a segment are what its batches make of them, as far as a look at their ends tells.
+
+What a kill or someone's hand did to them is seen so; whoever wants to be sure makes them again (`indexes`).
+"""
+
+from __future__ import annotations
+
+from protocol.errors import KafkaError
+from storage.hops import seek
+from storage.index import NO_TIMESTAMP
+from storage.segment import Segment
+
+
+def has_indexes(segment: Segment, index_interval_bytes: int, *, look_into_them: bool) -> bool:
+    """Whether the indexes of a sealed segment may be what their names say; lost or cut ones are not."""
+    if not segment.size:
+        return True
+    if not segment.offsets.is_whole or not segment.times.is_whole:
+        return False
+    aborted = segment.aborted
+    if aborted is not None and not (aborted.is_whole and (aborted.is_sound or not look_into_them)):
+        return False
+    if not segment.times.entries and segment.first_timestamp >= 0:
+        return False
+    if segment.offsets.entries and not look_into_them:
+        return True
+    return _is_indexed_to_its_end(segment, index_interval_bytes)
+
+
+def _is_indexed_to_its_end(segment: Segment, index_interval_bytes: int) -> bool:
+    indexed = segment.offsets.last_position
+    try:
+        last = seek(segment, indexed, segment.size - 1)
+    except KafkaError:
+        return False
+    return last is not None and last[0] - indexed <= index_interval_bytes
+
+
+def is_untouched(segment: Segment, end_offset: int, index_interval_bytes: int) -> bool:
+    """Whether a last segment is as a clean stop left it: its batches end at `end_offset`, and its indexes are finished.
+
+    Most partitions are idle when a broker is killed. Looking at the end of such a one is enough, as after a clean stop.
+    """
+    if not segment.size or end_offset <= segment.base_offset:
+        return False
+    try:
+        if not has_indexes(segment, index_interval_bytes, look_into_them=True):
+            return False
+    except KafkaError:  # it does not begin with a batch
+        return False
+    return end_of_finished(segment, end_offset) == end_offset
+
+
+def end_of_finished(segment: Segment, end_offset: int) -> int | None:
+    """Where the batches of a sealed segment end; None if a part of its indexes was, or may have been, lost."""
+    if segment.aborted is not None:  # nothing at the end tells how many transactions were aborted before
+        return None
+    offsets, times = segment.offsets, segment.times
+    # Records out of order: the newest may be far from the end, and the entry that tells of it be lost.
+    known = offsets.floor(times.last_offset) if times.entries else offsets.last_position
+    walk = segment.walk(min(known, offsets.last_position))
+    newest = max((header.max_timestamp for _, header in walk), default=NO_TIMESTAMP)
+    is_sealed = newest <= times.last_timestamp and times.last_offset < end_offset
+    is_sound = walk.problem is None and is_sealed and offsets.is_increasing and times.is_increasing
+    return walk.next_offset if is_sound and _begins_soundly(segment) else None
+
+
+def _begins_soundly(segment: Segment) -> bool:
+    """Whether the first entry of the offset index is of the batch to which it points: zeros may stand for a part of it.
+
+    In any other a zero is less than the entry before, or would have to fall between two entries.
+    """
+    if not segment.offsets.entries:
+        return True
+    last_offset, position = segment.offsets.first()
+    try:
+        hop = seek(segment, position, position)
+    except KafkaError:
+        return False
+    return hop is not None and (hop[0], hop[3]) == (position, segment.base_offset + last_offset)

@@ -1,0 +1,98 @@
+"""A piece of a segment file: planned by the log, and read or sent later, by whoever answers a fetch.
+
+It is (file, position, length), and keeps the file open: no byte of it passes through here before it is wanted.
+"""
+
+from __future__ import annotations
+
+from protocol.records.compression import Steps
+from storage.files import File
+
+# A piece of up to this size is read on the loop, if it is in memory.
+_SMALL_READ_BYTES = 1 << 14
+
+
+class FileSlice:
+    """A planned piece of a segment file.
+
+    Keeps the file open until `release`, whatever becomes of the segment meanwhile.
+    """
+
+    __slots__ = ("_file", "fileno", "length", "position")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        file.references += 1
+        self._file: File | None = file
+        self.fileno = file.fileno
+        self.position = position
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __del__(self) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        return f"FileSlice({self.length} bytes at {self.position} of descriptor {self.fileno})"
+
+    def read(self, start: int = 0, length: int | None = None) -> bytes:
+        """Its bytes, or a part of them, for where sendfile cannot be used. Raises ValueError after `release`."""
+        if self._file is None:
+            raise ValueError("the slice was released")
+        left = self.length - start
+        return self._file.read_at(left if length is None else min(length, left), self.position + start)
+
+    def read_cached(self, start: int, length: int) -> bytes | bytearray | None:
+        """A part of its bytes, if that does not wait for the disk. Raises ValueError after `release`."""
+        return self._held.read_cached(length, self.position + start)
+
+    def read_steps(self, start: int, length: int) -> Steps[bytes | bytearray]:
+        """A part of its bytes, as far as it goes: at once if it is small and in memory, else in the next slice."""
+        length = min(length, self.length - start)
+        data = self.read_cached(start, length) if length <= _SMALL_READ_BYTES else None
+        if data is None:
+            yield
+            data = self.read(start, length)
+        return data
+
+    def is_cached(self, start: int, length: int) -> bool:
+        """Whether sending a part of it would not wait for the disk, as far as can be told cheaply."""
+        return self._held.is_cached(length, self.position + start)
+
+    @property
+    def passed(self) -> tuple[int, int]:
+        """From where to where a reader need not look through it again; see `File.passed`. May lie outside of it."""
+        start, end = self._held.passed
+        return start - self.position, end - self.position
+
+    def note_passed(self, end: int) -> None:
+        """There is nothing to be found up to `end`."""
+        file, end = self._held, self.position + end
+        start, known = file.passed
+        if start <= self.position <= known:
+            file.passed = start, max(known, end)
+        else:
+            file.passed = self.position, end
+
+    def warm(self, start: int, length: int) -> None:
+        """Bring a part of it into the page cache; waits for the disk."""
+        self._held.warm(length, self.position + start)
+
+    @property
+    def _held(self) -> File:
+        if self._file is None:
+            raise ValueError("the slice was released")
+        return self._file
+
+    def release(self) -> None:
+        """Give up the file. Further calls do nothing."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.release()
+
+
+class MessagesSlice(FileSlice):
+    """The same of a segment that may hold messages of magic 0 and 1: such as clients are not sent any more."""
+
+    __slots__ = ()

@@ -1,0 +1,72 @@
+"""Indexes, and what else is derived, made again where they are lost or spoilt."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.config import LogConfig
+from storage.tests.builders import (
+    NOW_MS,
+    TOPIC_ID,
+    append,
+    assert_derived_state,
+    batch,
+    content,
+    numbered,
+    open_store,
+)
+from storage.tests.crashing_files import CrashingFiles
+from storage.tests.reopened import KEY, PARTITION, filled, killed, names, reopened
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_lost_block_of_an_index_whose_segment_was_synced_before_is_made_again(suffix: str) -> None:
+    """A roll leaves the indexes to the next flush; the bytes may have been on the disk, and the checkpoint too."""
+    files = CrashingFiles()
+    store = open_store(files)
+    config = LogConfig(index_interval_bytes=0)
+    log = store.create("t", 0, TOPIC_ID, config, NOW_MS)
+    for number in range(20):
+        append(log, batch(timestamp=NOW_MS + number))
+    log.flush()
+    store.checkpoint({KEY: log.end_offset})
+    log.roll(NOW_MS)
+    path = f"{log.directory}/{0:020d}{suffix}"
+    whole = bytes(files.file(path).content)
+    width = 8 if suffix == ".index" else 12
+    files.file(path).content[5 * width : 9 * width] = bytes(4 * width)
+    again = open_store(killed(files), config).logs[KEY]
+    assert again.end_offset == 20
+    assert again.pool.files.read(path) == whole
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"])
+def test_what_is_derived_is_made_again(suffix: str, clean: bool) -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    before = content(store.logs[KEY])
+    producers = dict(store.logs[KEY].producers.by_id)
+    if clean:
+        store.close()
+    for name in names(files, suffix):
+        files.remove(f"{PARTITION}/{name}")
+    log = reopened(files).logs[KEY]
+    assert (content(log), log.producers.by_id) == (before, producers)
+    assert_derived_state(log)
+    append(log, numbered(1, producer_id=1))
+    assert_derived_state(log)
+
+
+def test_a_damaged_snapshot_or_index_is_not_believed() -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    producers = dict(store.logs[KEY].producers.by_id)
+    store.close()
+    for name in names(files, ".snapshot"):
+        files.file(f"{PARTITION}/{name}").content[-1:] = b"\xff"
+    for name in names(files, "index"):
+        files.append(f"{PARTITION}/{name}", b"x")
+    log = reopened(files).logs[KEY]
+    assert log.producers.by_id == producers
+    assert_derived_state(log)

@@ -1,0 +1,89 @@
+"""What is seen of indexes that are lost, cut or spoilt, and what is not taken for it."""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+
+import pytest
+
+from storage.config import LogConfig
+from storage.recovery.soundness import has_indexes
+from storage.segment import Segment
+from storage.tests.builders import NOW_MS, TOPIC_ID, append, assert_derived_state, batch, numbered, open_store
+from storage.tests.crashing_files import CrashingFiles
+from storage.tests.reopened import KEY, PARTITION, leave_idle, names
+from storage.tests.reopened import reopened as reopened_store
+from storage.tests.segments import INTERVAL, new_segment, reopened
+
+
+def test_lost_indexes_are_seen() -> None:
+    segment = new_segment(batches=20)
+    segment.seal()
+    files, size = segment._pool.files, segment.size
+    assert has_indexes(reopened(segment), INTERVAL, look_into_them=True)
+    whole = [size, segment.offsets.size, segment.times.size]
+    for sizes in ([size, -1, whole[2]], [size, whole[1], -1], [size, 0, whole[2]], [size, whole[1], 0], [size, 9, 12]):
+        damaged = Segment(segment._pool, "/d", 100, [*sizes, -1])
+        assert not has_indexes(damaged, INTERVAL, look_into_them=False)
+    files.write(segment.offsets.path, b"\x00\x00\x00\x05\x7f\xff\xff\xff")
+    assert not has_indexes(reopened(segment), INTERVAL, look_into_them=True)
+
+
+def test_a_partition_that_was_idle_is_not_scanned_after_a_crash() -> None:
+    for power in (False, True):
+        files = CrashingFiles()
+        leave_idle(files)
+        before = {name: bytes(files.file(f"{PARTITION}/{name}").content) for name in names(files, "")}
+        again = files.crash(Random(1), power=power)
+        made = again.delay(lambda: None, "create", "truncate", "write", path="index")
+        log = open_store(again).logs[KEY]
+        assert log.end_offset > 200
+        assert made.met == 0, "no index is made again"
+        if not power:  # snapshots are made again where a power cut takes them
+            assert {name: bytes(again.file(f"{PARTITION}/{name}").content) for name in names(again, "")} == before
+        assert_derived_state(log)
+        append(log, batch())
+        assert_derived_state(log)
+
+
+@pytest.mark.parametrize("damage", ["time entry lost", "time entry of later", "offsets lost", "zeros", "appended to"])
+def test_an_index_that_is_not_as_it_was_left_is_made_again(damage: str) -> None:
+    files = CrashingFiles()
+    leave_idle(files)
+    last = names(files, ".log")[-1].removesuffix(".log")
+    times, offsets = (files.file(f"{PARTITION}/{last}{suffix}").content for suffix in (".timeindex", ".index"))
+    match damage:
+        case "time entry lost":
+            del times[-12:]
+        case "time entry of later":
+            times += struct.pack(">qi", NOW_MS + 5, 1 << 20)
+        case "offsets lost":
+            del offsets[8:]
+        case "zeros":
+            offsets[8:16] = bytes(8)
+        case _:
+            files.append(f"{PARTITION}/{last}.log", b"torn")
+    log = reopened_store(files).logs[KEY]
+    assert_derived_state(log)
+
+
+@pytest.mark.parametrize("lost", [slice(0, 4), slice(4, 8), slice(0, 3)])
+def test_a_hole_at_the_beginning_of_an_index_is_found(lost: slice) -> None:
+    """Of a segment whose bytes were on the disk before it was sealed: zeros there are in order."""
+    files = CrashingFiles()
+    config = LogConfig(index_interval_bytes=200)
+    store = open_store(files, config)
+    log = store.create("t", 0, TOPIC_ID, config, NOW_MS)
+    append(log, *(numbered(300 * number, 300) for number in range(3)))
+    log.flush()
+    store.checkpoint({})
+    log.roll(NOW_MS)
+    path = log.segments[0].offsets.path
+    whole = files.read(path)
+    assert whole[:4] == (599).to_bytes(4, "big")
+    index = files.file(path).content
+    index[lost] = bytes(lost.stop - lost.start)
+    log = open_store(files.crash(Random(0), power=False), config).logs["t", 0]
+    assert log.pool.files.read(path) == whole
+    assert_derived_state(log)
