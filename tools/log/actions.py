@@ -23,7 +23,7 @@ from tools.log import gaps as gap_listing
 from tools.log import listing as listings
 from tools.log.checks import Report
 from tools.log.overlay import Overlay
-from tools.log.places import DataDirectory, NotFound, Partition, Place
+from tools.log.places import DataDirectory, NotFound, PartitionDirectory, Place
 from tools.log.progress import Progress
 from tools.log.reading import Damaged, Stored
 from tools.output import Row
@@ -87,7 +87,7 @@ def _with_failures(rows: Iterable[Row]) -> Told:
         yield Failure(f"{error.filename or 'the disk'}: {error.strerror}")
 
 
-def _source(pool: Pool, data: DataDirectory, partition: Partition) -> _Source:
+def _source(pool: Pool, data: DataDirectory, partition: PartitionDirectory) -> _Source:
     segments = reading.segments(pool, partition.directory, pool.files.list(partition.directory))
     start = max(data.start_offsets.get(partition.key, 0), segments[0].base_offset if segments else 0)
     return _Source(segments, partition.topic, partition.partition, start, data.cleaned.get(partition.key, 0))
@@ -188,7 +188,7 @@ def _reports(found: list[Place], options: argparse.Namespace) -> Iterator[tuple[
             yield report, place.data
 
 
-def _log_bytes(partition: Partition) -> int:
+def _log_bytes(partition: PartitionDirectory) -> int:
     names = Files().list(partition.directory)
     return sum(size for name, size in names.items() if name.endswith(LOG_SUFFIX))
 

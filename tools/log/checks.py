@@ -29,7 +29,7 @@ from storage.transactions import Transactions
 from storage.walk import Walk
 from tools.log import overlaps, reading, scanning
 from tools.log.overlay import Overlay
-from tools.log.places import DataDirectory, Partition, is_empty
+from tools.log.places import DataDirectory, PartitionDirectory, is_empty
 from tools.log.scanning import Bad
 from tools.log.small_files import read_entries
 from tools.log.truth import Truth
@@ -84,7 +84,7 @@ class Report:
     `missing_offsets` are those in no batch, behind what was compacted: nothing says any more what became of them.
     """
 
-    partition: Partition
+    partition: PartitionDirectory
     segments: list[SegmentReport]
     findings: list[Finding]
     start_offset: int = 0
@@ -94,14 +94,16 @@ class Report:
 
 
 def check(
-    data: DataDirectory, partition: Partition, advance: Advance, interval_bytes: int = DEFAULT_INTERVAL_BYTES
+    data: DataDirectory, partition: PartitionDirectory, advance: Advance, interval_bytes: int = DEFAULT_INTERVAL_BYTES
 ) -> Report:
     """Look at everything in a partition's directory; nothing is changed. Raises OSError."""
     return _Check(data, partition, advance, interval_bytes).run()
 
 
 class _Check:
-    def __init__(self, data: DataDirectory, partition: Partition, advance: Advance, interval_bytes: int) -> None:
+    def __init__(
+        self, data: DataDirectory, partition: PartitionDirectory, advance: Advance, interval_bytes: int
+    ) -> None:
         self._data = data
         self._partition = partition
         self._advance = advance

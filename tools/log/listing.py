@@ -14,7 +14,7 @@ from storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX
 from storage.segment import DELETED_SUFFIX, Segment
 from tools.log import reading
 from tools.log.overlay import Overlay
-from tools.log.places import DataDirectory, Partition, Place
+from tools.log.places import DataDirectory, PartitionDirectory, Place
 from tools.log.small_files import topic_id_of
 from tools.output import Row
 
@@ -47,7 +47,7 @@ def partition_rows(place: Place) -> Iterator[Row]:
         _close(segments)
 
 
-def state(data: DataDirectory, partition: Partition, segments: Sequence[Segment], end: int | None) -> str:
+def state(data: DataDirectory, partition: PartitionDirectory, segments: Sequence[Segment], end: int | None) -> str:
     """What the next start has to do: nothing (clean), look at the end or scan (unclean), or it cannot (damaged).
 
     Nothing is to be said of one that a broker has open (in use).

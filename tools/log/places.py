@@ -32,7 +32,7 @@ class NotFound(Exception):
     """A path is nothing that the commands know; the sentence says what it would have to be."""
 
 
-class Partition(NamedTuple):
+class PartitionDirectory(NamedTuple):
     """A partition's directory. `state`: "" for one in use, else delete, future or stray, as its name ends."""
 
     directory: str
@@ -90,7 +90,7 @@ class Place(NamedTuple):
     """A data directory with the partitions of it that are meant."""
 
     data: DataDirectory
-    partitions: Sequence[Partition]
+    partitions: Sequence[PartitionDirectory]
 
 
 def is_empty(files: Files, path: str) -> bool:
@@ -133,7 +133,7 @@ def find(
 
 def _directory(
     files: Files, path: str, topics: Collection[str], partitions: Collection[int]
-) -> tuple[str, list[Partition]]:
+) -> tuple[str, list[PartitionDirectory]]:
     """The data directory, and what is meant of it."""
     names, real = files.list(path), Path(path).resolve()
     own = _parse(str(real))
@@ -163,13 +163,13 @@ def _directory(
     return path, wanted
 
 
-def _parse(path: str) -> Partition | None:
+def _parse(path: str) -> PartitionDirectory | None:
     name = path.rpartition("/")[2]
     leaving = _LEAVING.fullmatch(name)
     key = directories.parse_partition(leaving["name"] if leaving else name)
-    return None if key is None else Partition(path, *key, leaving["state"] if leaving else "")
+    return None if key is None else PartitionDirectory(path, *key, leaving["state"] if leaving else "")
 
 
-def partition_of(path: str) -> Partition | None:
+def partition_of(path: str) -> PartitionDirectory | None:
     """Of which partition a file is, by the directory that it is in; None if that is no partition's."""
     return _parse(parent(str(Path(path).resolve())))

@@ -11,7 +11,7 @@ from storage.files import Files
 from tools.log import actions, checks
 from tools.log.actions import Failure
 from tools.log.checks import Report
-from tools.log.places import DataDirectory, Partition
+from tools.log.places import DataDirectory, PartitionDirectory
 from tools.tests.log_data import Data, change, positions
 
 
@@ -64,7 +64,9 @@ def test_files_that_go_away_meanwhile_cost_their_partition_only(data: Data, monk
     """A broker that runs deletes segments."""
     check = checks.check
 
-    def checked(place: DataDirectory, partition: Partition, advance: checks.Advance, interval_bytes: int) -> Report:
+    def checked(
+        place: DataDirectory, partition: PartitionDirectory, advance: checks.Advance, interval_bytes: int
+    ) -> Report:
         if partition.topic == "a":
             for path in data.segments("a"):
                 path.unlink()

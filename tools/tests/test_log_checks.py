@@ -13,7 +13,7 @@ from storage.files import Files
 from storage.producers import DEFAULT_EXPIRATION_MS, Producers
 from tools.log import checks
 from tools.log.checks import Finding, Report, contradictions, is_as_good
-from tools.log.places import DataDirectory, Partition
+from tools.log.places import DataDirectory, PartitionDirectory
 from tools.tests.log_data import SMALL, Data, change, positions
 
 NOW_MS = 10 * DEFAULT_EXPIRATION_MS
@@ -21,7 +21,7 @@ NOW_MS = 10 * DEFAULT_EXPIRATION_MS
 
 def report(data: Data, interval_bytes: int = 4096) -> Report:
     found = DataDirectory.read(Files(), str(data.path))
-    partition = Partition(str(data.directory()), "t", 0)
+    partition = PartitionDirectory(str(data.directory()), "t", 0)
     return checks.check(found, partition, lambda count, what: None, interval_bytes)
 
 
@@ -83,7 +83,7 @@ def test_a_batch_that_a_broker_is_writing_is_no_fault(killed: Data) -> None:
     assert [one.kind for one in findings(killed) if one.path == str(log)] == ["torn"]
     found = DataDirectory.read(Files(), str(killed.path))
     found.holder, found.high_watermarks = 1, {}
-    partition = Partition(str(killed.directory()), "t", 0)
+    partition = PartitionDirectory(str(killed.directory()), "t", 0)
     assert checks.check(found, partition, lambda count, what: None).findings == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage.files import Files
-from tools.log.places import DataDirectory, NotFound, Partition, Place, find, partition_of
+from tools.log.places import DataDirectory, NotFound, PartitionDirectory, Place, find, partition_of
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_partition_from_within_and_by_a_link(data: Path, monkeypatch: pytest.M
 
 def test_one_partition(data: Path) -> None:
     found = place(data / "a-0")
-    assert found.partitions == [Partition(str(data / "a-0"), "a", 0)]
+    assert found.partitions == [PartitionDirectory(str(data / "a-0"), "a", 0)]
     assert found.data.recovery_points == {("a", 0): 7}
 
 

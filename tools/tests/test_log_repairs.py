@@ -18,7 +18,7 @@ from storage.recovery.aside import TORN_SUFFIX
 from storage.store import Store
 from storage.tests.builders import batch
 from tools.log import checks, repairs
-from tools.log.places import DataDirectory, Partition
+from tools.log.places import DataDirectory, PartitionDirectory
 from tools.log.repairs import Aside, Continue, Reindex, Rewrite, Step
 from tools.tests.log_data import NOW_MS, SMALL, Data, change, positions
 
@@ -27,7 +27,7 @@ few = settings(max_examples=settings().max_examples // 3)
 
 def report(data: Data) -> tuple[checks.Report, DataDirectory]:
     found = DataDirectory.read(Files(), str(data.path))
-    return checks.check(found, Partition(str(data.directory()), "t", 0), lambda count, what: None), found
+    return checks.check(found, PartitionDirectory(str(data.directory()), "t", 0), lambda count, what: None), found
 
 
 def repaired(data: Data) -> list[Step]:
