@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from gateway.scheduler import Scheduler, StoppedError
 from protocol.errors import KafkaError
 from protocol.records.compression import Steps, finish
-from storage.compaction import Collected, Compaction, Damaged, Job, Rewritten
+from storage.compaction.job import Collected, Damaged, Job, Rewritten
+from storage.compaction.work import Compaction
 from storage.files import Files
 from storage.pool import Pool
 

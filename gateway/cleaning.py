@@ -1,10 +1,7 @@
-"""Which log is compacted next, and how a compaction goes: on the loop, a step at a time.
+"""Which log is compacted next.
 
 The logs of compacted topics are looked at every `log.cleaner.backoff.ms`, a few hundred a turn, and the dirtiest that
-is due is compacted; then the next. A round (`compaction.Round`) is: collect the keys of the dirty part, and for each
-group of segments write them anew as one, have it win over the old ones, and take it up. The first two are done by a
-worker (`cleaner_process`), what waits for the disk by a thread, the rest here. Between any two the log may have been
-deleted, cut or configured otherwise: then the round ends, and what was taken up by then stays.
+is due is compacted (`cleaning_round`); then the next.
 
 A full or failing disk is tried again after a while, ever longer. A log that is damaged is left alone until the broker
 starts again, and said once. Source: Apache Kafka's `LogCleaner` and `LogCleanerManager`.
@@ -21,7 +18,7 @@ from gateway.clock import Clock
 from gateway.config import BrokerConfig
 from gateway.replication.partition import Partition
 from gateway.replication.partitions import Partitions
-from gateway.scheduler import Scheduler, StoppedError
+from gateway.scheduler import Scheduler
 from protocol.errors import KafkaError
 from storage.errors import StorageError
 from storage.log import Log
@@ -29,6 +26,7 @@ from storage.pool import Pool
 
 if TYPE_CHECKING:
     from gateway.cleaner_process import Worker
+    from gateway.cleaning_round import Round
     from storage.cleaner import Dirt
 
 logger = logging.getLogger("headgate.cleaning")
@@ -138,15 +136,17 @@ class Cleaning:
             return None
         if key in self._delays and self._clock.monotonic_ms() < self._delays[key][1]:
             return None
-        from storage import compaction
+        from storage.compaction.job import assess
 
         try:
-            return compaction.assess(log, self._clock.now_ms(), partition.high_watermark)
+            return assess(log, self._clock.now_ms(), partition.high_watermark)
         except (OSError, KafkaError, StorageError) as error:
             self.failed(partition, error)
             return None
 
     def _begin(self, partition: Partition, dirt: Dirt) -> None:
+        from gateway.cleaning_round import Round
+
         worker = self._idle.pop() if self._idle else self._new_worker(partition.log.pool)
         begun = self._rounds[partition.topic, partition.index] = Round(self, partition, dirt, worker)
         begun.begin()
@@ -197,7 +197,7 @@ class Cleaning:
 
     def failed(self, partition: Partition, error: BaseException) -> None:
         """A compaction, or the look for one, ended so."""
-        from storage.compaction import Damaged
+        from storage.compaction.job import Damaged
 
         key = partition.topic, partition.index
         if isinstance(error, Damaged):
@@ -221,78 +221,3 @@ class Cleaning:
         else:
             self._idle.append(finished.worker)
             self._scheduler.call_after(0, self.look)
-
-
-class Round:
-    """One compaction of one log: has what `compaction.Round` asks for done elsewhere, and goes on with the answer."""
-
-    def __init__(self, cleaning: Cleaning, partition: Partition, dirt: Dirt, worker: Worker) -> None:
-        from storage import compaction
-
-        self._cleaning = cleaning
-        self._partition = partition
-        self._log = partition.log
-        self.worker = worker
-        self.key = partition.topic, partition.index
-        self._begun_ms = cleaning.now_ms
-        self._round = compaction.Round(
-            self._log,
-            dirt,
-            self._begun_ms,
-            table_bytes=cleaning.table_bytes,
-            read_bytes=cleaning.read_bytes,
-            is_current=self._is_current,
-        )
-        self._steps = self._round.steps()
-
-    def begin(self) -> None:
-        """Collect the keys."""
-        self._go_on(None)
-
-    def _is_current(self) -> bool:
-        return self._cleaning.is_current(self._partition, self._log)
-
-    def _go_on(self, answer: object) -> None:
-        from storage import compaction
-
-        try:
-            request = compaction.go_on(self._steps, answer)
-        except StopIteration:
-            self._end(None)
-        except (OSError, KafkaError, StorageError, compaction.Gone) as error:
-            self._end(error)
-        except BaseException as error:
-            if error is not answer:
-                raise
-            self._end(error)
-        else:
-            rate = self._cleaning.share_of_bytes_per_second
-            if isinstance(request, compaction.Collect):
-                self.worker.collect(request.job, rate, self._go_on)
-            elif isinstance(request, compaction.Rewrite):
-                self.worker.rewrite(request.bases, rate, self._go_on)
-            else:
-                self._cleaning.in_thread(request.work, self._go_on)
-
-    def _end(self, error: BaseException | None) -> None:
-        from storage import compaction
-
-        if error is None:
-            self._tell()
-        elif not isinstance(error, (StoppedError, compaction.Gone)) and self._is_current():
-            self._cleaning.failed(self._partition, error)
-        self._cleaning.ended(self, is_done=error is None)
-
-    def _tell(self) -> None:
-        cleaning, its, after_bytes = self._cleaning, self._round, self._log.size
-        seconds = max(1, cleaning.now_ms - self._begun_ms) / 1000
-        logger.info(
-            "%s-%d is compacted up to offset %d: %d of %d records are left, %.1f of %.1f MB, after %.1f s",
-            *self.key, self._log.compacted.offset, its.kept_records, its.records, after_bytes / 1e6,
-            its.before_bytes / 1e6, seconds,
-        )  # fmt: skip
-        if its.unreadable_batches:
-            logger.warning(
-                "%s-%d has %d batches with records that cannot be read; compaction leaves them as they are",
-                *self.key, its.unreadable_batches,
-            )  # fmt: skip

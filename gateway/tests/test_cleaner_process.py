@@ -16,8 +16,8 @@ from gateway.cleaner_process import ProcessWorker, ThreadWorker, WorkerFailed, b
 from gateway.clock import SystemClock
 from gateway.scheduler import Scheduler, StoppedError
 from protocol.records.batch import Record, build
-from storage import compaction
-from storage.compaction import Collected, Compaction, Damaged, Job, Rewritten
+from storage.compaction.job import Collected, Damaged, Job, Rewritten, assess, plan
+from storage.compaction.work import Compaction
 from storage.config import LogConfig
 from storage.files import Files
 from storage.log import Log
@@ -48,8 +48,8 @@ def log(tmp_path: Path) -> Any:
 
 
 def job(log: Log) -> Job:
-    dirt = compaction.assess(log, NOW_MS, log.end_offset)
-    return compaction.plan(log, dirt, NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16)
+    dirt = assess(log, NOW_MS, log.end_offset)
+    return plan(log, dirt, NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16)
 
 
 def answers(scenario: Callable[[Scheduler, Callable[[Callable[..., None]], Any]], Any]) -> Any:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from protocol.records import control
 from protocol.records.batch import BatchHeader, Record, build, iterate, patch, read_header
+from protocol.records.compression import finish
 from protocol.records.control import Marker
+from storage.compaction.job import Job, assess, plan
+from storage.compaction.rounds import new_segment
+from storage.compaction.work import Compaction
 from storage.config import LogConfig
 from storage.log import Log
-from storage.tests.builders import NOW_MS, content, rebuilt_indexes
+from storage.tests.builders import NOW_MS, content, new_log, rebuilt_indexes
 
 COMPACT = LogConfig(
     cleanup_policy=("compact",), segment_bytes=1000, index_interval_bytes=100, segment_index_bytes=10_000
@@ -106,3 +111,27 @@ def assert_indexes(log: Log) -> None:
 
 def offsets(found: Sequence[Record]) -> list[int]:
     return [record.offset for record in found]
+
+
+def filled(*batches: bytearray, config: Any = COMPACT) -> Log:
+    """A log of one closed segment with these batches, and an empty active one."""
+    log = new_log(config=config)
+    put(log, *batches)
+    close_segment(log)
+    return log
+
+
+def compact_with(log: Log, now_ms: int = NOW_MS, **changes: Any) -> None:
+    """Compact with a job that says something else than the log does."""
+    dirt = assess(log, now_ms, log.end_offset)
+    job = replace(plan(log, dirt, now_ms, table_bytes=1 << 20, read_bytes=100), **changes)
+    job = Job.from_values(asdict(job))
+    work = Compaction(log.pool, job)
+    collected = finish(work.collect())
+    for bases in collected.groups:
+        rewritten = finish(work.rewrite(bases))
+        old = log.compacted.closed(bases)
+        assert old is not None
+        if rewritten.is_changed:
+            log.compacted.replace(log.pool.files, old, new_segment(log, bases, rewritten, now_ms), 0.0)
+    log.compacted.offset = collected.end_offset

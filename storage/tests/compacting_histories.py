@@ -11,7 +11,9 @@ import dataclasses
 from collections.abc import Iterator
 
 from protocol.records.batch import BatchHeader, Record, build, iterate, split
-from storage import compaction
+from storage.compaction.job import assess, plan
+from storage.compaction.rounds import compact, new_segment
+from storage.compaction.work import Compaction
 from storage.log import Log
 from storage.pool import Pool
 from storage.tests.builders import NOW_MS, assert_transactions, content, content_up_to, stored
@@ -86,7 +88,7 @@ class CompactingHistory(History):
         limit = self.assess()
         now_ms, table_bytes = self.draw()
         log, before = self.log, self.log.compacted.offset
-        is_done = compaction.compact(log, now_ms, table_bytes=table_bytes)
+        is_done = compact(log, now_ms, table_bytes=table_bytes)
         assert not is_done or before <= log.compacted.offset <= limit
         self.settle(all_must_be_there=True)
         if is_done:
@@ -94,7 +96,7 @@ class CompactingHistory(History):
 
     def assess(self) -> int:
         """Where the dirty part ends that is compacted now."""
-        dirt = compaction.assess(self.log, NOW_MS, self.log.end_offset)
+        dirt = assess(self.log, NOW_MS, self.log.end_offset)
         if dirt.dirty_bytes:
             self.compacted_end = max(self.compacted_end, dirt.first_uncleanable)
         return dirt.first_uncleanable
@@ -147,11 +149,11 @@ class CompactingHistory(History):
         log, files = self.log, self.files
         self.assess()
         now_ms, table_bytes = self.draw()
-        dirt = compaction.assess(log, now_ms, log.end_offset)
+        dirt = assess(log, now_ms, log.end_offset)
         if not dirt.dirty_bytes:
             return
-        job = compaction.plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=1 << 20)
-        work = compaction.Compaction(Pool(files, max_open_segments=1), job)
+        job = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=1 << 20)
+        work = Compaction(Pool(files, max_open_segments=1), job)
         collected = yield from work.collect()
         for bases in collected.groups:
             if log.compacted.closed(bases) is None:
@@ -160,7 +162,7 @@ class CompactingHistory(History):
             old = log.compacted.closed(bases)
             if not rewritten.is_changed or old is None:
                 continue
-            new = compaction.new_segment(log, bases, rewritten, now_ms)
+            new = new_segment(log, bases, rewritten, now_ms)
             replacement = log.compacted.begin(files, old, new)
             yield None
             try:

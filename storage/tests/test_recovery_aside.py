@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from protocol.records.compression import finish
-from storage.compaction import compact
+from storage.compaction.rounds import compact
 from storage.recovery.aside import keep_aside
 from storage.tests.builders import NOW_MS, content, open_store
 from storage.tests.compacted import assert_indexes, close_segment, keyed, put, values

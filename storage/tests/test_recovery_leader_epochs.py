@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.compaction import compact
+from storage.compaction.rounds import compact
 from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, open_store
 from storage.tests.compacted import COMPACT, close_segment, keyed, put
 from storage.tests.crashing_files import CrashingFiles

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from protocol.records.compression import finish
-from storage.compaction import Collect, Compaction, Gone, Rewrite, Round, assess, compact, go_on
+from storage.compaction.job import assess
+from storage.compaction.rounds import Collect, Gone, Rewrite, Round, compact, go_on
+from storage.compaction.work import Compaction
 from storage.errors import CorruptLog
 from storage.log import Log
 from storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX, Compacted, Replacement

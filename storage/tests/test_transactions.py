@@ -15,7 +15,7 @@ from protocol.records import control
 from protocol.records.batch import BatchHeader, Record, build, iterate, read_header
 from protocol.records.control import Marker
 from storage import aborted
-from storage.compaction import compact
+from storage.compaction.rounds import compact
 from storage.config import LOG_APPEND_TIME, LogConfig
 from storage.log import Log
 from storage.pool import Pool

@@ -1,0 +1,184 @@
+"""A round: one compaction of one log, from its job to the new segments that are taken up.
+
+The steps belong to the thread of the log; what takes long is asked for, and done by whoever drives the round.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from protocol.records import compression
+from storage import replacement
+from storage.cleaner import Dirt
+from storage.compaction.job import Job, Rewritten, assess, plan, plan_merge
+from storage.compaction.work import WRITE_BYTES, Compaction
+from storage.log import Log
+from storage.replacement import CLEANED_SUFFIX
+from storage.segment import Segment
+
+
+class Collect(NamedTuple):
+    """Have a worker do `Compaction.collect`; the answer is a Collected."""
+
+    job: Job
+
+
+class Rewrite(NamedTuple):
+    """Have it do `Compaction.rewrite`; the answer is a Rewritten."""
+
+    bases: list[int]
+
+
+class Sync(NamedTuple):
+    """Have a thread do what waits for the disk."""
+
+    work: Callable[[], None]
+
+
+Request = Collect | Rewrite | Sync
+
+
+class Gone(Exception):
+    """The log, or what was to be replaced of it, is not there any more; nothing is wrong."""
+
+
+def new_segment(log: Log, bases: Sequence[int], rewritten: Rewritten, now_ms: int) -> Segment:
+    """The segment that `Compaction.rewrite` has left, to be handed to `Compacted.begin`."""
+    return Segment(log.pool, log.directory, bases[0], rewritten.sizes, now_ms, CLEANED_SUFFIX)
+
+
+class Round:
+    """One compaction of one log. `table_bytes` and `read_bytes` are those of `Job`."""
+
+    def __init__(
+        self,
+        log: Log,
+        dirt: Dirt,
+        now_ms: int,
+        *,
+        table_bytes: int,
+        read_bytes: int,
+        is_current: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._log = log
+        self._dirt = dirt
+        self._now_ms = now_ms
+        self._table_bytes, self._read_bytes = table_bytes, read_bytes
+        self._is_current = is_current
+        self._cuts = log.compacted.cuts
+        self.before_bytes = log.size
+        self.records = self.kept_records = self.unreadable_batches = 0
+
+    def steps(self) -> Generator[Request, Any, None]:
+        """All of it; what takes long is asked for, and what is between is done at once, by the thread of the log.
+
+        Raises OSError, KafkaError and BadFile for a damaged index, Gone, and what is thrown in as an answer.
+        """
+        log, sizes = self._log, {"table_bytes": self._table_bytes, "read_bytes": self._read_bytes}
+        yield from self._finish_last()
+        job = plan(log, self._dirt, self._now_ms, **sizes)
+        collected = yield Collect(job)
+        for bases in collected.groups:
+            rewritten = yield from self._rewrite(bases)
+            self.records += rewritten.records
+            self.kept_records += rewritten.kept_records
+            self.unreadable_batches += rewritten.unreadable_batches
+        self._check()
+        log.compacted.offset = collected.end_offset
+        # Those that are small now become one.
+        merge = plan_merge(log, collected.end_offset, self._now_ms, **sizes)
+        if merge is not None:
+            for bases in (yield Collect(merge)).groups:
+                yield from self._rewrite(bases)
+            self._check()
+
+    @property
+    def _is_sound(self) -> bool:
+        """Whether the log is there, is to be compacted, and what is known of its keys was not cut off."""
+        return not self._log.is_retired and self._is_current() and self._log.compacted.cuts == self._cuts
+
+    def _check(self) -> None:
+        if not self._is_sound:
+            raise Gone("the log is gone, or was cut, or is not compacted any more")
+
+    def _finish_last(self) -> Generator[Request, Any, None]:
+        """What the last replacement has left."""
+        compacted = self._log.compacted
+        if compacted.unfinished is not None:
+            compacted.unfinished.rename_old()
+            yield Sync(compacted.unfinished.sync)
+            if self._log.is_retired:
+                raise Gone("the log was deleted")
+            compacted.finish()
+
+    def _rewrite(self, bases: list[int]) -> Generator[Request, Any, Rewritten]:
+        """Have a group written anew, and take it up, unless its segments are gone, or there is no room for it."""
+        log = self._log
+        self._check()
+        old = log.compacted.closed(bases)
+        if old is None:
+            raise Gone("segments were deleted")
+        needed = sum(segment.size for segment in old)
+        _, free = log.pool.files.space(log.directory)
+        if free < needed:
+            raise OSError(errno.ENOSPC, f"a new segment may need {needed} bytes of space, and {free} are left")
+        rewritten: Rewritten = yield Rewrite(bases)
+        if rewritten.is_changed:
+            yield from self._replace(bases, rewritten)
+        return rewritten
+
+    def _replace(self, bases: list[int], rewritten: Rewritten) -> Generator[Request, Any, None]:
+        log = self._log
+        old = log.compacted.closed(bases)
+        if old is None or not self._is_sound:
+            if not log.is_retired:  # else the directory may be another's by now
+                yield Sync(partial(replacement.remove, log.pool.files, log.directory, bases[0]))
+            raise Gone("segments were deleted, or the log was")
+        replaced = log.compacted.begin(log.pool.files, old, new_segment(log, bases, rewritten, self._now_ms))
+        error = None
+        try:
+            yield Sync(replaced.run)
+        except Exception as failure:  # noqa: BLE001 - raised below
+            error = failure
+        if log.is_retired:
+            raise Gone("the log was deleted")
+        is_done = log.compacted.end(replaced, log.config.file_delete_delay_ms)
+        yield from self._finish_last()
+        if error is not None:
+            raise error
+        if not is_done:
+            raise Gone("segments were deleted")
+
+
+def go_on(steps: Generator[Request, Any, None], answer: object) -> Request:
+    """What a round asks for next, after an answer: None at first; an exception is thrown in. Raises StopIteration."""
+    return steps.throw(answer) if isinstance(answer, BaseException) else steps.send(answer)
+
+
+def compact(log: Log, now_ms: int, up_to: int | None = None, *, table_bytes: int = 1 << 27) -> bool:
+    """Compact a log once, at once, however clean it is; whether there was anything to do. Raises OSError, Damaged."""
+    dirt = assess(log, now_ms, log.end_offset if up_to is None else up_to)
+    if not dirt.dirty_bytes:
+        return False
+    steps = Round(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=WRITE_BYTES).steps()
+    answer: object = None
+    work: Compaction | None = None
+    while True:
+        try:
+            request = go_on(steps, answer)
+        except StopIteration:
+            return True
+        try:
+            if isinstance(request, Collect):
+                work = Compaction(log.pool, request.job)
+                answer = compression.finish(work.collect())
+            elif isinstance(request, Rewrite):
+                assert work is not None
+                answer = compression.finish(work.rewrite(request.bases))
+            else:
+                answer = request.work()
+        except BaseException as error:  # noqa: BLE001 - for the round to raise
+            answer = error
