@@ -100,7 +100,8 @@ class Broker:
         dispatcher = Dispatcher(self.services, load())
         open_files = self._store.files.open_limit()
         self.server = Server(dispatcher, _limits(config, open_files), self.clock, self.services.scheduler)
-        self._cleaning = Cleaning(self.services.partitions, config, self.clock, self.services.scheduler)
+        its = self.services
+        self._cleaning = Cleaning(its.partitions, config, self.clock, its.scheduler, its.metrics)
         self.services.metadata.on_change(lambda *_: self.server.limit(_limits(config, open_files)))
 
     def _take_stores(self, files: Files | None) -> Stores:

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from gateway.cleaning_metrics import CleaningMetrics
 from gateway.clock import Clock
 from gateway.config import BrokerConfig
+from gateway.metrics import Metrics
 from gateway.replication.partition import Partition
 from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
@@ -47,6 +49,7 @@ class Cleaning:
         config: BrokerConfig,
         clock: Clock,
         scheduler: Scheduler,
+        metrics: Metrics,
         make_worker: Callable[[Scheduler, Pool], Worker] | None = None,
     ) -> None:
         self._partitions = partitions
@@ -60,6 +63,10 @@ class Cleaning:
         self._uncleanable: dict[Key, Log] = {}
         self._delays: dict[Key, tuple[Log, float, float]] = {}  # until when, and how long it is
         self.is_stopped = False
+        self.metrics = CleaningMetrics(metrics, clock, self._left_alone)
+
+    def _left_alone(self) -> list[Log]:
+        return [log for log in self._uncleanable.values() if not log.is_retired]
 
     @property
     def running(self) -> Sequence[Key]:
@@ -112,6 +119,7 @@ class Cleaning:
             self._scheduler.call_after(0, lambda: self._look_on(left, found))
             return
         self._is_looking = False
+        self.metrics.looked(dirt for _, dirt in found)
         from storage import cleaner  # here and below: most brokers start long before they compact anything
 
         chosen = cleaner.filthiest((its.log.config.min_cleanable_dirty_ratio, dirt) for its, dirt in found)
@@ -200,6 +208,7 @@ class Cleaning:
         from storage.compaction.job import Damaged
 
         key = partition.topic, partition.index
+        self.metrics.failed()
         if isinstance(error, Damaged):
             self._uncleanable[key] = partition.log
             logger.error("%s-%d is not compacted any more, as it is damaged: %s", *key, error)

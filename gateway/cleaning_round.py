@@ -16,6 +16,7 @@ from gateway.scheduler import StoppedError
 from protocol.errors import KafkaError
 from storage.cleaner import Dirt
 from storage.compaction import rounds
+from storage.compaction.job import Collected, Rewritten
 from storage.compaction.rounds import Gone
 from storage.errors import StorageError
 
@@ -54,6 +55,10 @@ class Round:
         return self._cleaning.is_current(self._partition, self._log)
 
     def _go_on(self, answer: object) -> None:
+        if isinstance(answer, Collected):
+            self._cleaning.metrics.collected(answer)
+        elif isinstance(answer, Rewritten):
+            self._cleaning.metrics.rewritten(answer)
         try:
             request = rounds.go_on(self._steps, answer)
         except StopIteration:
@@ -74,7 +79,9 @@ class Round:
                 self._cleaning.in_thread(request.work, self._go_on)
 
     def _end(self, error: BaseException | None) -> None:
+        self._cleaning.metrics.ended(self._round, self._cleaning.now_ms - self._begun_ms)
         if error is None:
+            self._cleaning.metrics.succeeded()
             self._tell()
         elif not isinstance(error, (StoppedError, Gone)) and self._is_current():
             self._cleaning.failed(self._partition, error)

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pytest
-
 from gateway.cleaner_process import ThreadWorker
-from gateway.cleaning import FIRST_DELAY_MS, LOGS_A_TURN, MOST_BACKOFF_MS, Cleaning
-from gateway.coordinator.runtime import partition_of
+from gateway.cleaning import Cleaning
 from gateway.replication.partition import Partition
-from gateway.scheduler import StoppedError
 from gateway.tests.builders import Node
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.records.batch import Record, build, iterate, read_header
-from storage.compaction.job import Damaged, Job
+from storage.compaction.job import Job
 
 NOW_MS = 1_700_000_000_000
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1000"}
@@ -61,7 +52,12 @@ class Compactions:
         self.workers: list[Steps] = []
         services = node.services
         self.cleaning = Cleaning(
-            services.partitions, node.config, services.clock, services.scheduler, make_worker=self._make
+            services.partitions,
+            node.config,
+            services.clock,
+            services.scheduler,
+            services.metrics,
+            make_worker=self._make,
         )
         self._time = node.time
 

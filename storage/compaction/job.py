@@ -62,11 +62,15 @@ class Job:
 
 
 class Collected(NamedTuple):
-    """The keys were collected up to `end_offset`. `groups`: the base offsets of segments that become one."""
+    """The keys were collected up to `end_offset`. `groups`: the base offsets of segments that become one.
+
+    `table_share`: how much of the room for keys they took.
+    """
 
     end_offset: int
     groups: list[list[int]]
-    keys: int
+    read_bytes: int
+    table_share: float
 
 
 class Rewritten(NamedTuple):

@@ -88,6 +88,11 @@ class Keys:
         else:
             self._plain_until = min(self._plain_until, header.base_offset)
 
+    @property
+    def share(self) -> float:
+        """How much of the room for them they take."""
+        return len(self.table) / self._capacity
+
     # What they say
 
     def is_plain(self, header: BatchHeader) -> bool:

@@ -51,7 +51,8 @@ class Compaction:
         groups = cleaner.grouped(segments, last, min(job.segment_bytes, MAX_SEGMENT_BYTES), job.segment_index_bytes)
         if job.first_dirty == job.first_uncleanable and not job.has_transactions:
             groups = [group for group in groups if len(group) > 1]  # all that is to be done is to merge
-        return Collected(end_offset, [[facts.base_offset for facts in group] for group in groups], len(keys.table))
+        bases = [[facts.base_offset for facts in group] for group in groups]
+        return Collected(end_offset, bases, self._batches.read_bytes, keys.share)
 
     def rewrite(self, bases: Sequence[int]) -> Steps[Rewritten]:
         """Write the segments of a group, given by their base offsets, as one; yields often. Raises OSError, Damaged."""
