@@ -36,10 +36,15 @@ class Worker:
         self.random = random.Random(name)
         # For each partition the offset at which each number was acknowledged
         self.offsets = [array("q") for _ in range(partitions)]
-        self.acknowledged = 0
-        self.failures: list[KafkaError] = []
+        self.acknowledged_in = [0] * partitions
+        self.failures: list[tuple[int | None, KafkaError]] = []  # and in which partition
         self.is_ending = threading.Event()
         self.thread = threading.Thread(target=self.run, name=f"producer {name}", daemon=True)
+
+    @property
+    def acknowledged(self) -> int:
+        """How many records were acknowledged to it."""
+        return sum(self.acknowledged_in)
 
     def run(self) -> None:
         """A few thousand records a second: enough that every kill finds requests in flight."""
@@ -64,14 +69,14 @@ class Worker:
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self.failures.append(error)
+            self.failures.append((message.partition(), error))
             return
         _, partition, number, _ = (message.value() or b"").split(b" ")
         offsets, offset = self.offsets[int(partition)], message.offset()
         assert offset is not None
         assert offsets[int(number)] == UNACKNOWLEDGED, f"{message.value()!r} was acknowledged twice"
         offsets[int(number)] = offset
-        self.acknowledged += 1
+        self.acknowledged_in[int(partition)] += 1
 
     def finish(self) -> None:
         self.is_ending.set()
@@ -106,6 +111,18 @@ class Load:
         until(
             lambda: all(worker.acknowledged >= number for worker, number in zip(self.workers, wanted, strict=True)),
             f"{count} more records acknowledged to each of {[worker.acknowledged for worker in self.workers]}",
+            60,
+        )
+
+    def wait_for_each(self, count: int) -> None:
+        """Until every producer has so many more records acknowledged in every partition."""
+        wanted = [[done + count for done in worker.acknowledged_in] for worker in self.workers]
+        until(
+            lambda: all(
+                all(done >= number for done, number in zip(worker.acknowledged_in, numbers, strict=True))
+                for worker, numbers in zip(self.workers, wanted, strict=True)
+            ),
+            f"{count} more records acknowledged in each of {[worker.acknowledged_in for worker in self.workers]}",
             60,
         )
 

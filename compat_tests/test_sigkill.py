@@ -94,7 +94,8 @@ def test_nothing_acknowledged_is_lost_or_doubled(broker: Broker, tmp_path: Path,
             loads.wait_for(50)
             if number % EVERY_OPEN == 0:
                 until_all_led(broker.bootstrap)
-                loads.wait_for(200)
+                for load in loads.all:
+                    load.wait_for_each(20)
             time.sleep(random.Random(number).uniform(0, 0.25))
             loads.wait_for(0)
             broker.kill()
