@@ -12,11 +12,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
 
 from gateway.clock import Clock
+from gateway.workers import Workers
 
 T = TypeVar("T")
 logger = logging.getLogger("headgate.scheduler")
@@ -78,7 +81,6 @@ class Scheduler:
         self._timers: list[tuple[float, int, Timer]] = []
         self._sequence = itertools.count()
         self._cancelled = 0
-        self._threads = 0  # that run, or are about to
         self._soon: deque[Callable[[], None]] = deque()
         self.is_attended: bool | None = None
         """Somebody is in a turn, and calls `run_soon` before it ends: the scheduler's task need not be woken.
@@ -88,6 +90,7 @@ class Scheduler:
         self._wakeup = trio.Event()
         self._sleeping_until_ms = float("-inf")
         self._nursery: trio.Nursery | None = None
+        self._workers: Workers | None = None
         self._turn = threading.Lock()
         self._in_slices: set[int] = set()  # threads
         self.is_over = False
@@ -113,16 +116,26 @@ class Scheduler:
 
     def in_thread(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         """Run `work` in a worker thread, then `done` with its result, or with the exception it raised, on the loop."""
+        if self._workers is None or self.is_over:
+            raise RuntimeError("the scheduler is not running: in_thread() was called before run() or after it ended")
+        self._workers.run(work, done)
 
-        async def run() -> T:
-            return await trio.to_thread.run_sync(work)
+    def _wake(self, token: trio.lowlevel.TrioToken) -> None:
+        with suppress(trio.RunFinishedError):  # the loop has died, and `run` with it
+            token.run_sync_soon(self._take_back, idempotent=True)
 
-        def end(result: T | BaseException) -> None:
-            self._threads -= 1
-            done(result)
-
-        self.spawn(run, end)
-        self._threads += 1
+    def _take_back(self) -> None:
+        """Call who asked for work that has ended, and what they call soon: no other task need be woken for that."""
+        workers, was_attended, self.is_attended = self._workers, self.is_attended, True
+        try:
+            while workers is not None and (ended := workers.ended()) is not None:
+                _call(*ended)
+            if not self.is_over:
+                self.run_soon()
+        finally:
+            self.is_attended = was_attended
+        if self.is_over:
+            self._wakeup.set()
 
     def in_slices(self, work: Generator[None, None, T], done: Callable[[T | BaseException], None]) -> None:
         """Run a generator in a worker thread, then `done` with what it returned, or with the exception it raised.
@@ -206,7 +219,7 @@ class Scheduler:
 
     def idle_ms(self) -> float:
         """How long there is nothing to be done, if nothing new comes. A thread may end at any time, or has to begin."""
-        if self._soon or self._threads:
+        if self._soon or (self._workers is not None and self._workers.running):
             return 0.0
         return self._timers[0][0] - self._clock.monotonic_ms() if self._timers else float("inf")
 
@@ -214,6 +227,7 @@ class Scheduler:
         """Serve timers until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            self._workers = Workers(partial(self._wake, trio.lowlevel.current_trio_token()))
             task_status.started()
             try:
                 while True:
@@ -222,6 +236,15 @@ class Scheduler:
             finally:
                 self._nursery = None
                 self.is_over = True
+                await self._end_threads(self._workers)
+
+    async def _end_threads(self, workers: Workers) -> None:
+        """Nobody may find a thread at work on what the end of the loop leaves to others."""
+        with trio.CancelScope(shield=True):
+            while workers.running:
+                self._wakeup = trio.Event()
+                await self._wakeup.wait()
+        workers.close()
 
     async def _sleep(self) -> None:
         """Wait for the next timer, or for something sooner."""

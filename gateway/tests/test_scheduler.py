@@ -269,6 +269,51 @@ def test_work_in_slices_does_not_hold_up_the_end() -> None:
     assert time.monotonic() - began_s < 3
 
 
+def test_the_end_waits_for_threads_and_hands_back_what_they_did() -> None:
+    """Else a thread would be at work in a directory that is somebody else's by then."""
+    is_ending = threading.Event()
+    results: list[Any] = []
+
+    async def main() -> None:
+        scheduler = Scheduler(TrioClock())
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            scheduler.in_thread(lambda: is_ending.wait(10), results.append)
+            scheduler.in_thread(threading.current_thread, results.append)
+            nursery.cancel_scope.cancel()
+            is_ending.set()
+        with pytest.raises(RuntimeError, match="not running"):
+            scheduler.in_thread(lambda: None, results.append)
+
+    trio.run(main)
+    thread = next(result for result in results if result is not True)
+    assert results in ([True, thread], [thread, True])
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_what_a_thread_leaves_for_soon_is_done_with_it() -> None:
+    ran: list[str] = []
+
+    async def main() -> None:
+        scheduler = Scheduler(TrioClock())
+        ended = trio.Event()
+
+        def done(result: object) -> None:
+            scheduler.call_soon(lambda: ran.append("soon"))
+            ran.append("done")
+            ended.set()
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            scheduler.in_thread(lambda: None, done)
+            await ended.wait()
+            assert ran == ["done", "soon"]
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
 def test_what_work_in_slices_raises_is_handed_over() -> None:
     def work() -> Generator[None, None, str]:
         yield

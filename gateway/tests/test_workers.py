@@ -1,0 +1,108 @@
+"""Worker threads without a loop: the test takes back what has ended."""
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from gateway.workers import Workers
+
+PATIENCE_S = 10.0
+
+
+class Loop:
+    """Takes back what has ended, when the test says so."""
+
+    def __init__(self, most: int) -> None:
+        self.alarm = threading.Semaphore(0)
+        self.workers = Workers(self.alarm.release, most)
+        self.results: list[Any] = []
+
+    def run(self, work: Callable[[], Any]) -> None:
+        self.workers.run(work, self.results.append)
+
+    def wait_for(self, count: int) -> None:
+        """Until so many works have ended and were taken back."""
+        for _ in range(count):
+            assert self.alarm.acquire(timeout=PATIENCE_S)
+        while (ended := self.workers.ended()) is not None:
+            done, result = ended
+            done(result)
+
+
+def test_results_and_exceptions_come_back() -> None:
+    loop = Loop(most=2)
+    loop.run(lambda: 42)
+    loop.wait_for(1)
+    loop.run(lambda: 1 // 0)
+    loop.wait_for(1)
+    assert loop.results[0] == 42
+    assert isinstance(loop.results[1], ZeroDivisionError)
+    loop.workers.close()
+
+
+def test_one_who_would_end_the_program_ends_his_work_only() -> None:
+    loop = Loop(most=1)
+    loop.run(_exit)
+    loop.run(lambda: "goes on")
+    loop.wait_for(2)
+    assert isinstance(loop.results[0], SystemExit)
+    assert loop.results[1] == "goes on"
+    loop.workers.close()
+
+
+def _exit() -> None:
+    raise SystemExit(1)
+
+
+def test_a_thread_serves_again_and_another_is_made_only_if_all_are_at_work() -> None:
+    loop = Loop(most=3)
+    for _ in range(5):
+        loop.run(threading.get_ident)
+        loop.wait_for(1)
+    assert len(set(loop.results)) == 1
+    meet = threading.Barrier(3)
+    for _ in range(3):
+        loop.run(lambda: meet.wait(PATIENCE_S))
+    loop.wait_for(3)
+    assert sorted(loop.results[5:]) == [0, 1, 2]
+    loop.workers.close()
+
+
+def test_more_than_the_threads_wait_for_one_of_them() -> None:
+    loop = Loop(most=1)
+    go_on = threading.Event()
+    loop.run(lambda: go_on.wait(PATIENCE_S))
+    loop.run(threading.get_ident)
+    assert loop.workers.running == 2
+    go_on.set()
+    loop.wait_for(2)
+    assert loop.workers.running == 0
+    assert len(loop.results) == 2
+    loop.workers.close()
+
+
+def test_what_a_work_held_is_let_go_of() -> None:
+    """A thread that waits for the next one would keep the last one's files and buffers."""
+
+    class Held:
+        def __call__(self) -> None:
+            pass
+
+    loop = Loop(most=1)
+    held = Held()
+    weak = weakref.ref(held)
+    loop.run(held)
+    del held
+    loop.wait_for(1)
+    assert weak() is None
+    loop.workers.close()
+
+
+def test_closed_threads_end() -> None:
+    loop = Loop(most=1)
+    loop.run(threading.current_thread)
+    loop.wait_for(1)
+    loop.workers.close()
+    loop.results[0].join(PATIENCE_S)
+    assert not loop.results[0].is_alive()
