@@ -10,8 +10,10 @@ keys are never taken for one, and an entry has a size that is known (`ENTRY_BYTE
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import compress, repeat
+from operator import gt
+from typing import Any, NamedTuple, NoReturn
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader
@@ -26,7 +28,6 @@ for a moment when it grows (CPython 3.11, measured by a test)."""
 
 RECORDS_AT_ONCE = 500
 _NO_LIMIT = 1 << 62
-_NOTHING: dict[bytes, int] = {}
 
 Table = dict[bytes, int]
 """Key -> offset of the last record that has it."""
@@ -41,25 +42,34 @@ def table_key(key: bytes) -> bytes:
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
-class Keys(NamedTuple):
-    """The keys of a batch, each with its last offset. `is_plain`: every record has a key and a value."""
+class _Records(NamedTuple):
+    """Some records, one behind the other: the key of each as `table_key` has it, its offset, and where it ends.
 
-    table: Table
-    is_plain: bool
+    `keyless`, `tombstones`: which of them have no key, no value, by number.
+    """
+
+    keys: list[Any]
+    offsets: Sequence[int]
+    ends: list[int]
+    keyless: list[int]
+    tombstones: list[int]
 
 
-def key_steps(header: BatchHeader, data: bytes) -> Steps[Keys]:
-    """The keys of the records `data`, which are decompressed; yields now and then.
+def _walk(header: BatchHeader, data: bytes) -> Iterator[_Records]:
+    """The records `data` of a batch, which are decompressed, `RECORDS_AT_ONCE` at a time.
 
     Raises KafkaError(INVALID_RECORD) where any of it is no record.
     """
-    found: Table = {}
-    is_plain = True
-    base_offset, last = header.base_offset, header.last_offset_delta << 1
-    position, previous, left = 0, -1, header.records_count
+    last, position, previous, left = header.last_offset_delta << 1, 0, -1, header.records_count
     try:
         while left:
-            for _ in range(min(left, RECORDS_AT_ONCE)):
+            keys: list[Any] = []
+            deltas: list[int] = []
+            ends: list[int] = []
+            keyless: list[int] = []
+            tombstones: list[int] = []
+            add_key, add_delta, add_end = keys.append, deltas.append, ends.append
+            for number in range(min(left, RECORDS_AT_ONCE)):
                 length = data[position]
                 at = position = position + 1
                 if length > 127:  # two bytes are common, and have no call, here and below
@@ -80,16 +90,18 @@ def key_steps(header: BatchHeader, data: bytes) -> Steps[Keys]:
                 if delta & 1 or not previous < delta <= last:
                     _refuse(f"its offset delta is {delta / 2:g} after {previous >> 1}")
                 previous = delta
+                add_delta(delta)
                 size = data[at]
                 at += 1
                 if size > 127:
                     size, at = long_varint(data, at, size)
                 if size & 1:
-                    key, is_plain = None, False
+                    add_key(None)
+                    keyless.append(number)
                 else:
                     start = at
                     at += size >> 1
-                    key = data[start:at]
+                    add_key(data[start:at] if size <= 60 else table_key(data[start:at]))
                 size = data[at]
                 at += 1
                 if size > 127:
@@ -99,21 +111,49 @@ def key_steps(header: BatchHeader, data: bytes) -> Steps[Keys]:
                     else:
                         size, at = long_varint(data, at, size)
                 if size & 1:
-                    is_plain = False
+                    tombstones.append(number)
                 else:
                     at += size >> 1
                 at = _behind_headers(data, at + 1) if data[at] else at + 1
                 if at - position << 1 != length:
                     _refuse(f"its fields end {at - position - (length >> 1)} bytes behind it")
                 position = at
-                if key is not None:
-                    found[key if len(key) <= 30 else table_key(key)] = base_offset + (delta >> 1)
-            left -= min(left, RECORDS_AT_ONCE)
-            yield
+                add_end(at)
+            left -= len(deltas)
+            yield _Records(keys, _offsets(header.base_offset, deltas), ends, keyless, tombstones)
     except IndexError as error:
         raise _invalid(header, left, error) from None
     if position != len(data):
         raise _invalid(header, left, "bytes follow")
+
+
+def _offsets(base_offset: int, deltas: Sequence[int]) -> Sequence[int]:
+    """Of offset deltas that grow, still zigzag; mostly there is no gap between them."""
+    first, count = base_offset + (deltas[0] >> 1), len(deltas)
+    if deltas[-1] - deltas[0] == count - 1 << 1:
+        return range(first, first + count)
+    return [base_offset + (delta >> 1) for delta in deltas]
+
+
+class Keys(NamedTuple):
+    """The keys of a batch, each with its last offset. `is_plain`: every record has a key and a value."""
+
+    table: Table
+    is_plain: bool
+
+
+def key_steps(header: BatchHeader, data: bytes) -> Steps[Keys]:
+    """The keys of the records `data`, which are decompressed; yields now and then.
+
+    Raises KafkaError(INVALID_RECORD) where any of it is no record.
+    """
+    found: dict[Any, int] = {}
+    is_plain = True
+    for some in _walk(header, data):
+        found.update(zip(some.keys, some.offsets, strict=True))
+        is_plain = is_plain and not some.keyless and not some.tombstones
+        yield
+    found.pop(None, None)
     return Keys(found, is_plain)
 
 
@@ -137,68 +177,30 @@ def filter_steps(
     Without a table everything stays. Unless it `keeps_tombstones`, records without a value go too. Raises KafkaError as
     `key_steps` does. Source: Apache Kafka's `Cleaner.shouldRetainRecord`.
     """
-    kept, get = Kept(), (_NOTHING if table is None else table).get
-    keeps_all, drops_tombstones = table is None, not keeps_tombstones and table is not None
-    base_offset, last = header.base_offset, header.last_offset_delta << 1
-    position, previous, left, begun, dropped = 0, -1, header.records_count, 0, 0
-    try:
-        while left:
-            for _ in range(min(left, RECORDS_AT_ONCE)):
-                start = position
-                length = data[position]
-                at = position = position + 1
-                if length > 127:
-                    high = data[position]
-                    if high < 128:
-                        length += (high << 7) - 128
-                        at = position = position + 1
-                    else:
-                        length, at = long_varint(data, position, length)
-                        position = at
-                at += 2
-                if data[at - 1] > 127:
-                    at = _behind_time(data, at)
-                delta = data[at]
-                at += 1
-                if delta > 127:
-                    delta, at = long_varint(data, at, delta)
-                if delta & 1 or not previous < delta <= last:
-                    _refuse(f"its offset delta is {delta / 2:g} after {previous >> 1}")
-                previous = delta
-                size = data[at]
-                at += 1
-                if size > 127:
-                    size, at = long_varint(data, at, size)
-                if size & 1:
-                    drops = not keeps_all
-                else:
-                    key_at = at
-                    at += size >> 1
-                    key = data[key_at:at]
-                    drops = get(key if size <= 60 else table_key(key), -1) > base_offset + (delta >> 1)
-                size = data[at]
-                at += 1
-                if size & 1 or size > 127:
-                    size, at, drops = _value(data, at, size, drops, drops_tombstones, kept)
-                at += size >> 1
-                at = _behind_headers(data, at + 1) if data[at] else at + 1
-                if at - position << 1 != length:
-                    _refuse(f"its fields end {at - position - (length >> 1)} bytes behind it")
-                position = at
-                if drops:
-                    if begun != start:
-                        kept.parts.append(data[begun:start])
-                    begun, dropped = at, dropped + 1
-            left -= min(left, RECORDS_AT_ONCE)
-            yield
-    except IndexError as error:
-        raise _invalid(header, left, error) from None
-    if position != len(data):
-        raise _invalid(header, left, "bytes follow")
-    if begun != position:
+    kept, begun, end = Kept(), 0, 0
+    for some in _walk(header, data):
+        goes = [False] * len(some.keys) if table is None else _superseded(some, table)
+        if table is not None:
+            for number in some.keyless if keeps_tombstones else (*some.keyless, *some.tombstones):
+                goes[number] = True
+        kept.count += len(goes) - sum(goes)
+        kept.tombstones += sum(not goes[number] for number in some.tombstones)
+        for number in compress(range(len(goes)), goes):
+            start = some.ends[number - 1] if number else end
+            if begun != start:
+                kept.parts.append(data[begun:start])
+            begun = some.ends[number]
+        end = some.ends[-1]
+        yield
+    if begun != end:
         kept.parts.append(data[begun:])
-    kept.count = header.records_count - dropped
     return kept
+
+
+def _superseded(some: _Records, table: Mapping[bytes, int]) -> list[bool]:
+    """Of each record whether a later one stands for it."""
+    last: Callable[[Any, int], int] = table.get
+    return list(map(gt, map(last, some.keys, repeat(-1)), some.offsets))
 
 
 def pick_steps(header: BatchHeader, data: bytes, offsets: Sequence[int]) -> Steps[Kept]:
@@ -280,17 +282,6 @@ def move_times_steps(data: bytes, count: int, shift_ms: int) -> Steps[bytes]:
         if not number % RECORDS_AT_ONCE:
             yield
     return b"".join(parts)
-
-
-def _value(data: bytes, at: int, size: int, drops: bool, drops_tombstones: bool, kept: Kept) -> tuple[int, int, bool]:
-    """A value of a length that has more than one byte, or none: its zigzag length, where it begins, whether to go."""
-    if size > 127:
-        size, at = long_varint(data, at, size)
-    if not size & 1:
-        return size, at, drops
-    drops = drops or drops_tombstones
-    kept.tombstones += not drops
-    return 0, at, drops
 
 
 def _refuse(why: str) -> NoReturn:
