@@ -154,7 +154,7 @@ class Consumers(RuleBasedStateMachine):
         self.desk.check_rebuilt()
         group = self.desk.shard.groups.get("group")
         if isinstance(group, ClassicGroup):
-            check_group(group, self.desk.rebuilt())
+            check_group(group, self.desk.replica)
             waiting = {ticket for member in group.members for ticket in (member.join, member.sync)}
             assert all(ticket in waiting for client in self.clients for ticket in client.tickets())
 
