@@ -11,6 +11,7 @@ from storage import directories, replacement, snapshots
 from storage.checkpoint import TEMPORARY_SUFFIX
 from storage.config import LogConfig
 from storage.errors import CorruptLog, NotALog
+from storage.files import NO_ROOM
 from storage.log import Log
 from storage.pool import Pool
 from storage.producers import Producers
@@ -22,6 +23,9 @@ from storage.recovery.scan import scan
 from storage.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment
 
 logger = logging.getLogger("headgate.storage")
+
+SCANNED_BYTES = 1 << 20
+"""From so much on, what was scanned of a log is made safe soon after."""
 
 
 def open_log(pool: Pool, found: Found, config: LogConfig, random: Random, now_ms: int) -> Log:
@@ -68,10 +72,23 @@ def open_log_steps(pool: Pool, found: Found, config: LogConfig, random: Random, 
     log.names_unsynced = not found.is_clean or not log.size  # an empty log has never had a reason to be flushed
     yield from log.reload_producers_steps(snapshots.offsets(names), producers)
     yield from check_transactions(log, found)
+    if found.bytes_scanned >= SCANNED_BYTES and log.recovery_point < log.end_offset:
+        _keep_found(log, found)
     if config.commits_synced and log.recovery_point < log.end_offset:
         log.flush()  # a killed broker may have left in memory what a power cut could still take back from consumers
     log.release()  # most partitions are idle: files are opened again where they are needed
     return log
+
+
+def _keep_found(log: Log, found: Found) -> None:
+    """Write down what a scan has found, as a stop would, and have a flush be due: the next start need not scan it."""
+    try:
+        log.seal()
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        logger.warning("%s: there is no room for what the scan has found; the next start may scan it again", found)
+    log.indexes_unsynced.append(log.active.path)
 
 
 def _tidy(pool: Pool, found: Found, names: dict[str, int]) -> None:

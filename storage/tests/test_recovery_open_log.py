@@ -8,9 +8,12 @@ import pytest
 
 from protocol.errors import KafkaError
 from storage.config import LogConfig
+from storage.flush import is_due
 from storage.pool import Pool
+from storage.recovery import open_log as opening
 from storage.recovery.found import Found
 from storage.recovery.open_log import open_log
+from storage.store import Store
 from storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -142,3 +145,24 @@ def test_what_a_killed_broker_left_in_memory_is_synced_where_commits_are() -> No
         pool = Pool(killed(files))
         again = open_log(pool, found, config, Random(0), NOW_MS)
         assert (again.recovery_point, again.end_offset) == (point, 2)
+
+
+def test_what_was_scanned_is_not_scanned_by_the_next_start_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a broker that dies again and again: a flush is due at once, whatever the policy is."""
+    files = CrashingFiles()
+    store = open_store(files)
+    append(store.create("t", 0, TOPIC_ID, LogConfig(), NOW_MS), *(batch() for _ in range(20)))
+    assert not is_due(reopened(files).logs[KEY], NOW_MS), "so little is scanned again in no time"
+    monkeypatch.setattr(opening, "SCANNED_BYTES", 1000)
+    files = killed(files)
+    store = open_store(files)
+    log = store.logs[KEY]
+    assert is_due(log, NOW_MS)
+    log.flush()
+    assert not is_due(log, NOW_MS)
+    store.checkpoint({})
+    store = Store.take("/data", files=killed(files), node_id=0, config=SMALL, random=Random(1))
+    begun = store.begin_opening(KEY, LogConfig(), NOW_MS)
+    begun.run()
+    store.end_opening(begun)
+    assert (begun.found.bytes_scanned, store.logs[KEY].end_offset) == (0, 20)
