@@ -5,25 +5,27 @@ little earlier, with a reason, while all else goes on: fetches, deletions, reten
 has to write, as committed offsets. It ends by itself once there is room again, and a quarter more than that, so that it
 does not come and go.
 
-The disks are asked by a thread, once a second; more often, up to twenty times, while one fills so quickly that the
-limit is near.
+Each disk is asked by a thread of its own, once a second; more often, up to twenty times, while it fills so quickly that
+the limit is near. One that does not answer is reported, and what was known of it is still true.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from gateway.clock import Clock
 from gateway.config import BrokerConfig
 from gateway.replication.partitions import Partitions
-from gateway.scheduler import Scheduler
+from gateway.scheduler import Scheduler, Timer
 from protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("headgate.space")
 
 LOOK_MS, QUICK_LOOK_MS = 1_000.0, 50.0
+# After so long without an answer a disk is said to hang.
+HUNG_MS = 10_000.0
 # What has to be free beyond the least, for producers to be served again: a quarter of it.
 MARGIN = 4
 # The default is for disks of a usual size. Of a small one it is a tenth.
@@ -76,6 +78,8 @@ class Space:
         self._changed = changed
         self._looked: dict[str, tuple[float, int]] = {}  # when, and what was free
         self._unknown: set[str] = set()
+        self.hung: set[str] = set()
+        """The directories whose disks do not answer."""
         self.low: set[str] = set()
         """The directories into which nothing is produced."""
 
@@ -86,27 +90,42 @@ class Space:
 
     def look(self) -> None:
         """Ask the disks, now and again and again."""
-        self._scheduler.in_thread(self._partitions.spaces, self._seen)
+        for directory in self._partitions.directories:
+            self._ask(directory)
 
-    def _seen(self, spaces: Mapping[str, tuple[int, int] | OSError] | BaseException) -> None:
+    def _ask(self, directory: str) -> None:
+        timer = self._scheduler.call_after(HUNG_MS, lambda: self._note_hung(directory))
+
+        def space() -> tuple[int, int]:
+            return self._partitions.space(directory)
+
+        self._scheduler.in_thread(space, lambda found: self._seen(directory, timer, found))
+
+    def _note_hung(self, directory: str) -> None:
+        self.hung.add(directory)
+        logger.error("the disk of %s has not told its room for %d s: it hangs", directory, HUNG_MS / 1000)
+
+    def _seen(self, directory: str, timer: Timer, found: tuple[int, int] | BaseException) -> None:
         wait_ms = LOOK_MS
+        timer.cancel()
+        if directory in self.hung:
+            self.hung.discard(directory)
+            logger.warning("the disk of %s answers again", directory)
         try:
-            if isinstance(spaces, BaseException):
-                logger.error("the disks cannot be asked for their room: %s", spaces)
+            if isinstance(found, BaseException):
+                self._note_unknown(directory, found)
             else:
-                for directory, found in spaces.items():
-                    wait_ms = min(wait_ms, self._note(directory, found))
+                self._unknown.discard(directory)
+                wait_ms = self._note(directory, Room(*found))
         finally:  # else what is refused now would be refused for good
-            self._scheduler.call_after(wait_ms, self.look)
+            self._scheduler.call_after(wait_ms, lambda: self._ask(directory))
 
-    def _note(self, directory: str, found: tuple[int, int] | OSError) -> float:
-        if isinstance(found, OSError):
-            if directory not in self._unknown:
-                logger.error("%s cannot be asked for its room: %s", directory, found)
-            self._unknown.add(directory)
-            return LOOK_MS
-        self._unknown.discard(directory)
-        room = Room(*found)
+    def _note_unknown(self, directory: str, error: BaseException) -> None:
+        if directory not in self._unknown:
+            logger.error("%s cannot be asked for its room: %s", directory, error)
+        self._unknown.add(directory)
+
+    def _note(self, directory: str, room: Room) -> float:
         is_given = any(text is not None for text in self._config.texts(SETTING))
         least = least_free(self._config.log_min_free_bytes, is_given, room.total)
         was_low = directory in self.low

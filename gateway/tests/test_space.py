@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
 from gateway.space import LOOK_MS, QUICK_LOOK_MS, Space, is_low, least_free, next_look_ms
 from gateway.tests.builders import Node
+from gateway.tests.manual import Threads
 from gateway.upkeep import Upkeep
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -166,6 +168,8 @@ def test_all_else_goes_on(node: Node, room: Room) -> None:
         "disk.deleted.files": 0,
         "disk.free.bytes": 63 * MIB,
         "disk.full.directories": 1,
+        "disk.hung.directories": 0,
+        "disk.offline.directories": 0,
         "disk.unsynced.logs": 0,
     }
     names = node._store.files.list(log.directory)
@@ -207,7 +211,9 @@ def test_a_topic_that_decodes_records_and_converted_sets_are_refused_too(node: N
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_the_disks_are_looked_at_again_after_a_fault_of_who_is_told(node: Node) -> None:
+def test_the_disks_are_looked_at_again_after_a_fault_of_who_is_told(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     services = node.services
     free = [0]
 
@@ -215,10 +221,39 @@ def test_the_disks_are_looked_at_again_after_a_fault_of_who_is_told(node: Node) 
         raise RuntimeError(f"as of {directory}")
 
     space = Space(services.partitions, node.config, services.clock, services.scheduler, changed)
-    services.partitions.spaces = lambda: {"/d": (1 << 40, free[0])}  # type: ignore[method-assign]
+    monkeypatch.setattr(services.partitions, "space", lambda _: (1 << 40, free[0]))
     services.scheduler.call_soon(space.look)
     node.time.advance()
-    assert space.low == {"/d"}
+    assert space.low == set(services.partitions.directories)
     free[0] = 1 << 39
     node.time.advance(LOOK_MS)
     assert not space.low
+
+
+def test_a_disk_that_hangs_holds_up_no_other_and_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node(tmp_path, log_dirs=f"{tmp_path}/a,{tmp_path}/b")
+    services, threads, asked = node.services, Threads(), list[str]()
+    monkeypatch.setattr(services.scheduler, "in_thread", threads.in_thread)
+
+    def space(directory: str) -> tuple[int, int]:
+        asked.append(directory[-1])
+        return 1 << 40, 1 << 39
+
+    monkeypatch.setattr(services.partitions, "space", space)
+    looking = Space(services.partitions, node.config, services.clock, services.scheduler, lambda _, __: None)
+    looking.look()
+    for _ in range(30):
+        threads.run_one(number=1)
+        node.time.advance(LOOK_MS)
+    assert asked == ["b"] * 30
+    assert looking.hung == {f"{tmp_path}/a"}
+    threads.run_one()
+    node.time.advance(LOOK_MS)
+    assert not looking.hung
+    assert [record.getMessage() for record in caplog.records if "/a " in record.getMessage()] == [
+        f"the disk of {tmp_path}/a has not told its room for 10 s: it hangs",
+        f"the disk of {tmp_path}/a answers again",
+    ]
+    node.close()
