@@ -5,14 +5,18 @@ Each directory has its own threads for that, one for each kind of work: a disk t
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Mapping
 
 from gateway.clock import Clock
-from gateway.mender import Mender
+from gateway.directory_health import DirectoryHealth
+from gateway.mender import Mender, Told
 from gateway.scheduler import Scheduler
+from protocol.errors import KafkaError
 from storage.checkpoint import TopicPartition, offsets_of
 from storage.log import Log
+from storage.mending import Mending, take_up_index
 from storage.store import Store
 
 logger = logging.getLogger("headgate.upkeep")
@@ -25,21 +29,24 @@ class DirectoryUpkeep:
         self,
         store: Store,
         is_low: Callable[[str], bool],
-        mended: Callable[[Log], None],
+        tell: Told,
+        changed: Callable[[str, KafkaError | None], None],
         clock: Clock,
         scheduler: Scheduler,
     ) -> None:
-        """`is_low(directory)`: there is little room. `mended` is called for each log that takes records again."""
+        """`is_low(directory)`: there is little room. `tell` hears of mended logs, `changed` of the directory."""
         self._store = store
         self._is_low = is_low
         self._clock = clock
         self._scheduler = scheduler
-        self._is_checkpointing = self._is_removing = False
-        self._mender = Mender(self.broken, self._is_there, mended, clock, scheduler)
+        self._is_checkpointing = self._is_removing = self._is_remaking = False
+        self._tell_changed = changed
+        self.health = DirectoryHealth(store.directory, store.pool.files, self._changed, clock, scheduler)
+        self._mender = Mender(self.broken, self._is_there, tell, clock, scheduler, self.health.note)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write down high watermarks, those of this directory, recovery points and log starts."""
-        if self._is_checkpointing:
+        if self._is_checkpointing or self.health.is_offline:
             return
         write = self._store.begin_checkpoint(offsets_of(self._store.logs, high_watermarks))
         self._is_checkpointing = True
@@ -48,11 +55,12 @@ class DirectoryUpkeep:
     def _checkpointed(self, result: object) -> None:
         self._is_checkpointing = False
         if isinstance(result, BaseException):
+            self.health.note(result)
             logger.error("the checkpoints of %s cannot be written: %s", self._store.directory, result)
 
     def remove_deleted(self) -> None:
         """Remove deleted files whose time has come; at once where the room is needed."""
-        if self._is_removing:
+        if self._is_removing or self.health.is_offline:
             return
         doomed = self._store.pool.doomed
         removal = doomed.take(self._clock.monotonic_ms(), at_once=self._is_low(self._store.directory))
@@ -70,9 +78,39 @@ class DirectoryUpkeep:
         self._is_removing = True
         self._scheduler.in_thread(removal.run, removed)
 
+    @property
+    def directory(self) -> str:
+        """Which it is."""
+        return self._store.directory
+
     def mend(self) -> None:
         """Make logs whole again of which a sync failed."""
-        self._mender.run()
+        if not self.health.is_offline:
+            self._mender.run()
+
+    def remake_index(self, log: Log, base_offset: int) -> None:
+        """Make the indexes of a segment anew, which somebody has cut."""
+        if self._is_remaking:  # it is asked for again
+            return
+        self._is_remaking = True
+        work = Mending(log, [])
+
+        def done(result: object) -> None:
+            self._is_remaking = False
+            if isinstance(result, BaseException):
+                work.error = result
+            if not take_up_index(log, work) and work.error is not None:
+                logger.error("the indexes of %r cannot be made again: %s", log, work.error)
+
+        self._scheduler.in_slices(work.remake_steps(base_offset), done)
+
+    def _changed(self, directory: str, reason: KafkaError | None) -> None:
+        if reason is None:  # what the disk took in the last moments, nobody knows
+            for log in self._store.logs.values():
+                if log.recovery_point < log.end_offset or log.indexes_unsynced:
+                    log.fail(OSError(errno.EIO, "the disk was gone for a time"))
+        self._tell_changed(directory, reason)
+        self.mend()
 
     def broken(self) -> list[Log]:
         """The logs of which a sync failed."""

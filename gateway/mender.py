@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 from gateway.clock import Clock
 from gateway.scheduler import Scheduler
-from protocol.errors import KafkaError
 from storage import mending
-from storage.errors import StorageError
 from storage.log import Log
 from storage.mending import Mending
 
@@ -19,6 +18,13 @@ logger = logging.getLogger("headgate.upkeep")
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000.0, 60_000.0
 
 
+class Told(NamedTuple):
+    """Who hears of logs: of each that ends earlier than it did, and of each that takes records again."""
+
+    was_cut: Callable[[Log], None]
+    mended: Callable[[Log], None]
+
+
 class Mender:
     """Makes logs whole again that `broken` names."""
 
@@ -26,14 +32,16 @@ class Mender:
         self,
         broken: Callable[[], list[Log]],
         is_there: Callable[[Log], bool],
-        mended: Callable[[Log], None],
+        tell: Told,
         clock: Clock,
         scheduler: Scheduler,
+        failed: Callable[[object], None] = lambda _: None,
     ) -> None:
-        """`is_there`: a log was not deleted meanwhile. `mended` is called for each that takes records again."""
+        """`is_there`: a log was not deleted meanwhile. `failed` is called with each error."""
+        self._failed = failed
         self._broken = broken
         self._is_there = is_there
-        self._mended = mended
+        self._tell = tell
         self._clock = clock
         self._scheduler = scheduler
         self._waits: dict[Log, tuple[float, float]] = {}  # until when, and how long the next time
@@ -50,32 +58,38 @@ class Mender:
                 self._begin(log)
 
     def _begin(self, log: Log) -> None:
-        try:
-            work = mending.begin(log)
-        except (OSError, KafkaError) as error:
-            self._again(log, error)
-            return
+        work = mending.begin(log)
         if work is not None:  # else a thread writes to it
             self._is_busy = True
-            self._scheduler.in_thread(work.run, lambda result: self._end(log, work, result))
+            self._scheduler.in_slices(work.steps(), lambda result: self._take_up(log, work, result))
+
+    def _take_up(self, log: Log, work: Mending, result: object) -> None:
+        """It is known what there is of the log."""
+        if isinstance(result, BaseException):
+            work.error = result
+        end_offset = log.end_offset
+        is_owed = mending.take_up(log, work)
+        if log.end_offset != end_offset:
+            self._tell.was_cut(log)
+        if is_owed:
+            self._scheduler.in_slices(work.settle_steps(), lambda result: self._end(log, work, result))
+        else:
+            self._end(log, work, None)
 
     def _end(self, log: Log, work: Mending, result: object) -> None:
         self._is_busy = False
         if isinstance(result, BaseException):
             work.error = result
-        is_mended = False
-        try:
-            is_mended = mending.end(log, work)
-        except (OSError, KafkaError, StorageError) as failure:
-            work.error = failure
+        is_mended = mending.end(log, work)
         if work.error is not None and self._is_there(log):
             self._again(log, work.error)
         elif is_mended:
             self._forget(log)
-            self._mended(log)
+            self._tell.mended(log)
         self.run()
 
     def _again(self, log: Log, error: BaseException) -> None:
+        self._failed(error)
         wait_ms = min(self._waits.get(log, (0.0, FIRST_WAIT_MS))[1], LONGEST_WAIT_MS)
         self._waits[log] = self._clock.monotonic_ms() + wait_ms, 2 * wait_ms
         where = f"{log.topic}-{log.partition}"

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from gateway.clock import Clock
 from gateway.config import BrokerConfig
 from gateway.directory_upkeep import DirectoryUpkeep
+from gateway.mender import Told
 from gateway.metadata.image import Image
 from gateway.metrics import Metrics
 from gateway.replication.partition import Partition
@@ -20,7 +21,9 @@ from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
 from gateway.space import Space
 from protocol.errors import KafkaError
+from storage.files import parent
 from storage.flush import is_due
+from storage.index import CutIndex
 from storage.log import Log
 from storage.stores import Stores
 
@@ -65,7 +68,10 @@ class Upkeep:
         self._config = config
         self._space = Space(partitions, config, clock, scheduler, self._room_changed)
         is_low = self._space.low.__contains__
-        self._directories = [DirectoryUpkeep(one, is_low, self._mended, clock, scheduler) for one in store]
+        tell = Told(self._was_cut, self._mended)
+        self._directories = [DirectoryUpkeep(one, is_low, tell, self._changed, clock, scheduler) for one in store]
+        self._by_name = {one.directory: one for one in self._directories}
+        partitions.disk_failed = lambda directory, error: self._by_name[directory].health.note(error)
         flush_check_ms = min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS)
         self._works: list[tuple[float, Callable[[], None]]] = [
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
@@ -88,6 +94,8 @@ class Upkeep:
         """Have gauges of the disks."""
         metrics.gauge("disk.free.bytes", lambda: self._space.least)
         metrics.gauge("disk.full.directories", lambda: len(self._space.low))
+        metrics.gauge("disk.offline.directories", lambda: len(self._partitions.offline_directories))
+        metrics.gauge("disk.hung.directories", lambda: len(self._space.hung))
         metrics.gauge("disk.unsynced.logs", lambda: len(self._broken()))
         metrics.gauge("disk.deleted.files", lambda: sum(len(store.pool.doomed) for store in self._store))
 
@@ -121,7 +129,7 @@ class Upkeep:
         until_ms = self._clock.monotonic_ms() + SLICE_MS
         while self._to_expire and self._clock.monotonic_ms() < until_ms:
             partition = self._to_expire.popleft()
-            if self._is_there(partition.log) and self._expire(partition):
+            if self._is_there(partition.log) and not self._is_offline(partition) and self._expire(partition):
                 self._to_expire.append(partition)
         if self._to_expire:
             self._scheduler.call_after(0.0, self._expire_some)
@@ -133,6 +141,8 @@ class Upkeep:
             if partition.log.delete_old_segments(now_ms, partition.high_watermark, SLICE_SEGMENTS) == SLICE_SEGMENTS:
                 return True
             partition.roll_if_due(now_ms)
+        except CutIndex as error:
+            self._directory_of(partition).remake_index(partition.log, error.base_offset)
         except (OSError, KafkaError) as error:
             logger.error("old segments of %r cannot be removed: %s", partition.log, error)
         except Exception:  # whatever is wrong with one log, the others have their retention
@@ -171,14 +181,36 @@ class Upkeep:
     def _broken(self) -> list[Log]:
         return [log for directory in self._directories for log in directory.broken()]
 
+    def _changed(self, directory: str, reason: KafkaError | None) -> None:
+        """A log directory is offline, or back."""
+        self._partitions.set_offline(directory, reason)
+        if all(one.health.is_offline for one in self._directories):
+            logger.error("no log directory is left that takes anything: nothing is written until one is back")
+
+    def _is_offline(self, partition: Partition) -> bool:
+        return self._directory_of(partition).health.is_offline
+
+    def _directory_of(self, partition: Partition) -> DirectoryUpkeep:
+        return self._by_name[parent(partition.log.directory)]
+
     def _is_there(self, log: Log) -> bool:
         return self._store.logs.get(log.key) is log
 
+    def _was_cut(self, log: Log) -> None:
+        for partition in self._partitions_of(log):
+            partition.was_cut()
+
     def _mended(self, log: Log) -> None:
-        """The log takes records again, maybe fewer than there were."""
-        for partition in self._partitions:
-            if partition.log is log:
-                partition.advance()
+        for partition in self._partitions_of(log):
+            partition.mended()
+
+    def _partitions_of(self, log: Log) -> list[Partition]:
+        """The one that is served from it; none for the metadata log, or if another node leads it."""
+        try:
+            partition = self._partitions.get(log.topic, log.partition)
+        except KafkaError:
+            return []
+        return [partition] if partition.log is log else []
 
     def expire_producers(self) -> None:
         """Forget producers that have not written for `producer.id.expiration.ms`."""
@@ -190,5 +222,5 @@ class Upkeep:
         """Flush the logs that ask for it: those with flush.ms, and those that have begun a new segment."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
-            if is_due(partition.log, now_ms):
+            if is_due(partition.log, now_ms) and not self._is_offline(partition):
                 partition.sync_soon()

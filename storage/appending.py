@@ -28,6 +28,9 @@ class Owner(Protocol):
     def sync_soon(self) -> None:
         """Have a flush made, soon."""
 
+    def write_epochs_soon(self) -> None:
+        """Have the leader epochs written down, soon."""
+
     def run_roll(self, roll: Callable[[], None]) -> None:
         """Make the roll that an append needs first, or refuse to with an exception that the append ends with."""
 
@@ -88,6 +91,8 @@ def make_room(log: Log, size: int, max_timestamp: int, last_offset: int, now_ms:
             active, longest_ms = log.active, log.longest_ms()
         if leader_epoch > log.epochs.latest:
             log.epochs.assign(leader_epoch, log.end_offset)
+            if log.owner is not None:
+                log.owner.write_epochs_soon()
     except OSError as error:
         raise log.disk_error(error) from error
     staged = log.staged = Staged(log.end_offset, log.epochs.latest)

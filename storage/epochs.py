@@ -6,6 +6,7 @@ A follower asks where an epoch ends, to cut what another leader never had. Sourc
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from bisect import bisect_right
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from storage import checkpoint
 from storage.errors import BadFile
-from storage.files import Files
+from storage.files import NO_ROOM, Files
 
 logger = logging.getLogger("headgate.storage")
 
@@ -25,13 +26,16 @@ _making_locks = threading.Lock()
 
 
 class Epochs:
-    """The epochs of one log, both columns increasing. Changes go to the file, and to the disk, at once.
+    """The epochs of one log, both columns increasing.
 
-    But for two: the first epoch of a new log waits for its first flush, as making a thousand partitions must not make
-    the disk stand still. And that a log begins later, which its other files tell too, is written down by a thread.
+    Who appends changes them in memory. They are written by a thread, at the next checkpoint or before the next flush,
+    so that they are on the disk before any record is said to be; until then a start finds them in the batches. The file
+    of a new log is not synced by itself, as making a thousand partitions must not make the disk stand still.
     """
 
-    __slots__ = ("_changes", "_directory", "_entries", "_files", "_lock", "_written", "is_synced", "latest")
+    __slots__ = (
+        "_changes", "_directory", "_entries", "_files", "_has_file", "_lock", "_written", "is_synced", "latest",
+    )  # fmt: skip
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
@@ -40,12 +44,17 @@ class Epochs:
         self.latest = NO_EPOCH
         """The newest epoch; -1 if there is none. Asked with every append, so it is a plain value."""
         self.is_synced = True
-        """Whether the file's content is known to be on the disk."""
+        """Whether the next flush need not care for the file."""
         self._lock: threading.Lock | None = None  # of the file
+        self._has_file = False
         self._changes = self._written = 0  # how many there were, and up to which of them the file has them
 
     def load(self, entries: Iterable[tuple[int, int]]) -> None:
         """Take what was read from the file."""
+        self._take(entries)
+        self._has_file = bool(self._entries)
+
+    def _take(self, entries: Iterable[tuple[int, int]]) -> None:
         self._entries = list(entries)
         self.latest = self._entries[-1][0] if self._entries else NO_EPOCH
 
@@ -53,7 +62,11 @@ class Epochs:
         """Take these instead, if they are others, or `always`. Raises OSError, and then nothing has changed."""
         changed = list(entries)
         if always or changed != self._entries:
-            self._write(changed, sync=True)
+            with self._locked():
+                checkpoint.replace(self._files, self.path, _text(changed))
+                self._keep(changed)
+                self._written, self._has_file = self._changes, True
+            self.is_synced = True
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -73,7 +86,8 @@ class Epochs:
         if epoch <= self.latest or epoch < 0:
             return
         kept = [entry for entry in self._entries if entry[1] < start_offset]
-        self._write([*kept, (epoch, start_offset)], sync=bool(self._entries))
+        self._keep([*kept, (epoch, start_offset)])
+        self.is_synced = False
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
         """The largest epoch at most `epoch`, and the offset where it ends; (-1, -1) where that is not known.
@@ -94,8 +108,18 @@ class Epochs:
         return self._entries[after - 1][0] if after else NO_EPOCH
 
     def truncate_to(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`."""
-        self.replace(entry for entry in self._entries if entry[1] < end_offset)
+        """The log now ends at `end_offset`, on the disk too. Raises OSError."""
+        self.replace(self._below(end_offset))
+
+    def forget_behind(self, end_offset: int) -> None:
+        """The same, in memory."""
+        kept = self._below(end_offset)
+        if kept != self._entries:
+            self._keep(kept)
+            self.is_synced = False
+
+    def _below(self, end_offset: int) -> list[tuple[int, int]]:
+        return [entry for entry in self._entries if entry[1] < end_offset]
 
     def start_from(self, start_offset: int) -> None:
         """The log now begins at `start_offset`: the epoch there begins there, older ones go."""
@@ -115,7 +139,7 @@ class Epochs:
             self._keep(changed)
 
     def _keep(self, entries: list[tuple[int, int]]) -> None:
-        self.load(entries)
+        self._take(entries)
         self._changes += 1
 
     @property
@@ -123,39 +147,43 @@ class Epochs:
         """Whether the file lags behind."""
         return self._changes != self._written
 
-    def begin_write(self) -> Callable[[], None]:
-        """What writes down the epochs of this moment, to be run in any thread. It raises OSError."""
+    def begin_write(self, *, needs_room: bool = True) -> Callable[[], None]:
+        """What writes down the epochs of this moment, to be run in any thread. It raises OSError.
+
+        All but the first file of a log are on the disk then. That one may be left out, if not `needs_room`, where there
+        is none: the batches tell.
+        """
         number, content = self._changes, _text(self._entries)
 
         def write() -> None:
             with self._locked():
-                if number > self._written:
+                if number <= self._written:
+                    return
+                if self._has_file:
                     checkpoint.replace(self._files, self.path, content)
-                    self._written = number
+                elif not self._make(content, needs_room):
+                    return
+                self._written, self._has_file = number, True
 
         return write
 
-    def sync(self) -> None:
-        """Write down what is not on the disk. Raises OSError."""
-        if self._entries and (self.is_stale or not self.is_synced):
-            self._write(self._entries, sync=True)
+    def _make(self, content: bytes, needs_room: bool) -> bool:
+        """Whether there was room for it."""
+        try:
+            self._files.write(self.path, content)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._files.remove(self.path)
+            if needs_room or error.errno not in NO_ROOM:
+                raise
+            return False
+        return True
 
     def _locked(self) -> threading.Lock:
         """The lock of the file, made when first needed: most logs are never written to again."""
         with _making_locks:
             self._lock = self._lock or threading.Lock()
             return self._lock
-
-    def _write(self, entries: list[tuple[int, int]], *, sync: bool) -> None:
-        content = _text(entries)
-        with self._locked():
-            if sync:
-                checkpoint.replace(self._files, self.path, content)
-            else:
-                self._files.write(self.path, content)
-            self._keep(entries)
-            self._written = self._changes
-        self.is_synced = sync
 
 
 def _text(entries: Iterable[tuple[int, int]]) -> bytes:

@@ -38,6 +38,7 @@ class Flush:
         "_directories",
         "_files",
         "_open_files",
+        "_write",
         "end_offset",
         "error",
         "indexes",
@@ -54,8 +55,11 @@ class Flush:
         paths: Sequence[str] = (),
         directories: Sequence[str] = (),
         indexes: Sequence[str] = (),
+        write: Callable[[], None] | None = None,
     ) -> None:
+        """`write` writes a file of `paths`, before anything is synced."""
         self._files = files
+        self._write = write
         self._open_files = open_files
         self._directories = directories
         self.paths = paths
@@ -69,6 +73,8 @@ class Flush:
 
     def run(self) -> None:
         """Wait until all of it is on the disk. Raises OSError."""
+        if self._write is not None:  # a failure takes nothing from what is on the disk already
+            self._write()
         try:
             for file in self._open_files:
                 file.sync()
@@ -157,7 +163,9 @@ def _all_of(log: Log, owed_indexes: Sequence[str], owes_names: bool) -> Flush:
     indexes = dict.fromkeys(path for segment in unsynced for path in segment.sealed_indexes)
     indexes.update(dict.fromkeys(owed_indexes))
     epochs, paths, directories = log.epochs, [], []
+    write = None
     if not epochs.is_synced and epochs.latest >= 0:
+        write = epochs.begin_write(needs_room=False) if epochs.is_stale else None
         paths.append(epochs.path)
     if owes_names or not epochs.is_synced:
         directories = [log.directory, parent(log.directory)]
@@ -168,7 +176,7 @@ def _all_of(log: Log, owed_indexes: Sequence[str], owes_names: bool) -> Flush:
     is_part = len(unsynced) < len(segments)
     if is_part:
         written = segments[MOST_SEGMENTS].base_offset
-    made = Flush(log.pool.files, written, _hold(unsynced), paths, directories, list(indexes))
+    made = Flush(log.pool.files, written, _hold(unsynced), paths, directories, list(indexes), write)
     made.is_part = is_part
     return made
 
@@ -199,6 +207,8 @@ def finish(log: Log) -> bool:
         raise log.refusal()
     try:
         is_changed = log.seal()
+        if not log.epochs.is_synced and log.epochs.is_stale:
+            log.epochs.begin_write(needs_room=False)()
     except OSError as error:
         raise log.disk_error(error) from error
     is_unsynced = log.recovery_point < log.end_offset or bool(log.indexes_unsynced)

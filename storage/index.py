@@ -31,6 +31,14 @@ NO_TIMESTAMP = -1
 MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
 
 
+class CutIndex(OSError):
+    """A file is shorter than what was written to it; `storage.mending` makes it again."""
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        super().__init__(errno.EIO, "the index was cut behind the broker's back, and is to be made again", path)
+        self.base_offset = base_offset
+
+
 class EntryFile:
     """Entries of one size behind each other, in a file and, the last of them, only in memory yet."""
 
@@ -118,6 +126,12 @@ class EntryFile:
             self.is_whole, self._is_torn = True, False
         self._written += len(self._pending)
         self._pending = b""
+
+    def note_written(self) -> None:
+        """Somebody has written the file, with all that was in memory."""
+        self._written += len(self._pending)
+        self._pending = b""
+        self.is_whole, self._is_torn = True, False
 
     def _keep(self, entry: bytes) -> None:
         if not self._pending:
@@ -243,7 +257,7 @@ class Index(EntryFile):
         data = file.read_at(size, self._written - size)
         file.release()
         if len(data) < size:
-            raise OSError(errno.EIO, "the index was cut behind the broker's back; a restart makes it again", self.path)
+            raise CutIndex(self.path, self.base_offset)
         key, value = self.ENTRY.unpack(data)
         return key, value
 

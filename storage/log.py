@@ -55,6 +55,7 @@ class Log:
         "flushing",
         "has_transactions",
         "indexes_unsynced",
+        "is_ahead",
         "is_retired",
         "key",
         "last_flush_ms",
@@ -105,6 +106,7 @@ class Log:
         self.last_flush_ms = 0
         self.sync_error: KafkaError | None = None
         """What kept the disk from taking the log: since then nobody knows what is on it, and no flush is made."""
+        self.is_ahead = False  # of its files, which `storage.mending` has follow
         self.staged: Staged | None = None
         self.being_written: Staged | None = None  # by a thread: see `begin_write`
         self._jitter = random.random()  # the share of segment.jitter.ms that the segment being written has
@@ -318,6 +320,20 @@ class Log:
         # Else what was cut off could come back, in a crash, behind what is appended from now on.
         self.pool.files.sync_directory(self.directory)
 
+    def forget_behind(self, base_offset: int, position: int, offset: int) -> None:
+        """`cut` in memory alone, without the producers: a thread makes their state anew, and changes the files."""
+        truncation.forget_behind(self, self._segments, base_offset, position, offset)
+
+    def forget_all(self) -> None:
+        """The same from the start on."""
+        truncation.forget_all(self, self._segments)
+
+    def renew(self, segment: Segment) -> None:
+        """Have a segment with its indexes made anew, all of them in memory, in the place of what there is of it."""
+        segment.move_to(self.pool)
+        self._segments.renew(segment)
+        self.is_ahead = self.is_ahead or segment is self.active
+
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Forget everything, and go on at `offset`. Raises OSError."""
         truncation.restart(self, self._segments, offset, now_ms)
@@ -343,6 +359,16 @@ class Log:
             producers, self._snapshot_offset = yield from found
         self.producers = producers
         self.has_transactions = self.has_transactions or self.producers.are_transactional
+
+    @property
+    def snapshot_offset(self) -> int:
+        """Where the producers' state was last written down, or that was begun to be followed."""
+        return self._snapshot_offset
+
+    def take_producers(self, producers: Producers, snapshot_offset: int) -> None:
+        """Have this state of the producers, which somebody else has made."""
+        self.producers, self._snapshot_offset = producers, snapshot_offset
+        self.has_transactions = self.has_transactions or producers.are_transactional
 
     def batches(self, offset: int) -> Iterator[tuple[BatchHeader, Marker | None]]:
         """What `headers` gives, each with the transaction marker in the batch, if it has one."""
@@ -491,13 +517,19 @@ class Log:
 
     def mended(self) -> None:
         """Everything there is was checked, and is on the disk."""
-        self.sync_error = None
+        self.sync_error, self.is_ahead = None, False
         self.flushed()
+
+    def write_epochs(self) -> None:
+        """Write the leader epochs down, in any thread; a flush does that too. Raises OSError."""
+        if self.epochs.is_stale and not self.is_retired:
+            with suppress(FileNotFoundError):  # deleted in this moment
+                self.epochs.begin_write()()
 
     def flushed(self) -> None:
         """Everything appended so far is on the disk: the whole file system was synced."""
         self.recovery_point = self.end_offset
-        self.epochs.is_synced, self.names_unsynced = True, False
+        self.epochs.is_synced, self.names_unsynced = not self.epochs.is_stale, False
         self.indexes_unsynced.clear()
 
     def since(self, offset: int) -> list[Segment]:

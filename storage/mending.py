@@ -5,35 +5,42 @@ them, but counts them as written: the next sync succeeds, and proves nothing (Po
 of it is trusted. All that is not known to be on the disk is read, checked by its CRC, written once more and synced.
 What the system had dropped shows there: the log is cut before it, what follows is kept aside, and that is reported.
 
-    log.sync_error ─> begin ─> Mending.run, in a thread ─> end ─> none any more; or the same, and it is tried again
+    log.sync_error ─> begin ─> Mending.steps, in a thread ─> take_up ─┬────────────────────────────────────> end
+                                                                      └─> Mending.settle_steps, in a thread ─┘
 
-Reads go on meanwhile, and `Log` takes nothing.
+`take_up` changes the log in memory alone: it ends where the sound batches end, and indexes that had to be made anew are
+in memory. Only then the thread has the files follow, so that nobody reads what is being changed. After `end` the log
+takes records, or it is all tried again. Reads go on meanwhile, and `Log` takes nothing.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from random import Random
 from typing import NamedTuple
 
-from protocol.errors import KafkaError
-from protocol.records.compression import finish
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.compression import Steps, finish
+from protocol.records.control import TRANSACTION_BITS
 from storage import holding
 from storage.aborted import parse
-from storage.directories import replace_topic_id
+from storage.directories import base_of, replace_topic_id
 from storage.errors import BadFile
-from storage.files import File, Files, parent
+from storage.files import NO_ROOM, Files, parent
+from storage.index import EntryFile, OffsetIndex, TimeIndex
 from storage.log import Log
 from storage.pool import Pool
-from storage.recovery.aside import keep_aside
-from storage.recovery.found import Found
-from storage.recovery.indexes import rebuild
-from storage.segment import Segment
+from storage.producers import Producers
+from storage.recovery.aside import keep_aside, name_aside
+from storage.recovery.indexes import transactions_at
+from storage.segment import DERIVED_SUFFIXES, LOG_SUFFIX, Segment
+from storage.walk import Walk
 
 logger = logging.getLogger("headgate.storage")
 
 _REWRITE_BYTES = 1 << 20
+_INDEX_SUFFIXES = DERIVED_SUFFIXES[:3]
 
 
 class _Index(NamedTuple):
@@ -45,80 +52,124 @@ class _Index(NamedTuple):
     is_whole: bool
 
 
-class _Piece(NamedTuple):
-    """A segment from a position on, where a batch begins or where it ends."""
+class _Facts(NamedTuple):
+    """A segment as the log knows it."""
 
     base_offset: int
     size: int
-    position: int
     holds_messages: bool
+
+
+class _Piece(NamedTuple):
+    """A segment of which the indexes, or the end from the recovery point on too, may not be on the disk."""
+
+    facts: _Facts
+    is_unsynced: bool
     is_sealed: bool
     indexes: tuple[_Index, ...]
 
 
-class Mending:
-    """What a thread does. Afterwards `error` says why it has to be tried again, or `lost` what is gone.
+class _Lost(NamedTuple):
+    """The base offset of a segment, the byte, the offset from which on it does not hold what was written."""
 
-    `lost`: the base offset of a segment, the byte, the offset from which on it does not hold what was written.
-    `spoilt`: base offsets of segments whose indexes have to be made anew.
-    """
+    base_offset: int
+    position: int
+    offset: int
+
+
+class Mending:
+    """What threads do. Afterwards `error` says why it has to be tried again."""
 
     def __init__(self, log: Log, pieces: list[_Piece]) -> None:
+        """Use `begin`."""
         self.error: BaseException | None = None
-        self.lost: tuple[int, int, int] | None = None
-        self.spoilt: list[int] = []
+        self.lost: _Lost | None = None
+        self.renewed: dict[int, Segment] = {}
+        """By base offset: with indexes made anew, in memory, as those on the disk are not to be trusted."""
         self.end_offset = log.end_offset
+        self._log = log  # of which a thread looks at what does not change
         self._recovery_point = log.recovery_point
         self._files: Files = log.pool.files
         self._directory = log.directory
-        self._topic_id = log.topic_id
-        self._interval_bytes = log.config.index_interval_bytes
+        self._facts = _facts(log)
         self._pieces = pieces
+        self._write_epochs = _epochs_of(log)
+        self._is_last_in_memory = False
+        self._unsealed: list[tuple[Segment, dict[str, bytes | None]]] = []
+        self.sealed: list[Segment] = []
+        """Of `settle_steps`: those whose indexes are in their files now."""
+        self.producers: tuple[Producers, int] | None = None
+        """Of `settle_steps`: the state at the end of a log that was cut, and the offset of its snapshot."""
 
-    def run(self) -> None:
-        """Read, check, write and sync; in any thread."""
+    @property
+    def is_wanted(self) -> bool:
+        """Whether nothing went wrong, and the log is still what it was."""
+        log = self._log
+        is_same = log.end_offset == self.end_offset and _facts(log) == self._facts
+        return self.error is None and is_same and not log.is_retired
+
+    # What there is
+
+    def steps(self) -> Steps[None]:
+        """Read, check, write and sync, in slices."""
         pool = Pool(self._files, max_open_segments=1)  # the log's own is the loop's
+        pool.defers_blocks = True  # of indexes that are made to be compared
         try:
             for piece in self._pieces:
-                if not self._rewrite(pool, piece):
+                if not (yield from self._rewrite(pool, piece)):
                     break
-                self._rewrite_indexes(piece)
-            if self._topic_id is not None:
-                replace_topic_id(self._files, self._directory, self._topic_id)
+                yield from self._check_indexes(pool, piece)
+            self._sync_epochs()
+            if self._log.topic_id is not None:
+                replace_topic_id(self._files, self._directory, self._log.topic_id)
             self._files.sync_directory(self._directory)
             self._files.sync_directory(parent(self._directory))
-        except OSError as error:
+        except (OSError, KafkaError) as error:
             self.error = error
 
-    def _rewrite(self, pool: Pool, piece: _Piece) -> bool:
+    def _rewrite(self, pool: Pool, piece: _Piece) -> Steps[bool]:
         """Whether all of it was there, and is on the disk now."""
-        segment = self._segment(pool, piece)
-        written = piece.position
+        start = self._start(pool, piece)
+        segment = self._segment(pool, piece.facts)
         try:
-            walk = segment.walk(piece.position)
-            walk.check_crc_from = 0
-            for position, _ in walk:
-                if position - written >= _REWRITE_BYTES:
-                    _write_again(segment, written, position)
-                    written = position
-            _write_again(segment, written, walk.position)
+            walk = yield from _write_again(segment, start)
+            if walk.problem is not None and walk.position == start:  # the index may have been wrong
+                walk = yield from _write_again(segment, 0)
             segment.file.sync()
-            if walk.problem is None and walk.position == piece.size:
+            if walk.problem is None and walk.position == segment.size:
                 return True
-            finish(keep_aside(self._files, segment, walk.position))
-            self.lost = piece.base_offset, walk.position, max(walk.next_offset, self._recovery_point)
+            yield from keep_aside(self._files, segment, walk.position)
+            offset = max(walk.next_offset, self._recovery_point)
+            self.lost = _Lost(segment.base_offset, walk.position, offset)
+            yield from self._renew(pool, piece.facts, walk.position)
             return False
         finally:
             segment.close()
 
-    def _rewrite_indexes(self, piece: _Piece) -> None:
+    def _start(self, pool: Pool, piece: _Piece) -> int:
+        """Where that begins of a segment which may not be on the disk; 0 where its index does not tell."""
+        facts = piece.facts
+        if not piece.is_unsynced or self._recovery_point <= facts.base_offset:
+            return 0 if piece.is_unsynced else facts.size
+        sizes = [index.size for index in piece.indexes if index.suffix == OffsetIndex.SUFFIX]
+        segment = Segment(pool, self._directory, facts.base_offset, (facts.size, *(sizes or [-1]), -1, -1))
+        segment.holds_messages = facts.holds_messages
+        try:
+            return segment.locate(self._recovery_point)
+        except (KafkaError, OSError, ValueError):
+            return 0
+        finally:
+            segment.close()
+
+    def _check_indexes(self, pool: Pool, piece: _Piece) -> Steps[None]:
         """Write those of a sealed segment once more, if they are what its bytes make of them."""
-        expected = self._rebuilt(piece)
+        expected = yield from self._expected(pool, piece)
         for index in piece.indexes:
             data = self._files.read(index.path)[: index.size]
             if len(data) < index.size or not _is_expected(index, data, expected):
-                self.spoilt.append(piece.base_offset)
-            elif piece.is_sealed:  # else they are synced once it is, and a recovery makes them anew
+                yield from self._renew(pool, piece.facts, piece.facts.size)
+                return
+            if piece.is_sealed:  # else they are synced once it is, and a recovery makes them anew
                 file = self._files.open(index.path)
                 try:
                     file.write_at(data, 0)
@@ -126,41 +177,158 @@ class Mending:
                 finally:
                     file.release()
 
-    def _rebuilt(self, piece: _Piece) -> dict[str, bytes]:
+    def _expected(self, pool: Pool, piece: _Piece) -> Steps[dict[str, bytes]]:
         """The indexes by their suffixes, made from the segment as it is read."""
-        segment = self._segment(Pool(_InMemory(self._files), max_open_segments=1), piece)
+        segment = self._segment(pool, piece.facts)
         try:
-            for _ in segment.rebuild(self._interval_bytes):
-                pass
+            for _ in segment.rebuild(self._log.config.index_interval_bytes):
+                yield
+            times = segment.times.content()
             if piece.is_sealed:
-                segment.times.append(segment.max_timestamp, segment.max_timestamp_offset)
-            return {index.SUFFIX: index.content() for index in (segment.offsets, segment.times)}
+                times += _last_time(segment)
+            return {segment.offsets.SUFFIX: segment.offsets.content(), segment.times.SUFFIX: times}
         finally:
             segment.close()
 
-    def _segment(self, pool: Pool, piece: _Piece) -> Segment:
-        segment = Segment(pool, self._directory, piece.base_offset, (piece.size, -1, -1, -1))
-        segment.holds_messages = piece.holds_messages
+    def _renew(self, pool: Pool, facts: _Facts, size: int) -> Steps[None]:
+        """Make the indexes of the first `size` bytes anew, in memory."""
+        segment = self._segment(pool, facts)
+        try:
+            file_size = segment.file.size()
+            segment.size = size
+            walk = segment.rebuild(self._log.config.index_interval_bytes)
+            for _, header in walk:
+                if header.attributes & TRANSACTION_BITS and walk.transactions is None:
+                    walk.transactions = yield from transactions_at(self._copy(), segment.base_offset)
+                yield
+            if walk.problem is not None:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {walk.position}: {walk.problem}")
+            if self._log.has_transactions:
+                segment.follow_transactions()
+        finally:
+            segment.close()
+        segment.may_be_longer = file_size > size
+        self.renewed[segment.base_offset] = segment
+
+    def remake_steps(self, base_offset: int) -> Steps[None]:
+        """Make the indexes of one segment anew, in slices: see `take_up_index`."""
+        pool = Pool(self._files, max_open_segments=1)
+        pool.defers_blocks = True
+        try:
+            for facts in self._facts:
+                if facts.base_offset == base_offset:
+                    yield from self._renew(pool, facts, facts.size)
+        except (OSError, KafkaError) as error:
+            self.error = error
+
+    def _segment(self, pool: Pool, facts: _Facts) -> Segment:
+        segment = Segment(pool, self._directory, facts.base_offset, (facts.size, -1, -1, -1))
+        segment.holds_messages = facts.holds_messages
         return segment
 
+    def _copy(self) -> Log:
+        """The log, for this thread alone, without any index."""
+        log, pool = self._log, Pool(self._files, max_open_segments=1)
+        segments = [self._segment(pool, facts) for facts in self._facts]
+        copy = Log(pool, self._directory, *log.key, log.topic_id, log.config, segments, Random(0))
+        copy.end_offset, copy.has_transactions = self.end_offset, log.has_transactions
+        return copy
 
-class _InMemory(Files):
-    """The same disk, but nothing is written to it: indexes that are made on it stay in memory."""
+    # What the files are to be
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
+    def owe(self, log: Log) -> bool:
+        """Note what the files lack of what the log is in memory; whether there is something."""
+        self.end_offset, self._facts = log.end_offset, _facts(log)
+        in_memory = [segment for segment in log.segments[:-1] if _is_in_memory(segment)]
+        self._is_last_in_memory = not any(index.written for index in _indexes_of(log.active))
+        self._unsealed = [(segment, _sealed_content(segment)) for segment in in_memory]
+        self._write_epochs = _epochs_of(log)
+        return log.is_ahead or bool(in_memory or self._write_epochs)
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        return self._files.open(path, create=create)
+    def settle_steps(self) -> Steps[None]:
+        """Have the files follow, in slices."""
+        files = self._files
+        try:
+            if self._log.is_ahead:
+                self._cut()
+                yield
+                copy = self._copy()
+                yield from copy.reload_producers_steps()
+                copy.release()
+                self.producers = copy.producers, copy.snapshot_offset
+            for segment, contents in self._unsealed:
+                self._seal(segment, contents)
+                yield
+            self._sync_epochs()
+            files.sync_directory(self._directory)
+        except (OSError, KafkaError) as error:
+            self.error = error
 
-    def open_limit(self) -> int:
-        return self._files.open_limit()
+    def _sync_epochs(self) -> None:
+        path = self._log.epochs.path
+        if self._write_epochs is not None:
+            self._write_epochs()
+            if self._files.exists(path):
+                self._files.sync(path)
 
-    def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
-        raise OSError(errno.EROFS, "it is for reading", path)
+    def _seal(self, segment: Segment, contents: dict[str, bytes | None]) -> None:
+        """Without room there are none: the next start makes them anew. Raises OSError."""
+        self._remove_indexes(segment.base_offset)
+        try:
+            for suffix, content in contents.items():
+                if content is not None:
+                    self._files.write(f"{self._directory}/{segment.base_offset:020d}{suffix}", content, sync=True)
+        except OSError as error:
+            self._remove_indexes(segment.base_offset)
+            if error.errno not in NO_ROOM:
+                raise
+        else:
+            self.sealed.append(segment)
 
-    def append(self, path: str, data: bytes | bytearray) -> None:
-        raise OSError(errno.EROFS, "it is for reading", path)
+    def _cut(self) -> None:
+        """Cut the last segment's file where the log ends, and put those behind it aside, the last of them first."""
+        files = self._files
+        sizes = {facts.base_offset: facts.size for facts in self._facts}
+        names = files.list(self._directory)
+        for name in sorted(names, reverse=True):
+            base = base_of(name) if name.endswith(LOG_SUFFIX) else None
+            if base is not None and base not in sizes:
+                path = f"{self._directory}/{name}"
+                if base > min(sizes) and names[name]:
+                    files.rename(path, name_aside(files, path, 0))
+                else:
+                    files.remove(path)
+                self._remove_indexes(base)
+        last = self._facts[-1]
+        path = f"{self._directory}/{last.base_offset:020d}{LOG_SUFFIX}"
+        file = files.open(path, create=not last.size)
+        try:
+            if file.size() > last.size:
+                file.truncate(last.size)
+            file.sync()
+        finally:
+            file.release()
+        if self._is_last_in_memory:
+            self._remove_indexes(last.base_offset)
+        # Else what was cut off could come back, in a crash, behind what is appended from now on.
+        files.sync_directory(self._directory)
+
+    def _remove_indexes(self, base_offset: int) -> None:
+        for suffix in _INDEX_SUFFIXES:
+            self._files.remove(f"{self._directory}/{base_offset:020d}{suffix}")
+
+
+def _facts(log: Log) -> list[_Facts]:
+    return [_fact(segment) for segment in log.segments]
+
+
+def _epochs_of(log: Log) -> Callable[[], None] | None:
+    """What writes the leader epochs, if they may not be on the disk."""
+    return None if log.epochs.is_synced else log.epochs.begin_write(needs_room=False)
+
+
+def _fact(segment: Segment) -> _Facts:
+    return _Facts(segment.base_offset, segment.size, segment.holds_messages)
 
 
 def _is_expected(index: _Index, data: bytes, expected: dict[str, bytes]) -> bool:
@@ -174,77 +342,133 @@ def _is_expected(index: _Index, data: bytes, expected: dict[str, bytes]) -> bool
         return False
 
 
+def _last_time(segment: Segment) -> bytes:
+    """The entry with which the time index of a sealed segment ends, if it is not there already."""
+    if segment.max_timestamp <= segment.times.last_timestamp:
+        return b""
+    return TimeIndex.ENTRY.pack(segment.max_timestamp, segment.max_timestamp_offset - segment.base_offset)
+
+
+def _indexes_of(segment: Segment) -> list[EntryFile]:
+    indexes = (segment.offsets, segment.times, segment.aborted)
+    return [index for index in indexes if index is not None]
+
+
+def _is_in_memory(segment: Segment) -> bool:
+    """Whether its indexes were made anew, and are not in files yet."""
+    return segment.size > 0 and not segment.is_sealed and not any(index.written for index in _indexes_of(segment))
+
+
+def _sealed_content(segment: Segment) -> dict[str, bytes | None]:
+    """What the files of such indexes are to hold, by their suffixes; None for one that is not to be there."""
+    content: dict[str, bytes | None] = dict.fromkeys(_INDEX_SUFFIXES)
+    content.update({index.SUFFIX: index.content() for index in _indexes_of(segment)})
+    content[TimeIndex.SUFFIX] = segment.times.content() + _last_time(segment)
+    return content
+
+
 def begin(log: Log) -> Mending | None:
-    """What is to be run for a log with a failed sync; None while a thread has it. Raises OSError."""
+    """What is to be run for a log with a failed sync; None while a thread has it."""
     if not holding.may(log, holding.MEND):
         return None
     unsynced = log.since(log.recovery_point)
     pieces = []
-    for segment in log.segments:
-        position = _start(log, segment) if segment in unsynced else segment.size
-        if segment in unsynced or not set(segment.sealed_indexes).isdisjoint(log.indexes_unsynced):
-            pieces.append(
-                _Piece(
-                    segment.base_offset,
-                    segment.size,
-                    position,
-                    segment.holds_messages,
-                    segment.is_sealed,
-                    tuple(_indexes(segment)),
-                )
-            )
+    for segment, facts in zip(log.segments, _facts(log), strict=True):
+        is_unsynced = segment in unsynced
+        if is_unsynced or not set(segment.sealed_indexes).isdisjoint(log.indexes_unsynced):
+            pieces.append(_Piece(facts, is_unsynced, segment.is_sealed, tuple(_indexes(segment))))
     mending = Mending(log, pieces)
     holding.lend(log, holding.MENDING)
     return mending
 
 
-def _start(log: Log, segment: Segment) -> int:
-    """Where that begins of a segment which may not be on the disk."""
-    try:
-        return segment.locate(max(log.recovery_point, segment.base_offset)) if segment.size else 0
-    except KafkaError:  # it is damaged before that; where, will be found
-        return 0
-
-
 def _indexes(segment: Segment) -> Iterator[_Index]:
-    for index in (segment.offsets, segment.times, segment.aborted):
-        if index is not None and index.written:
+    for index in _indexes_of(segment):
+        if index.written:
             yield _Index(index.path, index.SUFFIX, index.written, index.written == index.size)
 
 
-def end(log: Log, mending: Mending) -> bool:
-    """A mending was run, or failed to: whether the log takes records again.
-
-    Raises OSError, KafkaError, StorageError: then not.
-    """
-    holding.give_back(log)
-    if log.is_retired or mending.error is not None or log.end_offset != mending.end_offset:  # it was cut meanwhile
+def take_up(log: Log, mending: Mending) -> bool:
+    """Have the log be what `steps` found of it, in memory. Whether `settle_steps` is to be run before `end`."""
+    if not mending.is_wanted:
         return False
+    log.epochs.is_synced = True
+    for segment in mending.renewed.values():
+        log.renew(segment)
+        logger.warning("%s-%d: the indexes of %s are made again", *log.key, segment.path)
     if mending.lost is not None:
-        _cut(log, *mending.lost)
-    for segment in log.segments:
-        if segment.base_offset in mending.spoilt:  # a part of its bytes may be in memory alone: so were the indexes
-            finish(rebuild(log, Found(log.topic, log.partition, log.directory), segment))
-    log.epochs.sync()
+        _forget(log, *mending.lost)
+    return mending.owe(log)
+
+
+def _forget(log: Log, base_offset: int, position: int, offset: int) -> None:
+    logger.error(
+        "%s-%d: the system dropped what it could not write: records from offset %d to %d are lost, and what is left of"
+        " them is kept aside", *log.key, offset, log.end_offset - 1,
+    )  # fmt: skip
+    if offset <= log.start_offset:  # nothing is left, and offsets that were given once are not given again
+        log.forget_all()
+    else:
+        log.forget_behind(base_offset, position, offset)
+
+
+def end(log: Log, mending: Mending) -> bool:
+    """All was run, or failed to: whether the log takes records again."""
+    holding.give_back(log)
+    if not mending.is_wanted:
+        return False
+    for segment in mending.sealed:
+        _note_sealed(log.pool, segment)
+    log.active.may_be_longer = False
+    if mending.producers is not None:
+        log.take_producers(*mending.producers)
     log.mended()
     what = "%s-%d takes records again: all up to offset %d is on the disk"
-    logger.warning(what, log.topic, log.partition, log.end_offset)
+    logger.warning(what, *log.key, log.end_offset)
     return True
 
 
-def _cut(log: Log, base_offset: int, position: int, offset: int) -> None:
-    logger.error(
-        "%s-%d: the system dropped what it could not write: records from offset %d to %d are lost, and what is left of"
-        " them is kept aside", log.topic, log.partition, offset, log.end_offset - 1,
-    )  # fmt: skip
-    segment = next(segment for segment in log.segments if segment.base_offset == base_offset)
-    if offset <= log.start_offset:  # nothing is left, and offsets that were given once are not given again
-        log.restart_at(log.start_offset, segment.created_ms)
-    else:
-        log.cut(segment, position, offset)
+def _note_sealed(pool: Pool, segment: Segment) -> None:
+    pool.defers_blocks = True  # a thread has written all of it
+    segment.times.append(segment.max_timestamp, segment.max_timestamp_offset)
+    pool.defers_blocks = False
+    for index in _indexes_of(segment):
+        index.note_written()
+    segment.is_sealed = True
 
 
-def _write_again(segment: Segment, start: int, end: int) -> None:
-    file = segment.file
-    if end > start:
-        file.write_at(file.read_at(end - start, start), start)
+def take_up_index(log: Log, mending: Mending) -> bool:
+    """`remake_steps` was run: whether the segment has its indexes again. They are written once the log rolls next."""
+    there = _facts(log)[:-1]  # that of the last one is not read
+    found = [segment for segment in mending.renewed.values() if _fact(segment) in there]
+    if log.is_retired or mending.error is not None or not found:
+        return False
+    for segment in found:
+        log.renew(segment)
+        logger.warning("%s-%d: the indexes of %s are made again", *log.key, segment.path)
+    return True
+
+
+def mend(log: Log) -> bool:
+    """All of it at once: whether the log takes records again."""
+    mending = begin(log)
+    if mending is None:
+        return False
+    finish(mending.steps())
+    if take_up(log, mending):
+        finish(mending.settle_steps())
+    return end(log, mending)
+
+
+def _write_again(segment: Segment, start: int) -> Steps[Walk]:
+    """Read and check what follows a position, and write it once more."""
+    walk, written = segment.walk(start), start
+    walk.check_crc_from = 0
+    for position, _ in walk:
+        if position - written >= _REWRITE_BYTES:
+            segment.file.write_at(segment.file.read_at(position - written, written), written)
+            written = position
+        yield
+    if walk.position > written:
+        segment.file.write_at(segment.file.read_at(walk.position - written, written), written)
+    return walk

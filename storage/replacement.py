@@ -196,12 +196,17 @@ class Compacted:
 
         Waits for the disk, as cutting does. Raises OSError.
         """
-        self.offset = min(self.offset, offset)
-        self.cuts += 1
+        self.forget(offset)
         self.finish()
         if self._begun is not None:
-            self._begun.abandon()
             self._begun.sync()
+
+    def forget(self, offset: int) -> None:
+        """The same in memory; a round that is under way does the rest, where what it has made is not taken any more."""
+        self.offset = min(self.offset, offset)
+        self.cuts += 1
+        if self._begun is not None:
+            self._begun.abandon()
 
 
 @contextlib.contextmanager

@@ -41,7 +41,6 @@ class Segment:
         "_first_timestamp",
         "_has_debris",
         "_indexed_position",
-        "_is_being_appended_to",
         "_is_retired",
         "_max_offset",
         "_max_timestamp",
@@ -54,6 +53,7 @@ class Segment:
         "directory",
         "holds_messages",
         "is_sealed",
+        "may_be_longer",
         "offsets",
         "size",
         "times",
@@ -89,7 +89,7 @@ class Segment:
         """Whether there may be messages of magic 0 and 1 in it: see `storage.messages`."""
         self._file: File | None = None
         self._has_debris = False  # bytes of a failed write lie behind the end, and the disk refused to cut them off
-        self._is_being_appended_to = False  # by a thread, so that the file may be longer than what is known of it
+        self.may_be_longer = False  # the file: a thread appends to it, or is to cut it
         self._is_retired = False
         self._first_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
         self._max_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
@@ -136,7 +136,7 @@ class Segment:
             file = self._pool.files.open(self.path)
             if self.suffix.endswith(DELETED_SUFFIX):
                 return file
-            if file.size() > self.size and not self._is_being_appended_to:
+            if file.size() > self.size and not self.may_be_longer:
                 self._has_debris = True
                 with contextlib.suppress(OSError):  # it can be read; what is appended next has to cut it off
                     self._cut_debris(file)
@@ -256,14 +256,14 @@ class Segment:
         if self._has_debris:
             self._cut_debris(self.file)
         file = self.hold()
-        self._is_being_appended_to = True
+        self.may_be_longer = True
         return file
 
     def finish_append(
         self, batches: Iterable[Written], index_interval_bytes: int, error: BaseException | None = None
     ) -> None:
         """Take up what was written behind the end, or raise the error with which that failed. Raises OSError."""
-        self._is_being_appended_to = False
+        self.may_be_longer = False
         if self._is_retired:
             return
         if error is not None:

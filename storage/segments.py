@@ -279,6 +279,38 @@ class Segments:
             self._delete_last()
         self.active = self._items[-1]
 
+    def forget_behind(self, base_offset: int, position: int) -> None:
+        """The same in memory alone; the files are left as they are."""
+        number = self.position_of(base_offset)
+        self._forget(self._items[number if number and not position else number + 1 :])
+        last = self.active = self._items[-1]
+        if last.base_offset == base_offset:
+            last.size = position
+            last.may_be_longer = True
+
+    def begin_anew(self, segment: Segment) -> None:
+        """Have this one instead of all; the files are left as they are."""
+        self._forget(self._items)
+        self.add(segment)
+
+    def _forget(self, gone: Sequence[Segment]) -> None:
+        """These are the last ones."""
+        self._memo = None
+        if self._compacted is not None:
+            self._compacted.forget(gone[0].base_offset if gone else self.active.base_offset)
+        del self._items[len(self._items) - len(gone) :]
+        for segment in gone:
+            segment.retire()
+
+    def renew(self, segment: Segment) -> None:
+        """Have this one, whose indexes were made anew, in the place of the one that begins where it does."""
+        number = self.position_of(segment.base_offset)
+        old, self._items[number] = self._items[number], segment
+        old.close()
+        segment.created_ms = old.created_ms
+        self._memo = None
+        self.active = self._items[-1]
+
     def _delete_last(self) -> None:
         self._items[-1].delete()  # one that fails is still the last
         del self._items[-1]

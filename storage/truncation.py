@@ -1,6 +1,7 @@
 """Cutting a log: what was promised of what goes is taken back first, on the disk too.
 
-`Log.truncate_to` and `Log.restart_at` are the ways in.
+`Log.truncate_to` and `Log.restart_at` are the ways in, and wait for the disk. `Log.forget_behind` and `Log.forget_all`
+cut it in memory alone: what is not yet known to be on the disk, so that nothing was promised.
 """
 
 from __future__ import annotations
@@ -53,3 +54,22 @@ def promise_less(log: Log, offset: int) -> None:
         log.flushing.end_offset = min(log.flushing.end_offset, offset)
     log.recovery_point = min(log.recovery_point, offset)
     log.pool.write_recovery_points()  # which may say more than is known here: see `appending.take_back`
+
+
+def forget_behind(log: Log, segments: Segments, base_offset: int, position: int, offset: int) -> None:
+    """Forget everything from a position of a segment on, where `offset` would be; the files are another's."""
+    segments.forget_behind(base_offset, position)
+    log.end_offset = offset
+    log.epochs.forget_behind(offset)
+    log.is_ahead = True
+
+
+def forget_all(log: Log, segments: Segments) -> None:
+    """Go on at the start of the log, with nothing in it; the files are another's."""
+    now_ms = segments.active.created_ms
+    segments.begin_anew(Segment(log.pool, log.directory, log.start_offset, created_ms=now_ms))
+    segments.active.may_be_longer = True
+    log.end_offset = log.start_offset
+    log.has_transactions = False
+    log.epochs.forget_behind(0)
+    log.is_ahead = True

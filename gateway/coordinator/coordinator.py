@@ -158,6 +158,7 @@ class Coordinator:
     ) -> None:
         self.partition = partition
         partition.validate = OWN
+        partition.when_cut = self._log_was_cut
         self.tools = tools
         self.ended = WaitList()
         """Touched, and replaced, when all that were asked of this shard have to be asked again."""
@@ -169,6 +170,7 @@ class Coordinator:
         self._is_going_on = False
         self._queue: deque[tuple[str, Decide, Request | None, Lost | None]] = deque()
         self._end_offset = 0  # of what was replayed
+        self._is_outdated = False  # what is being loaded: the log was cut since
         self._timer: Timer | None = None
         self._load()
 
@@ -228,6 +230,7 @@ class Coordinator:
         partition = self.partition
         writer = partition.writer()
         try:
+            partition.check_writable()
             data = self._encode(decision, now_ms)
             if writer is not None:
                 self._is_writing = True
@@ -386,6 +389,11 @@ class Coordinator:
             self._end()
             self.tools.scheduler.call_soon(self._load)
 
+    def _log_was_cut(self) -> None:
+        """The log ends earlier than it did: groups are what is left of it says, and their members are told so."""
+        self._is_outdated = True
+        self.reload("its log was cut")
+
     def _end(self) -> None:
         self.shard = None
         self._is_writing = False
@@ -399,6 +407,7 @@ class Coordinator:
     def _load(self) -> None:
         if self._is_closed or self.shard is not None:
             return
+        self._is_outdated = False
         self.tools.appends.commit()  # what is staged has to be in the file
         log = self.partition.log
         loading = Loading(self._make_shard(), log.start_offset)
@@ -414,6 +423,9 @@ class Coordinator:
 
     def _loaded(self, loading: Loading, began_ms: float) -> None:
         if self._is_closed:
+            return
+        if self._is_outdated:
+            self._load()
             return
         now_ms = self.tools.clock.monotonic_ms()
         self.shard = loading.shard

@@ -41,6 +41,9 @@ def _result(directory: str, inside: Iterable[Partition], context: Context) -> De
         row = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
         row.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size))
     result = DescribeLogDirsResult(log_dir=_absolute(directory), topics=list(topics.values()))
+    if directory in context.broker.partitions.offline_directories:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
     if context.version >= 4:
         try:
             result.total_bytes, result.usable_bytes = context.broker.partitions.space(directory)

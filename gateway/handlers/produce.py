@@ -118,6 +118,9 @@ class Behind:
             return
         if log.sync_error is not None:
             self.row.refuse(*_known(refusal(log.sync_error), self.version))
+        elif self._end_offset > log.end_offset:
+            lost = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has lost it before it was replicated")
+            self.row.refuse(*_known(refusal(lost), self.version))
         elif log.is_retired and log.flushing is None:
             self.row.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted before it was on the disk")
 

@@ -47,6 +47,7 @@ class Partition:
         "takes_as_is",
         "topic",
         "waiters",
+        "when_cut",
     )
 
     def __init__(
@@ -72,6 +73,8 @@ class Partition:
         self.disk: Disk | None = None  # whose pace is not looked at
         self._writer: Writer | None = None
         self.advanced = advanced
+        self.when_cut: Callable[[], None] | None = None
+        """Told by `was_cut`: who keeps in memory what the log says."""
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, epoch {self.leader_epoch}, high watermark {self.high_watermark})"
@@ -201,6 +204,22 @@ class Partition:
             if self.waiters.waiters:
                 self.advanced(self)
 
+    def was_cut(self) -> None:
+        """The log ends earlier than it did: what followed is lost. Nobody is to be told of it, or to wait for it."""
+        log = self.log
+        self.high_watermark = min(self.high_watermark, log.end_offset)
+        if self.when_cut is not None:
+            self.when_cut()
+        self.advanced(self)
+
+    def mended(self) -> None:
+        """The log takes records again, and all that it holds is on the disk."""
+        log = self.log
+        self.advance()
+        if log.has_transactions:  # its producers' state may have been made anew
+            log.producers.transactions.replicated(self.high_watermark)
+        self.advanced(self)
+
     def run_roll(self, roll: Callable[[], None]) -> None:
         """Roll inline, and see how long it takes; on a slow disk that is the writer's to do, in a thread."""
         if self._writer is not None and self._writer.rolls:
@@ -223,6 +242,11 @@ class Partition:
             self.disk.syncs.commit(self)
         else:
             self.disk.syncs.flush(self)
+
+    def write_epochs_soon(self) -> None:
+        """Have the leader epochs of the log written by a thread: a start need not look for them in the batches then."""
+        if self.disk is not None:
+            self.disk.syncs.write(self.log.write_epochs)
 
     def synced(self) -> None:
         """A flush of the log has ended: the high watermark may follow, or who waits for it has to be refused."""

@@ -52,6 +52,9 @@ class Partitions:
         self.hold_messages = False
         """Whether a log that was ever opened may hold messages of magic 0 and 1, which have to be converted."""
         self._full: dict[str, KafkaError] = {}  # directories without room, and what producers are told
+        self._failed: dict[str, KafkaError] = {}  # the same of those whose disks are gone
+        self.disk_failed: Callable[[str, object], None] = lambda _, __: None
+        """Called with a log directory and each error of a write or a sync in it."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -84,29 +87,36 @@ class Partitions:
         """Bytes of the volume with a log directory, and those of them that are left. Raises OSError."""
         return self._store.files.space(directory)
 
-    def spaces(self) -> dict[str, tuple[int, int] | OSError]:
-        """`space` of each log directory, or why it cannot be told; in any thread."""
-        found: dict[str, tuple[int, int] | OSError] = {}
-        for directory in self.directories:
-            try:
-                found[directory] = self.space(directory)
-            except OSError as error:
-                found[directory] = error
-        return found
-
     def refuse_writes(self, directory: str, reason: KafkaError | None) -> None:
         """Have clients produce nothing into a log directory, or again; what the broker writes itself is written."""
         if reason is None:
             self._full.pop(directory, None)
         else:
             self._full[directory] = reason
-        self._store.low = frozenset(self._full)
+        self._check_all()
+
+    def set_offline(self, directory: str, reason: KafkaError | None) -> None:
+        """Have nothing at all written into a log directory, or again."""
+        if reason is None:
+            self._failed.pop(directory, None)
+        else:
+            self._failed[directory] = reason
+        self._check_all()
+
+    @property
+    def offline_directories(self) -> Collection[str]:
+        """The log directories whose disks are gone since the start."""
+        return self._failed.keys()
+
+    def _check_all(self) -> None:
+        self._store.low = frozenset((*self._full, *self._failed))
         for partition in self._partitions.values():
             self._check_room(partition)
 
     def _check_room(self, partition: Partition) -> None:
-        if partition.topic not in INTERNAL_TOPICS:
-            partition.read_only = self._full.get(parent(partition.log.directory))
+        directory = parent(partition.log.directory)
+        full = None if partition.topic in INTERNAL_TOPICS else self._full.get(directory)
+        partition.read_only = self._failed.get(directory, full)
 
     def _absent(self, topic: str, index: int) -> KafkaError:
         leader = self._elsewhere.get((topic, index))
@@ -248,7 +258,7 @@ class Partitions:
         partition = Partition(topic.name, index, log, topic.partitions[index].leader_epoch, self._tell)
         partition.disk = self._disk_of(log)
         partition.validate = self._config.headgate_validate_records
-        if self._full:
+        if self._full or self._failed:
             self._check_room(partition)
         self._partitions[log.key] = partition
         return partition
@@ -257,8 +267,9 @@ class Partitions:
         first, directory = self._disk, parent(log.directory)
         if first is None or directory in self._disks:
             return self._disks.get(directory)
-        self._disks[directory] = Disk(first.clock, first.scheduler) if self._disks else first
-        return self._disks[directory]
+        disk = self._disks[directory] = Disk(first.clock, first.scheduler) if self._disks else first
+        disk.failed = lambda error: self.disk_failed(directory, error)
+        return disk
 
     def _log(self, topic: Topic, index: int, log_config: LogConfig) -> Log:
         log = self._store.logs.get((topic.name, index))

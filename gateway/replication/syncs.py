@@ -11,11 +11,13 @@ so it has a thread of its own, one log after another.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gateway.clock import Clock
 from gateway.scheduler import Scheduler
 from protocol.errors import KafkaError
+from storage.checkpoint import run_all
 from storage.flush import Flush
 from storage.holding import FLUSH, waits
 
@@ -27,13 +29,18 @@ logger = logging.getLogger("headgate.replication")
 MOST_THREADS = 4
 """That sync for those who wait. See `docs/performance.md`."""
 
+WRITE_MS = 100.0
+"""Files that nobody waits for are collected for so long."""
+
 _Begun = tuple["Partition", Flush]
 
 
 class Syncs:
     """What is to be synced, and what threads are at. A log is flushed by one of them at a time."""
 
-    def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
+    def __init__(self, clock: Clock, scheduler: Scheduler, failed: Callable[[object], None] = lambda _: None) -> None:
+        """`failed` is called with each error."""
+        self._told = failed
         self._clock = clock
         self._scheduler = scheduler
         self._wanted: dict[Partition, None] = {}
@@ -41,6 +48,8 @@ class Syncs:
         self._is_planned = self._is_beginning = False
         self._queue: dict[Partition, None] = {}
         self._is_flushing = False
+        self._writes: list[Callable[[], None]] = []
+        self._is_writing = False
 
     def commit(self, partition: Partition) -> None:
         """Sync a log after the present turn, as somebody may wait for it."""
@@ -54,6 +63,28 @@ class Syncs:
         self._queue[partition] = None
         if not self._is_flushing:
             self._flush_next()
+
+    def write(self, write: Callable[[], None]) -> None:
+        """Have a small file written that is not waited for; what comes in so many milliseconds by one thread."""
+        self._writes.append(write)
+        if not self._is_writing:
+            self._is_writing = True
+            self._scheduler.call_after(WRITE_MS, self._write)
+
+    def _write(self) -> None:
+        writes, self._writes = self._writes, []
+        self._is_writing = bool(writes)
+        if writes and not self._scheduler.is_over:
+
+            def write_small_files() -> None:
+                run_all(writes)
+
+            self._scheduler.in_thread(write_small_files, self._written)
+
+    def _written(self, result: object) -> None:
+        if isinstance(result, BaseException):  # the next flush or checkpoint writes it, or tells of it
+            self._told(result)
+        self._write()
 
     # Those that are waited for
 
@@ -142,6 +173,7 @@ class Syncs:
         partition.synced()
 
     def _failed(self, partition: Partition, error: BaseException) -> None:
+        self._told(error)
         if partition.log.sync_error is None:
             logger.error("%r cannot be flushed, and is tried again: %s", partition.log, error)
         else:

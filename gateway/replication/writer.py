@@ -75,17 +75,26 @@ class _Taken(NamedTuple):
     staged: Staged | None  # None if it had come before, and nothing was to be written
 
 
+def _nobody(error: object) -> None:
+    """Nobody wants to hear of errors."""
+
+
 class Disk:
     """What is known of the pace of a log directory, for all partitions in it."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler, waits: Callable[[], int] = voluntary_waits) -> None:
         self.clock = clock
         self.scheduler = scheduler
-        self.syncs = Syncs(clock, scheduler)
+        self.failed: Callable[[object], None] = _nobody
+        """Called with each error of a write or a sync."""
+        self.syncs = Syncs(clock, scheduler, self._sync_failed)
         self.is_slow = False
         self.waiting_bytes = 0  # of appends that no thread has taken yet
         self._waits = waits
         self._is_suspect = False
+
+    def _sync_failed(self, error: object) -> None:
+        self.failed(error)
 
     @property
     def is_crowded(self) -> bool:
@@ -98,6 +107,9 @@ class Disk:
         waits = self._waits() if self._is_suspect else None
         try:
             write()
+        except (KafkaError, OSError) as error:
+            self.failed(error)
+            raise
         finally:
             if self.clock.monotonic_ms() - began_ms > SLOW_MS:
                 self._note_slow(waits)
@@ -173,6 +185,7 @@ class Writer:
         def rolled(result: object) -> None:
             holding.give_back(log)
             if isinstance(result, OSError):
+                self._disk.failed(result)
                 self._drop_first(log.disk_error(result))
             elif isinstance(result, BaseException):
                 logger.error("a segment of %r cannot be begun", log, exc_info=result)
@@ -217,6 +230,8 @@ class Writer:
         return None, taken
 
     def _written(self, staged: Staged, taken: list[_Taken], result: object) -> None:
+        if isinstance(result, BaseException):
+            self._disk.failed(result)
         with suppress(KafkaError):  # it stands in `Staged.error`
             self._partition.log.end_write(staged, result if isinstance(result, BaseException) else None)
         self._tell(taken)

@@ -36,10 +36,10 @@ class Threads:
     """A scheduler's threads: each keeps what was to run in it until it is told to run."""
 
     def __init__(self, ignored: Collection[str] = ()) -> None:
-        """`ignored` are the names of functions that are never run."""
+        """`ignored` are the names of functions that are never run; so are files that nobody waits for never written."""
         self.is_over = False
         self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
-        self._ignored = ignored
+        self._ignored = {*ignored, "write_small_files"}
 
     def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         if getattr(work, "__name__", "") not in self._ignored:

@@ -94,6 +94,9 @@ class ScriptedPartition:
     def __repr__(self) -> str:
         return "ScriptedPartition()"
 
+    def check_writable(self) -> None:
+        """It always is."""
+
     def advanced(self, partition: ScriptedPartition) -> None:
         self._purgatory.touch(partition.waiters)
 

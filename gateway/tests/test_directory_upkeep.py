@@ -20,12 +20,16 @@ NOW_MS = 1_700_000_000_000
 class Bench:
     """Two directories, a and b, and a topic with partitions in both."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root: Path) -> None:
         self.node = Node(root, log_dirs=f"{root}/a,{root}/b")
         self.node.services.metadata.create_topic("t", 4)
         self.threads = Threads()
-        monkeypatch.setattr(self.node.services.scheduler, "in_thread", self.threads.in_thread)
+        self.use_threads()
+
+    def use_threads(self) -> None:
+        """Those of the test, for all work of the node that runs now."""
         services = self.node.services
+        services.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
         metadata, scheduler = services.metadata, services.scheduler
         self.upkeep = Upkeep(
             self.node._store, services.partitions, lambda: metadata.image, self.node.config, services.clock, scheduler
@@ -42,8 +46,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return Bench(tmp_path, monkeypatch)
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
 
 
 def test_checkpoints_of_one_directory_do_not_wait_for_the_other(bench: Bench, tmp_path: Path) -> None:
@@ -96,3 +100,23 @@ def test_logs_of_one_directory_are_mended_whatever_the_other_does(bench: Bench) 
     bench.threads.run_one(number=1)
     assert [log.sync_error is None for log in bench.logs("b")] == [True, True]
     assert [log.sync_error is None for log in bench.logs("a")] == [False, False]
+
+
+def test_a_log_of_which_an_index_was_cut_has_its_retention_again(bench: Bench) -> None:
+    """By whatever: the file is shorter than it was when the log was opened."""
+    bench.node.services.metadata.create_topic("old", 1, configs={"segment.bytes": "300", "index.interval.bytes": "0"})
+    partition = bench.node.services.partitions.get("old", 0)
+    for _ in range(12):
+        batch = build([Record(timestamp=NOW_MS - 10**9, value=b"v" * 20)])
+        partition.append(memoryview(batch), 1, NOW_MS)
+    bench.node.restart()
+    bench.use_threads()
+    log = bench.node.services.partitions.get("old", 0).log
+    first = log.segments[0]
+    Files().truncate(first.times.path, first.times.written - 12)
+    bench.upkeep.expire()
+    assert log.segments[0] is first
+    bench.threads.run_all()
+    assert log.segments[0].base_offset == 0
+    bench.upkeep.expire()
+    assert log.start_offset > 0

@@ -9,6 +9,7 @@ import pytest
 from gateway.context import CloseConnection
 from gateway.handlers.produce import LEAST_WAIT_MS
 from gateway.tests.builders import Node, led_elsewhere
+from gateway.tests.manual import Threads
 from gateway.waiting import SILENCE, Waiting
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -371,15 +372,14 @@ def test_the_clients_timeout_is_not_for_conversions(node: Node, monkeypatch: pyt
 
 def test_the_clients_timeout_is_not_for_a_slow_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
-    partition, writes = node.services.partitions.get("t", 0), list[Any]()
+    partition, threads = node.services.partitions.get("t", 0), Threads()
     assert partition.disk is not None
     partition.disk.is_slow = True
-    monkeypatch.setattr(node.services.scheduler, "in_thread", lambda work, done: writes.append((work, done)))
+    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
     replies = late(node, node.handle(request(("t", 0, batch(b"a")), acks=1), 9))
     node.time.advance(LEAST_WAIT_MS - 1)
     assert replies == []
-    ((work, done),) = writes
-    done(work())
+    threads.run_one()
     node.time.advance()
     assert rows(replies[0]) == [(0, 0)]
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from gateway.mender import Mender
+from gateway.mender import Mender, Told
 from gateway.tests.manual import ManualTime, Threads
 from protocol.errors import KafkaError
 from storage.config import LogConfig
@@ -23,6 +23,7 @@ class Bench:
         self.store = open_store(self.files)
         self.logs = [self.store.create(name, 0, TOPIC_ID, LogConfig(), NOW_MS) for name in "ab"]
         self.mended: list[Log] = []
+        self.cut: list[Log] = []
         for log in self.logs:
             append(log, batch())
             log.fail(OSError(errno.EIO, "input/output error"))
@@ -30,7 +31,7 @@ class Bench:
         self.mender = Mender(
             lambda: list(self.store.pool.broken),
             lambda log: self.store.logs.get((log.topic, log.partition)) is log,
-            self.mended.append,
+            Told(self.cut.append, self.mended.append),
             self.time.clock,
             self.time.scheduler,
         )

@@ -168,10 +168,7 @@ def test_after_a_failed_sync_nothing_is_written_until_the_log_was_mended(
 
 
 def mend(log: Log) -> None:
-    work = mending.begin(log)
-    assert work is not None
-    work.run()
-    assert mending.end(log, work)
+    assert mending.mend(log)
 
 
 def test_what_is_written_is_told_where_what_follows_cannot_be(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,10 +222,7 @@ def test_a_deletion_that_was_refused_is_not_done_by_the_next_start(
         assert code_of(lambda: before.metadata.create_topic("b")) is ErrorCode.KAFKA_STORAGE_ERROR
     log = before.store.logs[METADATA_TOPIC, 0]
     if is_mended:
-        work = mending.begin(log)
-        assert work is not None
-        work.run()
-        assert mending.end(log, work)
+        assert mending.mend(log)
     assert list(before.metadata.image.topics) == ["a"]
     before.store.close()
     after = Opened(tmp_path)

@@ -20,7 +20,8 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture
 def threads(node: Node, monkeypatch: pytest.MonkeyPatch) -> Threads:
-    threads = Threads(ignored=["spaces"])  # they are asked for all the time: see test_space.py
+    # They are asked for all the time, or after each error: see test_space.py, test_directory_health.py.
+    threads = Threads(ignored=["space", "try_directory"])
     monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
     return threads
 

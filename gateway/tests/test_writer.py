@@ -1,6 +1,5 @@
 """A slow disk: appends by a thread, in order, while everybody else is served."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from gateway.replication import writer
 from gateway.replication.partition import Partition
 from gateway.replication.writer import CALM_MS, SLOW_MS
 from gateway.tests.builders import Node
+from gateway.tests.manual import Threads
 from gateway.waiting import SILENCE, Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -32,7 +32,6 @@ class Disk:
         self.error: OSError | None = None
         self.sleeps = True  # a slow write waits for the disk, and not for the processor
         self.waits = 0
-        self.threads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.inline = self.by_thread = 0
         self._in_thread = False
         write_at, disk = File.write_at, self
@@ -50,7 +49,9 @@ class Disk:
         pace = node.services.partitions.get("t", 0).disk
         assert pace is not None
         monkeypatch.setattr(pace, "_waits", lambda: self.waits)
-        monkeypatch.setattr(node.services.scheduler, "in_thread", lambda work, done: self.threads.append((work, done)))
+        threads = Threads()
+        self.threads = threads.waiting
+        monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
 
     def run_thread(self) -> None:
         work, done = self.threads.pop(0)

@@ -27,7 +27,7 @@ def keep_aside(files: Files, segment: Segment, position: int) -> Steps[None]:
 
     Zeros alone, which some file systems leave, are not worth one.
     """
-    path = _name_aside(files, segment, position)
+    path = name_aside(files, segment.path, position)
     try:
         for start in range(position, segment.size, _COPY_BYTES):
             data = segment.file.read_at(min(_COPY_BYTES, segment.size - start), start)
@@ -60,7 +60,7 @@ def put_replaced_aside(pool: Pool, found: Found, names: dict[str, int]) -> Steps
                 "%s: the segment before %s has all of its offsets, and has replaced it; it is kept in a file named *%s",
                 found, segment.path, TORN_SUFFIX,
             )  # fmt: skip
-            files.rename(segment.path, _name_aside(files, segment, 0))
+            files.rename(segment.path, name_aside(files, segment.path, 0))
             for suffix in SUFFIXES:
                 if names.pop(f"{base:020d}{suffix}", -1) >= 0 and suffix != LOG_SUFFIX:
                     files.remove(f"{found.directory}/{base:020d}{suffix}")
@@ -70,10 +70,11 @@ def put_replaced_aside(pool: Pool, found: Found, names: dict[str, int]) -> Steps
         yield
 
 
-def _name_aside(files: Files, segment: Segment, position: int) -> str:
-    path = f"{segment.path}.{position}{TORN_SUFFIX}"
+def name_aside(files: Files, path: str, position: int) -> str:
+    """A file that is not there yet, for what follows a position of a segment's file."""
+    aside = f"{path}.{position}{TORN_SUFFIX}"
     number = 0
-    while files.exists(path):
+    while files.exists(aside):
         number += 1
-        path = f"{segment.path}.{position}.{number}{TORN_SUFFIX}"
-    return path
+        aside = f"{path}.{position}.{number}{TORN_SUFFIX}"
+    return aside

@@ -179,10 +179,7 @@ class History:
 
     def mend(self) -> None:
         """What a sync did not write is written once more; what the system has dropped meanwhile is lost, as it says."""
-        work = mending.begin(self.log)
-        assert work is not None
-        work.run()
-        assert mending.end(self.log, work)
+        assert mending.mend(self.log)
         assert self.log.recovery_point == self.log.end_offset
         if self.files.drops_failed:
             self.held.clear()
@@ -430,6 +427,9 @@ class History:
         """An append is answered when this is done: one that is under way knows nothing of it."""
         self.end_flush()
         self.log.flush()
+
+    def write_epochs_soon(self) -> None:
+        """Leave it to the next flush."""
 
     def run_roll(self, roll: Callable[[], None]) -> None:
         roll()

@@ -17,6 +17,7 @@ def epochs(*entries: tuple[int, int]) -> Epochs:
     made = Epochs(files, "/d")
     for epoch, offset in entries:
         made.assign(epoch, offset)
+    made.begin_write()()
     return made
 
 
@@ -64,11 +65,32 @@ def test_start_from(start: int, expected: list[tuple[int, int]]) -> None:
     assert made.entries == expected
 
 
-def test_only_the_first_epoch_waits_for_a_flush() -> None:
+def test_the_first_file_waits_for_a_flush_and_others_are_on_the_disk() -> None:
     made = epochs((1, 0))
-    assert not made.is_synced
+    files = made._files
+    assert isinstance(files, CrashingFiles)
+    assert files.file(PATH).durable != files.read(PATH)
     made.assign(2, 5)
-    assert made.is_synced
+    assert (files.read(PATH), made.is_synced, made.is_stale) == (b"0\n1\n1 0\n", False, True)
+    made.begin_write()()
+    assert files.file(PATH).durable == files.read(PATH) == b"0\n2\n1 0\n2 5\n"
+
+
+def test_without_room_the_first_file_is_not_there_and_is_made_later() -> None:
+    files = CrashingFiles()
+    files.make_directories("/d")
+    made = Epochs(files, "/d")
+    made.assign(1, 0)
+    files.room = 3
+    with pytest.raises(OSError, match="no space"):
+        made.begin_write()()
+    made.begin_write(needs_room=False)()
+    assert not files.exists(PATH)
+    assert made.is_stale
+    files.heal()
+    made.begin_write()()
+    assert read_entries(files, "/d") == [(1, 0)]
+    assert not made.is_stale
 
 
 @pytest.mark.parametrize("content", [b"0\n1\n0 x\n", b"0\n1\n0\n", b"0\n2\n1 5\n0 9\n", b"0\n2\n1 5\n1 5\n", b"1\n0\n"])

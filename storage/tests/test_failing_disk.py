@@ -47,10 +47,7 @@ def insist(log: Log, act: Callable[[], object]) -> int:
             if isinstance(error, KafkaError) and error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
             if log.sync_error is not None:
-                work = mending.begin(log)
-                assert work is not None
-                work.run()
-                mending.end(log, work)
+                mending.mend(log)
         else:
             return failures
     raise AssertionError("it never came back")
@@ -217,6 +214,7 @@ def test_torn_bytes_without_room_to_be_kept(caplog: pytest.LogCaptureFixture) ->
     files = CrashingFiles()
     _, log = new_log(files)
     append(log, numbered(0), numbered(1))
+    log.write_epochs()
     whole, path = files.read(log.segments[0].path), log.segments[0].path
     append(log, numbered(2))
     third = files.read(path)[len(whole) :]

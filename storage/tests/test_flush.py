@@ -10,6 +10,7 @@ import pytest
 from protocol.errors import KafkaError
 from storage import mending
 from storage.config import LogConfig
+from storage.epochs import read_entries
 from storage.flush import MOST_SEGMENTS, is_due
 from storage.log import Log
 from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, StillOwner, append, batch, content, open_store
@@ -25,10 +26,7 @@ def after_a_power_cut(files: CrashingFiles, seed: int) -> Log | None:
 
 
 def mend(log: Log) -> None:
-    work = mending.begin(log)
-    assert work is not None
-    work.run()
-    assert mending.end(log, work)
+    assert mending.mend(log)
 
 
 def test_what_is_appended_during_a_flush_is_not_covered() -> None:
@@ -194,3 +192,32 @@ def test_a_flush_that_is_waited_for_is_of_all_segments() -> None:
     append(log, *(batch() for _ in range(MOST_SEGMENTS + 5)))
     log.flush()
     assert log.recovery_point == log.end_offset
+
+
+def test_the_first_epoch_is_written_by_the_flush_and_not_by_an_append() -> None:
+    files = CrashingFiles()
+    log = new_log(files)
+    fault = files.fail(errno.EIO, path="leader-epoch-checkpoint")
+    append(log, batch(), leader_epoch=3)
+    append(log, batch(), leader_epoch=5)
+    flush = log.begin_flush()
+    assert not fault.met
+    files.heal()
+    flush.run()
+    log.end_flush(flush, NOW_MS)
+    assert read_entries(files.copy(only_durable=True), log.directory) == [(3, 0), (5, 1)]
+    append(log, batch(), leader_epoch=6)
+    log.flush()
+    assert read_entries(files.copy(only_durable=True), log.directory) == [(3, 0), (5, 1), (6, 2)]
+
+
+def test_without_room_for_the_first_epochs_a_flush_is_made_all_the_same() -> None:
+    files = CrashingFiles()
+    log = new_log(files)
+    append(log, batch())
+    files.fail(errno.ENOSPC, "create", "write", path="leader-epoch-checkpoint")
+    log.flush()
+    assert (log.recovery_point, log.epochs.is_stale) == (1, True)
+    files.heal()
+    log.epochs.begin_write()()
+    assert read_entries(files, log.directory) == [(0, 0)]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
+from protocol.records.compression import finish
 from storage import directories, flush, holding, mending
 from storage.config import LogConfig
 from storage.log import Log
@@ -174,8 +175,9 @@ def test_no_segment_comes_or_goes_while_a_log_is_mended(
 ) -> None:
     log = broken(store, files, LogConfig(segment_ms=1000))
     work = begun(log)
-    work.run()
+    finish(work.steps())
     assert not act(log)
+    assert not mending.take_up(log, work)
     assert mending.end(log, work)
     assert act(log)
     append(log, *(batch() for _ in range(5)))
@@ -191,10 +193,12 @@ def test_what_the_system_dropped_is_cut_though_retention_would_have_taken_it(
     lost = log.segments[1]
     content = files.file(lost.path).content
     content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
-    work.run()
+    finish(work.steps())
     assert work.lost is not None
     log.advance_start(log.segments[3].base_offset)
     assert not log.delete_old_segments(NOW_MS, log.end_offset)
+    assert mending.take_up(log, work)
+    finish(work.settle_steps())
     assert mending.end(log, work)
     append(log, batch())
     log.flush()
@@ -230,8 +234,9 @@ def test_a_log_is_not_made_anew_while_its_predecessor_is_mended(store: Store, fi
     work = begun(log)
     with pytest.raises(KafkaError, match="older log of t-0"):
         remade(store)
-    work.run()
+    finish(work.steps())
     assert work.error is not None
+    assert not mending.take_up(log, work)
     assert not mending.end(log, work)
     new = store.create("t", 0, NEW_ID, SMALL, NOW_MS)
     append(new, *(batch() for _ in range(20)))

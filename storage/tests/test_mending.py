@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
+from protocol.records.compression import finish
 from storage import mending
 from storage.config import LogConfig
 from storage.log import Log
@@ -54,13 +55,6 @@ def fail(log: Log) -> None:
     files.heal()
 
 
-def mend(log: Log) -> bool:
-    work = mending.begin(log)
-    assert work is not None
-    work.run()
-    return mending.end(log, work)
-
-
 def after_a_power_cut(log: Log, seed: int) -> Log:
     return open_store(files_of(log).crash(Random(seed), power=True)).logs["t", 0]
 
@@ -81,7 +75,7 @@ def test_all_is_written_once_more_and_then_survives(seed: int) -> None:
     assert len(log.segments) > 2
     before, end_offset = content(log), log.end_offset
     assert log.pool.broken == [log]
-    assert mend(log)
+    assert mending.mend(log)
     assert (log.recovery_point, log.end_offset, log.sync_error) == (end_offset, end_offset, None)
     for segment in log.segments:
         for path in segment.sealed_indexes:
@@ -103,19 +97,20 @@ def test_nothing_is_taken_meanwhile_and_all_is_read() -> None:
             refused()
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert content(log) == before
-    work.run()
+    finish(work.steps())
     assert content(log) == before
+    assert not mending.take_up(log, work)
     assert mending.end(log, work)
 
 
 def test_a_disk_that_still_fails_is_tried_again() -> None:
     log = broken()
     fault = files_of(log).fail(errno.EIO, "sync")
-    assert not mend(log)
+    assert not mending.mend(log)
     assert log.sync_error is not None
     assert fault.met
     files_of(log).heal()
-    assert mend(log)
+    assert mending.mend(log)
 
 
 def test_what_the_system_dropped_is_lost_kept_aside_and_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -126,15 +121,16 @@ def test_what_the_system_dropped_is_lost_kept_aside_and_told(caplog: pytest.LogC
     position = lost.locate(lost.base_offset + 2)
     size = lost.size
     blank(log, lost, position, 30)
-    assert mend(log)
+    assert mending.mend(log)
     end_offset = lost.base_offset + 2
     assert (log.end_offset, log.recovery_point) == (end_offset, end_offset)
     kept = content(log)
     assert before.startswith(kept)
     assert next_offset(kept) == end_offset
     assert f"records from offset {end_offset} to 49 are lost" in caplog.text
-    aside = [name for name in files_of(log).list(log.directory) if name.endswith(".torn")]
-    assert [files_of(log).size(f"{log.directory}/{name}") for name in aside] == [size - position]
+    aside = {name: size for name, size in files_of(log).list(log.directory).items() if name.endswith(".torn")}
+    later = {f"{segment.base_offset:020d}.log.0.torn": segment.size for segment in segments[segments.index(lost) + 1 :]}
+    assert aside == {f"{lost.base_offset:020d}.log.{position}.torn": size - position, **later}
     append(log, numbered(end_offset - 10))
     assert_derived_state(log)
 
@@ -142,7 +138,7 @@ def test_what_the_system_dropped_is_lost_kept_aside_and_told(caplog: pytest.LogC
 def test_the_first_batch_behind_the_recovery_point_may_be_lost() -> None:
     log = broken(batch(), batch(), flushed=3)
     blank(log, log.segments[0], log.segments[0].locate(3), 200)
-    assert mend(log)
+    assert mending.mend(log)
     assert (log.end_offset, log.recovery_point) == (3, 3)
     assert append(log, batch()) == 4
     assert_derived_state(log)
@@ -156,7 +152,7 @@ def test_offsets_are_not_given_again_where_all_is_lost_that_was_not_deleted() ->
     log.delete_old_segments(NOW_MS, up_to=end)
     for segment in log.segments:
         files_of(log).file(segment.path).content[:] = bytes(segment.size)
-    assert mend(log)
+    assert mending.mend(log)
     assert (log.start_offset, log.end_offset) == (start, start)
     again = open_store(files_of(log).crash(Random(1), power=False)).logs["t", 0]
     assert (again.start_offset, again.end_offset) == (start, start)
@@ -170,7 +166,7 @@ def test_indexes_that_the_system_dropped_are_made_anew(suffix: str) -> None:
     path = getattr(segment, suffix).path
     whole = files_of(log).read(path)
     files_of(log).file(path).content[:] = bytes(len(whole))
-    assert mend(log)
+    assert mending.mend(log)
     assert files_of(log).read(path) == whole
     assert_derived_state(log)
 
@@ -187,9 +183,14 @@ def test_indexes_that_are_older_than_the_log_are_made_anew(is_active: bool) -> N
     entries = [whole[at : at + 8] for at in range(0, len(whole), 8)]
     older = [entry[:4] + (int.from_bytes(entry[4:], "big") - 1).to_bytes(4, "big") for entry in entries]
     files_of(log).file(segment.offsets.path).content[:] = b"".join(older)
-    assert mend(log)
-    assert files_of(log).read(segment.offsets.path)[: len(whole)] == whole
+    assert mending.mend(log)
+    if is_active:  # made anew by a start, or once it is full
+        assert not files_of(log).exists(segment.offsets.path)
+    else:
+        assert files_of(log).read(segment.offsets.path)[: len(whole)] == whole
     assert_derived_state(log)
+    log.roll(NOW_MS)
+    assert files_of(log).read(segment.offsets.path)[: len(whole)] == whole
     append(log, batch())
     assert_derived_state(log)
 
@@ -199,9 +200,10 @@ def test_a_log_that_is_written_to_is_left_alone() -> None:
     log.being_written = log.staged = None
     log.staged = staged = object()  # type: ignore[assignment]
     assert mending.begin(log) is None
+    assert not mending.mend(log)
     log.staged = None
     assert staged is not None
-    assert mend(log)
+    assert mending.mend(log)
 
 
 def test_want_of_descriptors_is_not_the_disks_fault() -> None:
@@ -216,3 +218,103 @@ def blank(log: Log, segment: Segment, position: int, length: int) -> None:
     """What the system had in memory is gone; the disk has zeros there."""
     content = files_of(log).file(segment.path).content
     content[position : position + length] = bytes(min(length, len(content) - position))
+
+
+EVERYTHING = ("create", "look", "open", "read", "remove", "rename", "sync", "sync_directory", "truncate", "write")
+
+
+def mended_with_a_dead_loop(log: Log) -> bool:
+    """All of it, where whatever is not done by a thread finds a disk that does nothing."""
+    files = files_of(log)
+    fault = files.fail(errno.EIO, *EVERYTHING)
+    work = mending.begin(log)
+    assert work is not None
+    files.heal()
+    finish(work.steps())
+    files.faults.append(fault)
+    is_owed = mending.take_up(log, work)
+    files.heal()
+    if is_owed:
+        finish(work.settle_steps())
+    files.faults.append(fault)
+    is_mended = mending.end(log, work)
+    assert not fault.met
+    files.heal()
+    return is_mended
+
+
+@pytest.mark.parametrize("number", [0, 1, -2, -1])
+def test_a_cut_waits_for_the_disk_in_threads_alone(number: int) -> None:
+    log = broken(*(numbered(number) for number in range(40)))
+    segment = log.segments[number]
+    position = segment.locate(max(12, segment.base_offset))
+    end_offset = max(12, segment.base_offset)
+    blank(log, segment, position, 5000)
+    log.release()
+    assert mended_with_a_dead_loop(log)
+    assert (log.end_offset, log.recovery_point, log.sync_error) == (end_offset, end_offset, None)
+    for left in log.segments:
+        assert files_of(log).size(left.path) == left.size
+    names = files_of(log).list(log.directory)
+    bases = [one.base_offset for one in log.segments]
+    assert [int(name[:20]) for name in sorted(names) if name.endswith(".log")] == bases
+    assert_derived_state(log)
+    append(log, numbered(end_offset - 10))
+    for seed in range(3):
+        again = after_a_power_cut(log, seed)
+        assert again.end_offset in (end_offset, end_offset + 1)
+        assert_derived_state(again)
+
+
+def test_indexes_are_made_anew_in_threads_alone() -> None:
+    log = broken()
+    segment = log.segments[1]
+    whole = {path: files_of(log).read(path) for path in segment.sealed_indexes}
+    for path, data in whole.items():
+        files_of(log).file(path).content[:] = bytes(len(data))
+    log.release()
+    assert mended_with_a_dead_loop(log)
+    assert {path: files_of(log).read(path) for path in log.segments[1].sealed_indexes} == whole
+    assert_derived_state(log)
+
+
+def test_without_room_for_indexes_they_stay_in_memory() -> None:
+    log = broken()
+    segment = log.segments[1]
+    path = segment.offsets.path
+    whole = files_of(log).read(path)
+    files_of(log).file(path).content[:] = bytes(len(whole))
+    work = mending.begin(log)
+    assert work is not None
+    finish(work.steps())
+    assert mending.take_up(log, work)
+    files_of(log).fail(errno.ENOSPC, "write", "create", path=".index")
+    finish(work.settle_steps())
+    files_of(log).heal()
+    assert mending.end(log, work)
+    assert not files_of(log).exists(path), "a start makes it anew"
+    assert_derived_state(log)
+    log.roll(NOW_MS)
+    assert files_of(log).read(path) == whole
+
+
+def test_a_cut_that_the_disk_refuses_is_tried_again() -> None:
+    log = broken(*(numbered(number) for number in range(40)))
+    blank(log, log.segments[1], 0, 5000)
+    base = log.segments[1].base_offset
+    work = mending.begin(log)
+    assert work is not None
+    finish(work.steps())
+    assert mending.take_up(log, work)
+    assert (log.end_offset, log.sync_error is None) == (base, False)
+    fault = files_of(log).fail(errno.EIO, "rename", "truncate", "remove")
+    finish(work.settle_steps())
+    assert not mending.end(log, work)
+    assert fault.met
+    files_of(log).heal()
+    assert mended_with_a_dead_loop(log)
+    assert (log.end_offset, log.recovery_point) == (base, base)
+    names = files_of(log).list(log.directory)
+    assert [name for name in sorted(names) if name.endswith(".log")] == [f"{0:020d}.log"]
+    append(log, numbered(base - 10))
+    assert_derived_state(after_a_power_cut(log, 0))

@@ -66,6 +66,7 @@ def test_a_new_partition_syncs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "sync_directory", refuse)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     append(log, batch())
+    log.epochs.begin_write()()
     assert sorted(files.list("/data/t-0")) == [f"{0:020d}.log", "leader-epoch-checkpoint", "partition.metadata"]
 
 
@@ -287,6 +288,7 @@ def test_epochs_older_than_the_start_are_trimmed_by_the_next_start() -> None:
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     for epoch in range(4):
         append(log, batch(), leader_epoch=epoch)
+    log.epochs.begin_write()()
     log.advance_start(2)
     store._checkpoints["log-start-offset-checkpoint"].begin({("t", 0): 2})()
     assert read_entries(files, log.directory) == [(0, 0), (1, 1), (2, 2), (3, 3)]

@@ -1,0 +1,169 @@
+"""A log directory whose disk is gone: said once, read from as long as it goes, and back without a restart."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.directory_health import LONGEST_WAIT_MS, PROBE_NAME, probe
+from gateway.replication.partition import READ_UNCOMMITTED
+from gateway.tests.builders import Node
+from gateway.upkeep import Upkeep
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.records.batch import Record, build
+from storage.tests.crashing_files import CrashingFiles
+
+CHANGES = ("create", "write", "truncate", "sync", "sync_directory", "rename", "remove")
+
+
+class TwoDisks(Node):
+    """A node with two log directories, on disks that fail."""
+
+    def __init__(self) -> None:
+        self.files = CrashingFiles()
+        super().__init__(Path("/"), log_dirs="/a,/b")
+        services = self.services
+        metadata = services.metadata
+        metadata.create_topic("t", 4)
+        image, scheduler = (lambda: metadata.image), services.scheduler
+        self.upkeep = Upkeep(self._store, services.partitions, image, self.config, services.clock, scheduler)
+        self.upkeep.measure(services.metrics)
+        for index in range(4):
+            assert self.append(index) == index // 4
+
+    def disk(self) -> CrashingFiles:
+        return self.files
+
+    def indexes(self, directory: str) -> list[int]:
+        here = self.services.partitions
+        return [one.index for one in here if one.topic == "t" and one.log.directory.startswith(f"/{directory}/")]
+
+    def append(self, index: int) -> int | KafkaError:
+        """The offset, or why not."""
+        records = memoryview(build([Record(timestamp=self.time.clock.now_ms(), value=b"v")]))
+        try:
+            return self.services.partitions.get("t", index).append(records, 1, self.time.clock.now_ms()).first_offset
+        except KafkaError as error:
+            return error
+
+    def is_readable(self, index: int) -> bool:
+        piece = self.services.partitions.get("t", index).read(0, 1000, READ_UNCOMMITTED, at_least_one=True)
+        if piece is not None:
+            piece.release()
+        return piece is not None
+
+    @property
+    def offline(self) -> int:
+        value = self.services.metrics.snapshot()["disk.offline.directories"]
+        assert isinstance(value, int)
+        return value
+
+    def do_all(self) -> None:
+        """What recurs."""
+        for work in (self.upkeep.flush_due, self.upkeep.mend, self.upkeep.checkpoint, self.upkeep.expire):
+            work()
+        self.time.advance()
+
+
+@pytest.fixture
+def node() -> Iterator[TwoDisks]:
+    made = TwoDisks()
+    yield made
+    made.files.heal()
+    made.close()
+
+
+def told(caplog: pytest.LogCaptureFixture, text: str) -> int:
+    return sum(text in record.getMessage() for record in caplog.records)
+
+
+def test_it_is_told_once_and_is_back_without_a_restart(node: TwoDisks, caplog: pytest.LogCaptureFixture) -> None:
+    gone, other = node.indexes("b"), node.indexes("a")
+    assert len(gone) == len(other) == 2
+    node.files.fail(errno.EIO, *CHANGES, path="/b/")
+    assert "refuses" in str(node.append(gone[0]))
+    for index in gone:
+        refused = node.append(index)
+        assert isinstance(refused, KafkaError)
+        assert refused.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert "/b is offline, as its disk takes nothing ([Errno 5]" in refused.message
+        assert node.is_readable(index)
+    assert node.offline == 1
+    before = len(caplog.records)
+    for _ in range(3):
+        node.do_all()
+        node.time.advance(1_000)
+    assert len(caplog.records) == before, "nothing more is said"
+    assert told(caplog, "is offline") == 1
+    assert [node.append(index) for index in other] == [1, 1]
+    rows: Any = node.ask(DescribeLogDirsRequest(topics=None), 4).results
+    assert {row.log_dir: row.error_code for row in rows} == {"/a": 0, "/b": ErrorCode.KAFKA_STORAGE_ERROR}
+    node.services.metadata.create_topic("new", 2)
+    assert {node.services.partitions.get("new", index).log.directory for index in (0, 1)} == {"/a/new-0", "/a/new-1"}
+    node.files.heal()
+    node.time.advance(LONGEST_WAIT_MS)
+    node.do_all()
+    assert node.offline == 0
+    assert told(caplog, "takes files again") == 1
+    assert [node.append(index) for index in gone] == [1, 1]
+    assert all(node.services.partitions.get("t", index).log.recovery_point >= 1 for index in gone), "they were mended"
+    assert f"/b/{PROBE_NAME}" not in node.files.list("/b")
+
+
+def test_an_error_of_one_file_takes_no_directory_offline(node: TwoDisks) -> None:
+    (first, second) = node.indexes("b")
+    path = node.services.partitions.get("t", first).log.active.path
+    node.files.fail(errno.EIO, *CHANGES, path=path)
+    assert "refuses" in str(node.append(first))
+    assert "refuses" in str(node.append(first))
+    assert (node.offline, node.append(second)) == (0, 1)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_a_full_disk_or_want_of_descriptors_is_not_a_disk_that_is_gone(node: TwoDisks, number: int) -> None:
+    node.files.fail(number, *CHANGES, path="/b/")
+    assert isinstance(node.append(node.indexes("b")[0]), KafkaError)
+    probe(node.files, "/b")
+    assert node.offline == 0
+
+
+def test_a_sync_that_fails_is_enough(node: TwoDisks) -> None:
+    index = node.indexes("b")[0]
+    partition = node.services.partitions.get("t", index)
+    node.files.fail(errno.ENODEV, "sync", "sync_directory", path="/b/")
+    partition.sync_soon()
+    node.time.advance()
+    assert partition.log.sync_error is not None
+    assert node.offline == 1
+
+
+def test_without_any_directory_the_broker_goes_on(node: TwoDisks, caplog: pytest.LogCaptureFixture) -> None:
+    node.files.fail(errno.EROFS, *CHANGES)
+    for index in range(4):
+        assert isinstance(node.append(index), KafkaError)
+    assert node.offline == 2
+    assert told(caplog, "no log directory is left") == 1
+    assert all(node.is_readable(index) for index in range(4))
+    node.files.heal()
+    node.time.advance(LONGEST_WAIT_MS)
+    node.do_all()
+    assert (node.offline, [node.append(index) for index in range(4)]) == (0, [1] * 4)
+
+
+def test_it_is_tried_ever_more_rarely(node: TwoDisks) -> None:
+    node.files.fail(errno.EIO, *CHANGES, path="/b/")
+    fault = node.files.fail(errno.EIO, "create", path=PROBE_NAME)
+    node.append(node.indexes("b")[0])
+    tried = []
+    for second in range(200):
+        met = node.files.faults[0].met
+        node.time.advance(1_000)
+        if node.files.faults[0].met > met:
+            tried.append(second)
+    assert tried == [0, 2, 6, 14, 30, 62, 122, 182]
+    assert fault.met == 0, "the fault before it comes first"
