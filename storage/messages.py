@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
 from protocol.errors import ErrorCode, KafkaError
@@ -30,7 +30,6 @@ from protocol.records.batch import (
 
 if TYPE_CHECKING:
     from protocol.records.compression import Steps
-    from storage.hops import Hop
     from storage.slices import FileSlice
 
 # Offset, size, crc, magic, attributes and, of magic 1, the timestamp.
@@ -44,6 +43,7 @@ MAGIC_POSITION, _CRC_START, _DELTA_POSITION = 16, 16, 23
 _LARGEST_HEAD = _DELTA_POSITION + _LAST_DELTA.size
 _SMALLEST_LENGTH = batch.HEADER_SIZE - LOG_OVERHEAD
 _NO_EPOCH = -1
+_Hop: TypeAlias = tuple[int, int, int, int]  # as in `hops`
 PIECE_BYTES = 1 << 18
 """What is converted at once, unless a single wrapper or batch is larger."""
 
@@ -113,7 +113,7 @@ def whole_bytes(data: Buffer) -> int:
     return position
 
 
-def seek(read: Callable[[int], Buffer], size: int, position: int, limit: int, offset: int) -> Hop | None:
+def seek(read: Callable[[int], Buffer], size: int, position: int, limit: int, offset: int) -> _Hop | None:
     """`hops.seek` where there may be messages: of these the one before tells the first offset.
 
     `read` gives some kilobytes from a position on. Raises KafkaError(CORRUPT_MESSAGE) where there is nothing.
