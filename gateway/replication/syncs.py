@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.replication")
 
 MOST_THREADS = 4
-"""That sync for those who wait. See `docs/performance.md`."""
+"""That sync for those who wait: `docs/durability.md` has the figures."""
 
 WRITE_MS = 100.0
 """Files that nobody waits for are collected for so long."""
