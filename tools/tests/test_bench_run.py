@@ -177,7 +177,7 @@ def test_every_partition_is_served_after_a_restart(row: Restart, programs: Path,
 
 def test_a_log_is_compacted_beside_a_client(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compacting, "_SEGMENT_BYTES", 8 * MEBIBYTE)
-    with compacting.Compaction(1024, 24 * MEBIBYTE, messages=200).opened(
+    with compacting.Compaction(1024, 24 * MEBIBYTE, messages=200, settle_seconds=0).opened(
         HeadgateLauncher(), tmp_path / "compaction", programs
     ) as run:
         made = run()
