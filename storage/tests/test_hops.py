@@ -54,12 +54,12 @@ def test_a_window_serves_many_hops(segment: Segment) -> None:
     assert reads(segment) - before <= segment.size // (WINDOW_BYTES - HEADER_SIZE) + 1
 
 
-@pytest.mark.parametrize("damage", [bytes(12), b"\xff" * 12, None])
-def test_what_is_no_batch_is_refused(damage: bytes | None) -> None:
+@pytest.mark.parametrize("damage", [bytes(12), b"\xff" * 12, 20, -1])
+def test_what_is_no_batch_is_refused(damage: bytes | int) -> None:
     segment = new_segment(batches=5)
-    third = segment.locate(104)
-    if damage is None:
-        segment.size = third + 20
+    third, fourth = segment.locate(104), segment.locate(106)
+    if isinstance(damage, int):  # it is cut
+        segment.size = (third if damage > 0 else fourth) + damage
     else:
         segment.file.write_at(damage, third)
     with pytest.raises(KafkaError, match=f"no batch at byte {third} of /d/00000000000000000100.log") as refused:

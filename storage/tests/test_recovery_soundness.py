@@ -47,7 +47,9 @@ def test_a_partition_that_was_idle_is_not_scanned_after_a_crash() -> None:
         assert_derived_state(log)
 
 
-@pytest.mark.parametrize("damage", ["time entry lost", "time entry of later", "offsets lost", "zeros", "appended to"])
+@pytest.mark.parametrize(
+    "damage", ["time entry lost", "time entry of later", "times out of order", "offsets lost", "zeros", "appended to"]
+)
 def test_an_index_that_is_not_as_it_was_left_is_made_again(damage: str) -> None:
     files = CrashingFiles()
     leave_idle(files)
@@ -58,6 +60,8 @@ def test_an_index_that_is_not_as_it_was_left_is_made_again(damage: str) -> None:
             del times[-12:]
         case "time entry of later":
             times += struct.pack(">qi", NOW_MS + 5, 1 << 20)
+        case "times out of order":
+            times[:12], times[12:24] = times[12:24], times[:12]
         case "offsets lost":
             del offsets[8:]
         case "zeros":
