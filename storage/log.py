@@ -357,8 +357,7 @@ class Log:
         if producers is None:
             found = snapshots.replayed(files, self.directory, known, self._segments, self.end_offset)
             producers, self._snapshot_offset = yield from found
-        self.producers = producers
-        self.has_transactions = self.has_transactions or self.producers.are_transactional
+        self.take_producers(producers, self._snapshot_offset)
 
     @property
     def snapshot_offset(self) -> int:
