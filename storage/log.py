@@ -321,7 +321,10 @@ class Log:
         self.pool.files.sync_directory(self.directory)
 
     def forget_behind(self, base_offset: int, position: int, offset: int) -> None:
-        """`cut` in memory alone, without the producers: a thread makes their state anew, and changes the files."""
+        """`cut` in memory alone, of what is behind a segment that was renewed up to there.
+
+        A thread makes the producers' state anew, and changes the files.
+        """
         truncation.forget_behind(self, self._segments, base_offset, position, offset)
 
     def forget_all(self) -> None:

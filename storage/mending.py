@@ -28,6 +28,7 @@ from storage.aborted import parse
 from storage.directories import base_of, replace_topic_id
 from storage.errors import BadFile
 from storage.files import NO_ROOM, Files, parent
+from storage.hops import NO_LIMIT, seek
 from storage.index import EntryFile, OffsetIndex, TimeIndex
 from storage.log import Log
 from storage.pool import Pool
@@ -133,8 +134,6 @@ class Mending:
         segment = self._segment(pool, piece.facts)
         try:
             walk = yield from _write_again(segment, start)
-            if walk.problem is not None and walk.position == start:  # the index may have been wrong
-                walk = yield from _write_again(segment, 0)
             segment.file.sync()
             if walk.problem is None and walk.position == segment.size:
                 return True
@@ -147,15 +146,18 @@ class Mending:
             segment.close()
 
     def _start(self, pool: Pool, piece: _Piece) -> int:
-        """Where that begins of a segment which may not be on the disk; 0 where its index does not tell."""
-        facts = piece.facts
-        if not piece.is_unsynced or self._recovery_point <= facts.base_offset:
-            return 0 if piece.is_unsynced else facts.size
+        """Where that begins of a segment which may not be on the disk; 0 where its index is wrong, or does not tell."""
+        facts, offset = piece.facts, self._recovery_point
+        if not piece.is_unsynced or offset == self._log.end_offset:
+            return facts.size
+        if offset <= facts.base_offset:
+            return 0
         sizes = [index.size for index in piece.indexes if index.suffix == OffsetIndex.SUFFIX]
         segment = Segment(pool, self._directory, facts.base_offset, (facts.size, *(sizes or [-1]), -1, -1))
         segment.holds_messages = facts.holds_messages
         try:
-            return segment.locate(self._recovery_point)
+            hop = seek(segment, segment.offsets.floor(offset), NO_LIMIT, offset)
+            return hop[0] if hop is not None and hop[2] <= offset else 0
         except (KafkaError, OSError, ValueError):
             return 0
         finally:

@@ -280,13 +280,10 @@ class Segments:
         self.active = self._items[-1]
 
     def forget_behind(self, base_offset: int, position: int) -> None:
-        """The same in memory alone; the files are left as they are."""
+        """The same in memory alone, of segments that are behind, or empty; the files are left as they are."""
         number = self.position_of(base_offset)
         self._forget(self._items[number if number and not position else number + 1 :])
-        last = self.active = self._items[-1]
-        if last.base_offset == base_offset:
-            last.size = position
-            last.may_be_longer = True
+        self.active = self._items[-1]
 
     def begin_anew(self, segment: Segment) -> None:
         """Have this one instead of all; the files are left as they are."""

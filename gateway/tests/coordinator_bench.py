@@ -80,6 +80,12 @@ class Bench:
         value = self.shard.offsets.of(group).get(("t", 0))
         return None if value is None else value.offset
 
+    def cut(self) -> None:
+        """The log ends earlier than it did."""
+        told = cast("Partition", self.partition).when_cut
+        assert told is not None
+        told()
+
     def run(self) -> None:
         """Let everything happen that needs no time."""
         for _ in range(4):

@@ -213,3 +213,24 @@ def test_groups_of_both_kinds_survive_a_kill_after_any_batch() -> None:
         bench = Bench(cut)
         bench.run()
         assert hard(bench.shard) == state
+
+
+def test_a_log_that_is_cut_while_it_is_loaded_is_loaded_again() -> None:
+    """What was read of it may be gone."""
+
+    def cold(partition: ScriptedPartition) -> None:
+        filled(3)(partition)
+        partition.log.is_warm = False
+
+    bench = Bench(cold)
+    bench.run()
+    ((work, done),) = bench.threads
+    bench.threads.clear()
+    read_before = work()
+    del bench.partition.log.batches[1:]
+    bench.partition.log.end_offset = bench.partition.high_watermark = 1
+    bench.partition.log.is_warm = True
+    bench.cut()
+    done(read_before)
+    bench.run()
+    assert bench.ask(reading) == [read(0)]

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from gateway.coordinator.runtime import partition_of
 from gateway.directory_health import LONGEST_WAIT_MS, PROBE_NAME, probe
 from gateway.replication.partition import READ_UNCOMMITTED
 from gateway.tests.builders import Node
 from gateway.upkeep import Upkeep
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.records.batch import Record, build
 from storage.tests.crashing_files import CrashingFiles
 
@@ -56,6 +58,11 @@ class TwoDisks(Node):
         if piece is not None:
             piece.release()
         return piece is not None
+
+    def commit(self, group: str) -> int:
+        topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
+        code: int = self.ask(OffsetCommitRequest(group, topics=[topic]), 7).topics[0].partitions[0].error_code
+        return code
 
     @property
     def offline(self) -> int:
@@ -167,3 +174,22 @@ def test_it_is_tried_ever_more_rarely(node: TwoDisks) -> None:
             tried.append(second)
     assert tried == [0, 2, 6, 14, 30, 62, 122, 182]
     assert fault.met == 0, "the fault before it comes first"
+
+
+def test_groups_in_it_are_refused_without_asking_the_disk(node: TwoDisks) -> None:
+    node.services.groups.prepare()
+    node.time.advance()
+    count = len(node.services.metadata.image.topics["__consumer_offsets"].partitions)
+    led = {partition_of(f"g{number}", count): f"g{number}" for number in range(50)}
+    groups = {index: node.services.partitions.get("__consumer_offsets", index).log.directory for index in led}
+    group = next(led[index] for index, directory in groups.items() if directory.startswith("/b/"))
+    assert node.commit(group) == ErrorCode.NONE
+    fault = node.files.fail(errno.EIO, *CHANGES, path="/b/")
+    node.append(node.indexes("b")[0])
+    met = fault.met
+    assert [node.commit(group) for _ in range(2)] == [ErrorCode.NOT_COORDINATOR] * 2
+    assert fault.met == met
+    node.files.heal()
+    node.time.advance(LONGEST_WAIT_MS)
+    node.do_all()
+    assert node.commit(group) == ErrorCode.NONE

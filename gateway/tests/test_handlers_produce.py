@@ -7,13 +7,19 @@ from typing import Any
 import pytest
 
 from gateway.context import CloseConnection
-from gateway.handlers.produce import LEAST_WAIT_MS
+from gateway.handlers.produce import LEAST_WAIT_MS, Behind
 from gateway.tests.builders import Node, led_elsewhere
 from gateway.tests.manual import Threads
 from gateway.waiting import SILENCE, Waiting
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.records.batch import Record, build, iterate, split
 from protocol.records.compression import finish
 from protocol.records.legacy import build as build_set
@@ -583,3 +589,15 @@ def test_the_time_of_an_append_is_told_from_version_2_on(node: Node, version: in
     now_ms = node.services.clock.now_ms()
     assert row.log_append_time_ms == (now_ms if version == 2 else -1)
     assert {record.timestamp for record in stored(node)} == {now_ms}
+
+
+def test_who_waits_for_what_the_disk_has_lost_is_told(node: Node) -> None:
+    """As with replicas that had not fetched it yet."""
+    node.services.metadata.create_topic("t", 1)
+    node.ask(request(("t", 0, batch(b"a"))), 9)
+    partition = node.services.partitions.get("t", 0)
+    there, gone = (Behind(PartitionProduceResponse(0), partition, -1, end_offset) for end_offset in (1, 2))
+    for item in (there, gone):
+        item.give_up()
+    assert (there.row.error_code, gone.row.error_code) == (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert "the disk has lost it" in (gone.row.error_message or "")

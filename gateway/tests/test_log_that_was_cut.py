@@ -63,6 +63,7 @@ class Bench:
         self.node.time.advance()
         self.threads.run_all()
         assert log.sync_error is not None
+        self.node.time.advance()
         self.files.heal()
 
     def mend(self) -> None:

@@ -264,3 +264,19 @@ def test_a_segment_is_begun_beside_everybody_else_while_the_disk_is_slow(tmp_pat
         files.open_gate()
 
     run(tmp_path, scenario)
+
+
+def test_the_first_append_to_a_partition_does_not_wait_for_its_file_of_leader_epochs(tmp_path: Path) -> None:
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        client = broker.connect()
+        await client.ask(creation("new", headgate_flush="commit"), 5)
+        await client.ask(creation("plain"), 5)
+        files.close("leader-epoch-checkpoint", "write")
+        for number in range(3):
+            assert await append(client, "plain", b"a") == (0, number)
+        await files.until_waiting()
+        assert await append(client, "plain", b"a") == (0, 3)
+        files.open_gate()
+        assert await append(client, "new", b"a") == (0, 0)
+
+    run(tmp_path, scenario)

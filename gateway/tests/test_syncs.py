@@ -19,6 +19,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitReq
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records.batch import Record, build, iterate
 from storage import flush, holding
+from storage.epochs import read_entries
 from storage.files import File
 from storage.flush import is_due
 
@@ -404,3 +405,17 @@ def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
         ends.append(partition.log.recovery_point)
     assert ends[-1] == 5
     assert len(ends) >= 3
+
+
+def test_leader_epochs_are_written_soon_after_the_first_append_and_nobody_waits(node: Node) -> None:
+    node.services.metadata.create_topic("plain", 2)
+    for index in range(2):
+        assert produced(node, topic="plain", index=index, acks=1).row == (0, 0)
+    logs = [partition_of(node, index, "plain").log for index in range(2)]
+    assert [log.epochs.is_stale for log in logs] == [True, True]
+    node.time.advance(syncs.WRITE_MS)
+    assert [read_entries(log.pool.files, log.directory) for log in logs] == [[(0, 0)]] * 2
+    node.services.metadata.create_topic("more", 1)
+    assert produced(node, topic="more", acks=1).row == (0, 0)
+    node.time.advance(syncs.WRITE_MS)
+    assert not partition_of(node, topic="more").log.epochs.is_stale

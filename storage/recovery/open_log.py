@@ -88,7 +88,6 @@ def _keep_found(log: Log, found: Found) -> None:
         if error.errno not in NO_ROOM:
             raise
         logger.warning("%s: there is no room for what the scan has found; the next start may scan it again", found)
-    log.indexes_unsynced.append(log.active.path)
 
 
 def _tidy(pool: Pool, found: Found, names: dict[str, int]) -> None:

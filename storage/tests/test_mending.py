@@ -11,6 +11,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records.compression import finish
 from storage import mending
 from storage.config import LogConfig
+from storage.epochs import read_entries
 from storage.log import Log
 from storage.segment import Segment
 from storage.tests.builders import (
@@ -234,6 +235,10 @@ def mended_with_a_dead_loop(log: Log) -> bool:
     files.faults.append(fault)
     is_owed = mending.take_up(log, work)
     files.heal()
+    change = files.fail(errno.EIO, *(set(EVERYTHING) - {"look", "open", "read"}))
+    content(log)
+    assert not change.met, "reads go on, and change nothing"
+    files.heal()
     if is_owed:
         finish(work.settle_steps())
     files.faults.append(fault)
@@ -250,14 +255,18 @@ def test_a_cut_waits_for_the_disk_in_threads_alone(number: int) -> None:
     position = segment.locate(max(12, segment.base_offset))
     end_offset = max(12, segment.base_offset)
     blank(log, segment, position, 5000)
+    file = files_of(log).file(segment.path)
+    file.durable[:] = file.content
     log.release()
     assert mended_with_a_dead_loop(log)
     assert (log.end_offset, log.recovery_point, log.sync_error) == (end_offset, end_offset, None)
+    assert not log.active.may_be_longer
     for left in log.segments:
-        assert files_of(log).size(left.path) == left.size
+        assert len(files_of(log).file(left.path).durable) == left.size
     names = files_of(log).list(log.directory)
-    bases = [one.base_offset for one in log.segments]
-    assert [int(name[:20]) for name in sorted(names) if name.endswith(".log")] == bases
+    bases = {one.base_offset for one in log.segments}
+    assert {int(name[:20]) for name in names if name.endswith(".log")} == bases
+    assert {int(name[:20]) for name in names if name.endswith(("index", "snapshot"))} <= {*bases, end_offset}
     assert_derived_state(log)
     append(log, numbered(end_offset - 10))
     for seed in range(3):
@@ -318,3 +327,46 @@ def test_a_cut_that_the_disk_refuses_is_tried_again() -> None:
     assert [name for name in sorted(names) if name.endswith(".log")] == [f"{0:020d}.log"]
     append(log, numbered(base - 10))
     assert_derived_state(after_a_power_cut(log, 0))
+
+
+def test_an_index_that_points_too_far_hides_no_loss() -> None:
+    """What the system dropped shows what the disk had before: entries of a log that was cut since."""
+    config = LogConfig(index_interval_bytes=200)
+    log = new_log(CrashingFiles(), config)
+    append(log, *(batch() for _ in range(100)))
+    log.flush()
+    append(log, *(batch() for _ in range(200)))
+    segment = log.active
+    segment.offsets.flush()
+    fail(log)
+    log.release()
+    index = files_of(log).file(segment.offsets.path).content
+    assert len(index) > 8 * 40
+    for at in range(0, len(index) - 8 * 30, 8):
+        index[at + 4 : at + 8] = index[at + 8 * 30 + 4 : at + 8 * 30 + 8]
+    position = walk_to(segment, 104)
+    files_of(log).file(segment.path).content[position : position + 50] = bytes(50)
+    assert mended_with_a_dead_loop(log)
+    assert log.end_offset == 104
+    assert_derived_state(log)
+
+
+def walk_to(segment: Segment, offset: int) -> int:
+    return next(position for position, header in segment.walk() if header.base_offset == offset)
+
+
+def test_leader_epochs_of_what_is_lost_are_forgotten() -> None:
+    log = new_log(CrashingFiles())
+    append(log, batch(), leader_epoch=1)
+    log.flush()
+    append(log, batch(), leader_epoch=1)
+    append(log, batch(), leader_epoch=2)
+    position = walk_to(log.active, 2)
+    log.write_epochs()
+    fail(log)
+    blank(log, log.active, position, 90)
+    assert mended_with_a_dead_loop(log)
+    assert log.epochs.entries == [(1, 0)]
+    assert read_entries(files_of(log).copy(only_durable=True), log.directory) == [(1, 0)]
+    append(log, batch(), leader_epoch=2)
+    assert_derived_state(log)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+import storage.store
 from protocol.errors import KafkaError
 from storage.config import LogConfig
 from storage.directories import PARTITION_METADATA
-from storage.epochs import FILE_NAME
+from storage.epochs import FILE_NAME, read_entries
 from storage.log import Log
 from storage.store import Store
 from storage.tests.builders import (
@@ -119,3 +120,14 @@ def test_a_lost_entry_of_the_newest_record_is_noticed_wherever_that_is(files: Cr
     if times.entries > 1:
         files.truncate(times.path, times.size - times.ENTRY.size)
     assert_derived_state(killed(files)[1])
+
+
+@pytest.mark.parametrize("many", [0, 32])
+def test_a_stop_makes_the_epochs_safe(files: CrashingFiles, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be it by a sync of each log, or of all at once: nothing else has written them by then."""
+    monkeypatch.setattr(storage.store, "MANY_LOGS", many)
+    store = open_store(files)
+    append(store.create("t", 0, TOPIC_ID, SMALL, NOW_MS), batch(), leader_epoch=3)
+    monkeypatch.setattr(store, "checkpoint", lambda _: None)
+    store.close()
+    assert read_entries(on_disk(files), "/data/t-0") == [(3, 0)]
