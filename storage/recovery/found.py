@@ -74,9 +74,13 @@ def first_to_scan(bases: Sequence[int], recovery_point: int) -> int:
     return max(0, sum(base <= recovery_point for base in bases) - 1)
 
 
+def how_to_mend(found: Found) -> str:
+    """What to do about a log that stays closed."""
+    return f"stop the broker and run `headgate log repair {found.directory}`, or bring the file back from a copy"
+
+
 def corrupt(found: Found, segment: Segment, what: str) -> CorruptLog:
     """What is raised where a segment is damaged that was safe."""
     return CorruptLog(
-        f"{found}: {segment.path}, which was on the disk already, is damaged: {what}; "
-        "bring the file back from a copy, or delete the directory to begin anew"
+        f"{found}: {segment.path}, which was on the disk already, is damaged: {what}; {how_to_mend(found)}"
     )

@@ -17,7 +17,7 @@ from storage.pool import Pool
 from storage.producers import Producers
 from storage.recovery import leader_epochs
 from storage.recovery.aside import put_replaced_aside
-from storage.recovery.found import Found, bases_of, corrupt, of_log, sizes_of
+from storage.recovery.found import Found, bases_of, corrupt, how_to_mend, of_log, sizes_of
 from storage.recovery.indexes import check_indexes, check_transactions
 from storage.recovery.scan import scan
 from storage.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment
@@ -108,7 +108,7 @@ def _segments(pool: Pool, found: Found, names: dict[str, int], now_ms: int) -> l
         if found.recovery_point > found.start_offset:
             raise CorruptLog(
                 f"{found}: {directory} has no segments, but offsets up to {found.recovery_point} were on the "
-                "disk; bring the files back, or delete the directory to begin anew"
+                f"disk; {how_to_mend(found)}"
             )
         return [Segment.create(pool, directory, found.start_offset, now_ms)]
     return [Segment(pool, directory, base, sizes_of(names, base), created_ms=now_ms) for base in bases]

@@ -214,9 +214,10 @@ def _repair(files: Files, report: Report, data: DataDirectory, *, is_dry: bool) 
         return
     steps = repairs.plan(report, data)
     for step in steps:
+        told = list(repairs.rows(step, files))
         if not is_dry:
             repairs.perform(step, files)
-        for row in repairs.rows(step):
+        for row in told:
             yield {"topic": partition.topic, "partition": partition.partition, "done": not is_dry, **row}
     if not is_dry:
         repairs.settle(steps, files, report, data)

@@ -143,7 +143,8 @@ class _Check:
             self._report.end_offset = expected = max(expected, found.end_offset)
             segment.close()
         self._check_ends()
-        for path, problem in self._producers.finish(self._report.end_offset):
+        # A log that lost its end stays closed, and its last snapshot as it is: it is of what is gone
+        for path, problem in self._producers.finish(max(self._report.end_offset, self._recovery_point)):
             self._add(SNAPSHOT, path, problem)
         return self._report
 

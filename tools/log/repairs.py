@@ -112,9 +112,9 @@ def plan(report: Report, data: DataDirectory) -> list[Step]:
             steps.append(_rewrite(found, known_end if following is None else following, interval_bytes))
         elif found.indexes == WRONG:
             steps.append(_reindex(found, interval_bytes))
-    if report.segments and not report.partition.state and report.end_offset < known_end:
-        directory = report.partition.directory
-        steps.append(Continue(f"{directory}/{known_end:020d}{LOG_SUFFIX}", known_end, report.end_offset))
+    end = max(report.end_offset, report.start_offset)  # where there is no segment at all its checkpoint says the start
+    if not report.partition.state and end < known_end:
+        steps.append(Continue(f"{report.partition.directory}/{known_end:020d}{LOG_SUFFIX}", known_end, end))
     if any(not isinstance(step, Reindex) for step in steps):  # `settle` says that all is safe: then it has to be
         unfinished = (found for found in report.segments if found.indexes == UNFINISHED)
         steps += [_reindex(found, interval_bytes) for found in unfinished]
@@ -141,8 +141,12 @@ def _rewrite(found: SegmentReport, following_offset: int, interval_bytes: int) -
     return Rewrite(segment.path, segment.base_offset, segment.size, found.bad, lost_to, interval_bytes, found.opened)
 
 
-def rows(step: Step) -> Iterator[Row]:
-    """What a step does. `lost_from` and `lost_to` are the first and the last offset that is lost, null for none."""
+def rows(step: Step, files: Files) -> Iterator[Row]:
+    """What a step is about to do.
+
+    `lost_from` and `lost_to` are the first and the last offset that is lost, null for none; `moved_to` is the file that
+    will have the bytes.
+    """
     if isinstance(step, Rewrite):
         for bad, lost_to in zip(step.bad, step.lost_to, strict=True):
             is_known = lost_to > bad.first_offset
@@ -151,6 +155,7 @@ def rows(step: Step) -> Iterator[Row]:
                 "path": step.path,
                 "from_byte": bad.start,
                 "to_byte": bad.end,
+                "moved_to": _free_name(files, step.path, bad.start),
                 "lost_from": bad.first_offset,
                 "lost_to": lost_to - 1 if is_known else None,
                 "problem": bad.problem,
@@ -161,6 +166,7 @@ def rows(step: Step) -> Iterator[Row]:
             "path": step.path,
             "from_byte": 0,
             "to_byte": step.size,
+            "moved_to": _free_name(files, step.path, 0),
             "lost_from": None,
             "lost_to": None,
             "problem": "a newer segment holds its offsets",
@@ -172,6 +178,7 @@ def rows(step: Step) -> Iterator[Row]:
             "path": step.path,
             "from_byte": None,
             "to_byte": None,
+            "moved_to": None,
             "lost_from": lost[0],
             "lost_to": lost[1],
             "problem": step.problem if isinstance(step, Reindex) else "what was there is gone",

@@ -28,8 +28,10 @@ _QUIET: dict[str, tuple[object, ...]] = {
     "lost_to": (None,),
     "from_byte": (None,),
     "to_byte": (None,),
+    "moved_to": (None,),
 }
 _NEVER = ("crc", "topic_id", "directory", "base_timestamp")
+_WHOLE = ("path", "moved_to")
 _TIMES = ("timestamp", "max_timestamp", "first_timestamp", "modified")
 
 
@@ -53,7 +55,7 @@ def _shown(name: str, value: Any) -> Any:
         return len(value)
     if isinstance(value, dict | list):
         value = json.dumps(value, ensure_ascii=False)
-    if isinstance(value, str) and name != "path" and len(value) > _LONGEST:
+    if isinstance(value, str) and name not in _WHOLE and len(value) > _LONGEST:
         return value[: _LONGEST - 1] + "…"
     return value
 

@@ -203,6 +203,8 @@ def test_damage_is_found_and_repaired(typed: Typed, data: Data) -> None:
     assert row | {"done": False} == dry.rows[0]
     base = int(log.stem) + 4
     assert (row["action"], row["from_byte"], row["lost_from"], row["lost_to"]) == ("move aside", at, base, base + 1)
+    assert dry.rows[0]["moved_to"] == row["moved_to"]
+    assert Path(row["moved_to"]).stat().st_size == row["to_byte"] - row["from_byte"]
     assert typed("repair", data.path).rows == []
     after = typed("verify", data.path)
     assert (after.code, after.errors, after.rows[0]["missing_offsets"]) == (0, [], 2)

@@ -95,7 +95,7 @@ def test_a_batch_in_the_middle(data: Data) -> None:
     change(log, first + 61, count=3)
     (step,) = repaired(data)
     assert isinstance(step, Rewrite)
-    assert [row["lost_to"] for row in repairs.rows(step)] == [7]
+    assert [row["lost_to"] for row in repairs.rows(step, Files())] == [7]
     assert [len(held) for held in aside(data).values()] == [len(damaged)]
     assert list(aside(data)) == [f"{log.name}.{first}.torn"]
     assert report(data)[0].findings == []
@@ -118,7 +118,7 @@ def test_the_end_of_a_segment(data: Data) -> None:
     last = positions(log)[-1]
     change(log, last, lambda byte: 0, count=log.stat().st_size - last)
     (step,) = repaired(data)
-    (row,) = repairs.rows(step)
+    (row,) = repairs.rows(step, Files())
     lost = int(following.stem) - 2
     assert (row["lost_from"], row["lost_to"]) == (lost, lost + 1)
     assert offsets(data) == without(lost, lost + 1)
@@ -136,6 +136,26 @@ def test_the_end_of_the_log_is_not_given_again(data: Data) -> None:
         assert data.log().end_offset == 80
         data.log().append(batch(2), leader_epoch=1, now_ms=NOW_MS)
     assert offsets(data)[-1] == 81
+
+
+def test_a_log_without_any_segment_goes_on_at_its_end(data: Data) -> None:
+    """Its snapshot is of what is gone, and stays: a producer that goes on is known by it."""
+    for path in data.segments():
+        path.unlink()
+    assert {finding.kind for finding in report(data)[0].findings} == {checks.CORRUPT}
+    assert repaired(data) == [Continue(str(data.directory() / f"{80:020}.log"), 80, 0)]
+    assert report(data)[0].findings == []
+    assert repaired(data) == []
+    assert offsets(data) == []
+    with data:
+        assert data.log().end_offset == 80
+
+
+def test_a_log_of_which_all_was_deleted_has_lost_nothing(data: Data) -> None:
+    for path in data.segments():
+        path.unlink()
+    (data.path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 80\n")
+    assert repaired(data) == []
 
 
 def test_indexes_are_made_again(data: Data) -> None:
@@ -177,12 +197,13 @@ def test_what_is_behind_a_lost_segment_is_kept(tmp_path: Path) -> None:
         f"it should begin at offset {int(gone.stem)}; the next start cuts there",
     )
     step, *_ = repaired(data)
-    assert list(repairs.rows(step)) == [
+    assert list(repairs.rows(step, Files())) == [
         {
             "action": "keep what is behind a gap",
             "path": str(following),
             "from_byte": None,
             "to_byte": None,
+            "moved_to": None,
             "lost_from": int(gone.stem),
             "lost_to": int(following.stem) - 1,
             "problem": "what was there is gone",
@@ -209,7 +230,7 @@ def test_of_an_old_segment_and_a_compacted_one_the_new_one_is_kept(data: Data) -
     ]
     steps = repaired(data)
     assert [type(step) for step in steps] == [Aside, Reindex]
-    assert {row["lost_from"] for step in steps for row in repairs.rows(step)} == {None}
+    assert {row["lost_from"] for step in steps for row in repairs.rows(step, Files())} == {None}
     assert aside(data) == {f"{third.name}.0.torn": old}
     assert first.read_bytes() == new
     assert report(data)[0].findings == []
@@ -226,7 +247,7 @@ def test_what_reaches_into_the_next_segment_is_told_by_its_own_offsets(data: Dat
     more = second.read_bytes()[: positions(second)[2]]
     first.write_bytes(content[: starts[1]] + more)
     step, *_ = repaired(data)
-    (row,) = repairs.rows(step)
+    (row,) = repairs.rows(step, Files())
     base = int(second.stem)
     assert (row["from_byte"], row["lost_from"], row["lost_to"]) == (starts[1], base, base + 3)
     assert offsets(data) == [0, 1, *range(base, 80)]
