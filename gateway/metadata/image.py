@@ -194,17 +194,17 @@ class _Draft:
 
 def changed_topics(records: Iterable[MetadataRecord], old: Image, new: Image) -> set[str]:
     """The names of the topics in which `new` may differ from `old`, if it is `old` after these records."""
-    changed = set()
+    changed, topic_ids = set(), set()
     for record in records:
         match record:
             case TopicRecord():
                 changed.add(record.name)
             case PartitionRecord() | RemoveTopicRecord():
-                changed |= {
-                    names[record.topic_id] for names in (old.topic_names, new.topic_names) if record.topic_id in names
-                }
+                topic_ids.add(record.topic_id)
             case ConfigRecord(resource_type=resource_type) if resource_type == TOPIC_RESOURCE:
                 changed.add(record.resource_name)
+    for names in (old.topic_names, new.topic_names):
+        changed.update(names[topic_id] for topic_id in topic_ids if topic_id in names)
     return changed
 
 

@@ -11,12 +11,14 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from protocol.internal.metadata import MetadataRecord, decode, encode
 from protocol.records import batch
 from protocol.records.batch import Record
+from protocol.records.compression import Steps
 from storage.config import LogConfig
 from storage.errors import StorageError
 from storage.flush import Flush
@@ -36,14 +38,32 @@ _LEADER_EPOCH = 0  # one node has this log to itself
 LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, max_message_bytes=64 << 20, segment_bytes=256 << 20)
 
 
+FEW_RECORDS = 100
+"""A change with more is encoded by a thread: each takes some microseconds."""
+_ROWS_A_STEP = 10
+
 Done = Callable[[KafkaError | None], None]
 
 
-class _Submitted(NamedTuple):
-    batch: memoryview
-    last_offset_delta: int
-    now_ms: int
-    done: Done
+class _Submitted:
+    """A change that waits. Without a batch as long as it is not encoded."""
+
+    __slots__ = ("batch", "done", "now_ms", "records")
+
+    def __init__(self, records: Sequence[MetadataRecord], now_ms: int, done: Done) -> None:
+        self.records = records
+        self.now_ms = now_ms
+        self.done = done
+        self.batch = _batch(records, now_ms) if len(records) <= FEW_RECORDS else None
+
+    def steps(self) -> Steps[memoryview]:
+        """Encode it, in slices."""
+        rows = []
+        for number, record in enumerate(self.records):
+            rows.append(_row(record, self.now_ms))
+            if not number % _ROWS_A_STEP:
+                yield
+        return memoryview(batch.build(rows))
 
 
 class _Writing(NamedTuple):
@@ -169,7 +189,7 @@ class Journal:
             done(None)
             return
         self._check()
-        self._queue.append(_Submitted(_batch(records, now_ms), len(records) - 1, now_ms, done))
+        self._queue.append(_Submitted(records, now_ms, done))
         if not self._is_busy:
             self._next(self._scheduler)
 
@@ -181,6 +201,10 @@ class Journal:
         if scheduler.is_over:  # the broker has stopped
             self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker stopped before it was written"))
             return
+        one = self._queue[0]
+        if one.batch is None:
+            scheduler.in_slices(one.steps(), partial(self._encoded, one, scheduler))
+            return
         try:
             if self._log.names_unsynced:  # as in `append`
                 self._sync_names(scheduler)
@@ -190,6 +214,14 @@ class Journal:
             self._refuse([], error)
         except OSError as error:
             self._refuse([], self._log.disk_error(error))
+
+    def _encoded(self, one: _Submitted, scheduler: Scheduler, result: memoryview | BaseException) -> None:
+        if isinstance(result, BaseException):
+            logger.error("a change of the metadata cannot be encoded: %r", result)
+            self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"it was not written: {result!r}"))
+            return
+        one.batch = result
+        self._next(scheduler)
 
     def _sync_names(self, scheduler: Scheduler) -> None:
         flush = self._log.begin_flush()
@@ -221,7 +253,9 @@ class Journal:
         log, taken = self._log, list[_Submitted]()
         while self._queue:
             one, staged = self._queue[0], log.staged
-            last_offset = log.end_offset + one.last_offset_delta
+            if one.batch is None:  # it came meanwhile
+                break
+            last_offset = log.end_offset + len(one.records) - 1
             if staged is not None and not staged.has_room(len(one.batch), one.now_ms, last_offset, _LEADER_EPOCH):
                 break
             try:
@@ -252,7 +286,11 @@ class Journal:
 
 
 def _batch(records: Sequence[MetadataRecord], now_ms: int) -> memoryview:
-    return memoryview(batch.build([Record(timestamp=now_ms, value=encode(record)) for record in records]))
+    return memoryview(batch.build([_row(record, now_ms) for record in records]))
+
+
+def _row(record: MetadataRecord, now_ms: int) -> Record:
+    return Record(timestamp=now_ms, value=encode(record))
 
 
 def _failure(result: object) -> OSError | None:

@@ -5,14 +5,17 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from gateway.metadata.journal import LOG_CONFIG, Journal
+from gateway.metadata.journal import FEW_RECORDS, LOG_CONFIG, Journal
+from gateway.scheduler import StoppedError
 from gateway.tests.manual import Threads
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import FeatureLevelRecord, ProducerIdsRecord, TopicRecord
 from protocol.records.batch import Record, build
+from protocol.records.compression import finish
 from storage import mending
 from storage.errors import StorageError
 from storage.files import File, Files
@@ -213,3 +216,31 @@ def test_without_descriptors_a_thread_writes_nothing_and_the_next_change_succeed
     submitted.submit(2)
     submitted.threads.run_all()
     assert submitted.levels(log) == [2]
+
+
+def test_a_large_change_is_encoded_by_a_thread_and_those_behind_it_wait(log: Log) -> None:
+    submitted, slices = Submitted(log), list[Any]()
+    submitted.threads.in_slices = lambda work, done: slices.append((work, done))  # type: ignore[attr-defined]
+    submitted.submit(1, copies=FEW_RECORDS + 1)
+    submitted.submit(2)
+    assert (len(slices), len(submitted.threads.waiting)) == (1, 0)
+    work, done = slices.pop()
+    done(finish(work))
+    submitted.submit(3, copies=FEW_RECORDS + 1)
+    submitted.threads.run_all()
+    assert submitted.ended == [(1, None), (2, None)]
+    work, done = slices.pop()
+    done(finish(work))
+    submitted.threads.run_all()
+    assert submitted.levels(log) == [1] * (FEW_RECORDS + 1) + [2] + [3] * (FEW_RECORDS + 1)
+    assert [header.records_count for header in log.headers(0)] == [FEW_RECORDS + 1, 1, FEW_RECORDS + 1]
+
+
+def test_a_stop_refuses_what_is_not_encoded(log: Log) -> None:
+    submitted, slices = Submitted(log), list[Any]()
+    submitted.threads.in_slices = lambda work, done: slices.append((work, done))  # type: ignore[attr-defined]
+    submitted.submit(1, copies=FEW_RECORDS + 1)
+    submitted.submit(2)
+    slices[0][1](StoppedError("the broker stops"))
+    assert [code for _, code in submitted.ended] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert log.end_offset == 0
