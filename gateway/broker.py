@@ -133,9 +133,10 @@ class Broker:
         purgatory = Purgatory(self.clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, self.clock, self.random, recorded.image, scheduler)
         metadata.settled = lambda: purgatory.touch(metadata.waiters)
-        partitions = Partitions(self._store, self.config, purgatory, Disk(self.clock, scheduler))
+        partitions = Partitions(self._store, self.config, purgatory, Disk(self.clock, scheduler), scheduler)
         partitions.start(metadata.image)
         self.openings.serve(metadata.log_config, partitions.opened)
+        metadata.prepare = partitions.prepare
         metadata.on_change(partitions.follow)
         appends = Appends()
         groups = Coordinators(self.config, self.clock, self.random, scheduler, purgatory, metadata, partitions, appends)
@@ -157,8 +158,8 @@ class Broker:
 
     def _upkeep(self) -> Upkeep:
         services = self.services
-        metadata, partitions = services.metadata, services.partitions
-        upkeep = Upkeep(self._store, partitions, lambda: metadata.image, self.config, self.clock, services.scheduler)
+        partitions = services.partitions
+        upkeep = Upkeep(self._store, partitions, self.config, self.clock, services.scheduler)
         upkeep.measure(services.metrics)
         return upkeep
 

@@ -14,10 +14,9 @@ from gateway.clock import Clock
 from gateway.config import BrokerConfig
 from gateway.directory_upkeep import DirectoryUpkeep
 from gateway.mender import Told
-from gateway.metadata.image import Image
 from gateway.metrics import Metrics
 from gateway.replication.partition import Partition
-from gateway.replication.partitions import Partitions
+from gateway.replication.partitions import Partitions, Retried
 from gateway.scheduler import Scheduler
 from gateway.space import Space
 from protocol.errors import KafkaError
@@ -37,7 +36,7 @@ RETRY_MS, MOST_RETRY_MS = 1_000, 16_000
 REMOVE_MS = 1_000
 # How often is looked for logs of which a sync failed.
 MEND_MS = 1_000
-# Retention looks at many partitions, and many may have to be made: for so long, then others have a turn.
+# Retention looks at many partitions: for so long, then others have a turn.
 SLICE_MS = 2.0
 # Of one log so many segments are deleted in a turn. Each costs four renames: about 0.1 ms.
 SLICE_SEGMENTS = 8
@@ -52,7 +51,6 @@ class Upkeep:
         self,
         store: Stores,
         partitions: Partitions,
-        image: Callable[[], Image],
         config: BrokerConfig,
         clock: Clock,
         scheduler: Scheduler,
@@ -62,7 +60,6 @@ class Upkeep:
         self._clock = clock
         self._scheduler = scheduler
         self._to_expire: deque[Partition] = deque()
-        self._image = image
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
         self._is_making = False
         self._config = config
@@ -159,19 +156,19 @@ class Upkeep:
         self._expire_if_low()
 
     def retry(self) -> None:
-        """Make the partitions that could not be made when their topics were: some in each turn."""
+        """Make the partitions that could not be made when their topics were: some of them, in a thread."""
         if not self._is_making and self._clock.monotonic_ms() >= self._next_retry_ms:
-            self._make_some()
-
-    def _make_some(self) -> None:
-        self._is_making = False
-        now_ms = self._clock.monotonic_ms()
-        made, refused = self._partitions.retry(self._image(), lambda: self._clock.monotonic_ms() >= now_ms + SLICE_MS)
-        if made:
             self._is_making = True
-            self._scheduler.call_after(0.0, self._make_some)
+            self._partitions.retry(self._retried)
+
+    def _retried(self, result: Retried) -> None:
+        """As long as some can be made the others are tried too, else ever more rarely."""
+        self._is_making = False
+        made, refused = result
         self._retry_ms = min(2 * self._retry_ms, MOST_RETRY_MS) if refused and not made else RETRY_MS
-        self._next_retry_ms = now_ms + self._retry_ms if refused and not made else 0.0
+        self._next_retry_ms = self._clock.monotonic_ms() + self._retry_ms if refused and not made else 0.0
+        if made:
+            self._scheduler.call_after(0.0, self.retry)
 
     def mend(self) -> None:
         """Make logs whole again of which a sync failed, in a thread."""

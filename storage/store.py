@@ -26,10 +26,10 @@ from storage.errors import BadFile, NotALog, StorageError
 from storage.files import Files, Lock, parent
 from storage.foreign import CLUSTER_METADATA
 from storage.log import Log, LogConfig
+from storage.making import Deletion, Making, Place
 from storage.opening import ConfigOf, Opening
 from storage.pool import Pool
 from storage.recovery.found import Found, bytes_to_scan
-from storage.segment import Segment
 
 logger = logging.getLogger("headgate.storage")
 
@@ -48,7 +48,8 @@ class Configs(NamedTuple):
 class Store:
     """The logs of one data directory.
 
-    `failed` are the partitions that stay closed, and why; `unopened` those that are not open yet, some being opened.
+    `failed` are the partitions that stay closed, and why; `unopened` those that are not open yet, some being opened;
+    `making` new ones on their way.
     """
 
     def __init__(self, directory: str, pool: Pool, lock: Lock, meta: Meta, config: LogConfig, random: Random) -> None:
@@ -61,6 +62,10 @@ class Store:
         self._lent: dict[TopicPartition, Log] = {}  # deleted while a thread was at their files
         self.failed: dict[TopicPartition, StorageError] = {}
         self.unopened: dict[TopicPartition, Opening | None] = {}
+        self.making: set[TopicPartition] = set()
+        self.removed: set[bytes] = set()
+        """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
+        self._forget: Callable[[], None] | None = None  # see `Place.forget`: until it was run
         self._lock = lock
         self._random = random
         self._high_watermarks: dict[TopicPartition, int] = {}
@@ -143,11 +148,11 @@ class Store:
 
     def __contains__(self, key: TopicPartition) -> bool:
         """Whether the directory has this partition, open or not."""
-        return key in self.logs or key in self.failed or key in self.unopened
+        return key in self.logs or key in self.failed or key in self.unopened or key in self.making
 
     def __len__(self) -> int:
         """How many partitions there are, open or not."""
-        return len(self.logs) + len(self.failed) + len(self.unopened)
+        return len(self.logs) + len(self.failed) + len(self.unopened) + len(self.making)
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
@@ -263,54 +268,61 @@ class Store:
             logger.error("%s; all that it says is taken as 0, so that logs are scanned from their start", error)
             return {}
 
-    def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Log:
-        """A new partition's empty log. Nothing is synced: its names are on the disk after its first flush.
+    # Changing
 
-        Raises KafkaError: TOPIC_ALREADY_EXISTS, KAFKA_STORAGE_ERROR for one that is damaged or not yet open, or when
-        the disk fails.
+    def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Log:
+        """A new partition's empty log, at once. Nothing is synced: its names are on the disk after its first flush.
+
+        Raises KafkaError as `begin_making` and `end_making` do.
         """
         key = topic, partition
+        making = Making(key, topic_id, config, now_ms, [self.begin_making(key, topic_id)])
+        making.run()
+        return self.end_making(making)
+
+    def begin_making(self, key: TopicPartition, topic_id: bytes) -> Place:
+        """What a `Making` has to know of this directory. An open log of another topic is none any more.
+
+        Raises KafkaError: TOPIC_ALREADY_EXISTS, KAFKA_STORAGE_ERROR for one that is damaged or not yet open.
+        """
+        topic, partition = key
         if key in self.failed:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.failed[key]))
         if key in self.unopened:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"an older log of {topic}-{partition} is being opened")
         self._check_not_lent(key)
-        if key in self.logs:
+        log = self.logs.get(key)
+        if key in self.making or (log is not None and log.topic_id in (None, topic_id)):
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a log of {topic}-{partition} already")
-        directory = self._path(directories.partition_name(topic, partition))
-        try:
-            self._clear_directory(topic, partition, directory)
-            self._forget_points(key)
-            self.pool.files.make_directories(directory)
-            directories.write_topic_id(self.pool.files, directory, topic_id)
-            segments = [Segment.create(self.pool, directory, 0, now_ms)]
-        except OSError as error:
-            with contextlib.suppress(OSError):  # half of it would be taken for a partition by the next start
-                self.pool.files.remove_tree(directory)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be made: {error}") from error
-        log = Log(self.pool, directory, topic, partition, topic_id, config, segments, self._random)
-        log.names_unsynced = True
+        if log is not None:
+            self._retire(key)
+            self._check_not_lent(key)
+        points = (self._recovery_points, self._start_offsets, self._high_watermarks, self._cleaned_offsets)
+        if any(offsets.get(key, 0) for offsets in points):
+            self._forget = self.begin_checkpoint(offsets_of(self.logs, self._high_watermarks))
+        self.making.add(key)
+        return self._place()
+
+    def _place(self) -> Place:
+        return Place(self.directory, self.pool, self._random, self.removed, self._forget)
+
+    def end_making(self, making: Making) -> Log:
+        """A `Making` was run, and ended in this directory: its log is one of `logs` now.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR) if the disk refused, or if it was not run.
+        """
+        self.making.discard(making.key)
+        for pool, path in making.cleared:
+            pool.doomed.add(path, making.config.file_delete_delay_ms, is_directory=True)
+        log = making.log
+        if log is None:
+            topic, partition = making.key
+            message = f"{topic}-{partition} was not made, as the broker stops"
+            raise making.error or KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        if self._forget is making.places[making.number].forget:
+            self._forget = None  # it was run
         self.logs[log.key] = log
         return log
-
-    def _clear_directory(self, topic: str, partition: int, directory: str) -> None:
-        """Have nothing in the way of a new log. What somebody has put there since the start is kept aside.
-
-        Raises KafkaError if it is nothing of a log; OSError.
-        """
-        if not self.pool.files.exists(directory):
-            return
-        sizes = self.pool.files.list(directory)
-        if directories.is_no_partition(sizes):
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} holds other files, and nothing of a log; move it away"
-            )
-        if not directories.holds_nothing(sizes):
-            aside = self._path(directories.stray_name(topic, partition, self._random))
-            self.pool.files.rename(directory, aside)
-            logger.error(
-                "%s was not there at the start, and is in the way of a new partition: kept in %s", directory, aside
-            )
 
     def _check_not_lent(self, key: TopicPartition) -> None:
         """Who still works with the names of a deleted log would meet those of the new one."""
@@ -319,12 +331,6 @@ class Store:
         if key in self._lent:
             message = f"a thread is at the files of an older log of {key[0]}-{key[1]}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-
-    def _forget_points(self, key: TopicPartition) -> None:
-        """What the checkpoints say of an older partition of this name is not true of a new one."""
-        points = (self._recovery_points, self._start_offsets, self._high_watermarks, self._cleaned_offsets)
-        if any(offsets.get(key, 0) for offsets in points):
-            self.checkpoint(offsets_of(self.logs, self._high_watermarks))
 
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
         """Delete a partition, a damaged one too: its directory is renamed, then removed, with all else that is deleted.
@@ -339,15 +345,6 @@ class Store:
         self.pool.doomed.add(path, delay_ms, is_directory=True)
         if remove:
             self.remove_deleted()
-
-    def topic_id_of(self, key: TopicPartition) -> bytes | None:
-        """The id of the topic that a partition is of, open or not; None if that is not written down. Raises OSError."""
-        log = self.logs.get(key)
-        if log is not None:
-            return log.topic_id
-        with contextlib.suppress(BadFile):
-            return directories.read_topic_id(self.pool.files, self._path(directories.partition_name(*key)))
-        return None
 
     def set_aside(self, topic: str, partition: int) -> str:
         """Have this partition no more, and keep its files; in which directory. Raises KafkaError as `delete` does."""
@@ -368,6 +365,27 @@ class Store:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be deleted: {error}"
             ) from error
+        return self._retire(key)
+
+    def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> Deletion:
+        """Have a partition no more, from now on; what renames its directory, as the topic of this id was deleted.
+
+        That is to be run in any thread before another one of its name is made, and handed to `end_deletion`. Slices
+        that were planned before stay readable. Not while its log is being opened.
+        """
+        assert self.unopened.get(key) is None, f"{key} is being opened"
+        path = self._path(directories.deleted_name(*key, self._random))
+        log = self._retire(key)
+        delay_ms = (self.config if log is None else log.config).file_delete_delay_ms
+        return Deletion(key, topic_id, self._place(), path, delay_ms)
+
+    def end_deletion(self, deletion: Deletion) -> None:
+        """A deletion was run: what is left is removed after file.delete.delay.ms."""
+        if deletion.is_moved:
+            self.pool.doomed.add(deletion.path, deletion.delay_ms, is_directory=True)
+
+    def _retire(self, key: TopicPartition) -> Log | None:
+        """Know nothing of a partition any more; its log, if that was open."""
         self.failed.pop(key, None)
         self.unopened.pop(key, None)
         log = self.logs.pop(key, None)
@@ -383,6 +401,10 @@ class Store:
         if removal is not None:
             removal.run()
             self.pool.doomed.take_back(removal, 0.0)
+
+    def high_watermark(self, key: TopicPartition) -> int:
+        """That of one partition in the last checkpoint; 0 if it is not in there."""
+        return self._high_watermarks.get(key, 0)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks of the last checkpoint."""

@@ -21,8 +21,9 @@ from storage import directories, strays
 from storage.checkpoint import TopicPartition, offsets_of, run_all
 from storage.config import LogConfig
 from storage.errors import BadFile, DirectoryLocked, StorageError, WrongDirectory
-from storage.files import Files
+from storage.files import Files, parent
 from storage.log import Log
+from storage.making import Deletion, Making, Place, tell_of_stray
 from storage.opening import Opening
 from storage.pool import MAX_INDEX_BYTES, MAX_OPEN_SEGMENTS, Pool
 from storage.store import Store
@@ -46,6 +47,8 @@ class Stores:
         """Directories with hardly any room: what is new goes into others, if there are any."""
         self.removed: set[bytes] = set()
         """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
+        for store in self._stores:
+            store.removed = self.removed
         self._refused_ms: dict[str, int] = {}  # when a directory could not make a partition, by the clock of callers
 
     @classmethod
@@ -197,68 +200,74 @@ class Stores:
     # What is of another topic
 
     def remove_strays(self, is_known: Callable[[str, int], bool]) -> None:
-        """As `strays.remove`. Those that stay make room for a partition of their name by `clear`."""
+        """As `strays.remove`. Those that stay make room for a new partition of their name (`making.py`)."""
         strays.remove(self._stores, is_known, self.removed.__contains__)
 
-    def clear(self, topic: str, partition: int, topic_id: bytes) -> None:
-        """Have no partition of this name any more: what is there is of the topic `topic_id`, which is not the present.
-
-        It is deleted if it is known that this topic was; else nobody knows, and its files are set aside. Raises
-        KafkaError as `Store.delete` does.
-        """
-        self._clear(self.store_of((topic, partition)) or self._stores[0], topic, partition, topic_id)
-
     def _clear(self, store: Store, topic: str, partition: int, topic_id: bytes) -> None:
+        """Have no partition of this name in one directory: it is of another topic than the present one of its name."""
         path = f"{store.directory}/{directories.partition_name(topic, partition)}"
         if topic_id in self.removed:
             logger.warning("%s belongs to a topic of that name that was deleted; it goes now", path)
             store.delete(topic, partition, remove=False)
-            return
-        aside = store.set_aside(topic, partition)
-        logger.error(
-            "%s is of another topic of that name, with the id %s, and nothing says that it was deleted, as if the"
-            " metadata log were an older one: it is not served, and kept in %s",
-            path, directories.format_id(topic_id), aside,
-        )  # fmt: skip
-
-    def may_go(self, key: TopicPartition, topic_id: bytes) -> bool:
-        """Whether what is there of a partition goes with the topic of this id: not if it is of one that may be wanted.
-
-        Without an id of its own it is the topic's of that name. Raises OSError.
-        """
-        store = self.store_of(key)
-        known = None if store is None else store.topic_id_of(key)
-        return known in (None, topic_id) or known in self.removed
+        else:
+            tell_of_stray(path, topic_id, store.set_aside(topic, partition))
 
     # Changing
 
     def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Log:
-        """A new partition's empty log, in the directory with the fewest; in another one if that refuses.
+        """A new partition's empty log, at once, as `begin_making` says. Raises KafkaError as `end_making` does."""
+        making = self.begin_making((topic, partition), topic_id, config, now_ms)
+        making.run()
+        return self.end_making(making)
 
-        Raises KafkaError as `Store.create` does.
+    def begin_making(self, key: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Making:
+        """What makes a new partition, in the directory with the fewest; in another one if that refuses.
+
+        It is to be run in any thread, and handed to `end_making`. Raises KafkaError as `Store.begin_making` does.
         """
-        store = self.store_of((topic, partition))
-        stores = sorted(self._stores, key=lambda store: self._rank(store, now_ms)) if store is None else [store]
-        for store in stores[:-1]:
-            try:
-                log = store.create(topic, partition, topic_id, config, now_ms)
-            except KafkaError as error:
-                if not isinstance(error.__cause__, OSError):
-                    raise  # it is not the disk, but for instance an older one of that name that is still in use
-                self._refused_ms[store.directory] = now_ms
-                if self.files.exists(f"{store.directory}/{directories.partition_name(topic, partition)}"):
-                    raise  # what is left of it must not be found beside another one
-                logger.warning("%s-%d is made in another directory: %s", topic, partition, error.message)
-                continue
-            self._refused_ms.pop(store.directory, None)
-            return log
-        return stores[-1].create(topic, partition, topic_id, config, now_ms)
+        store = self.store_of(key)
+        if store is not None:
+            return Making(key, topic_id, config, now_ms, [store.begin_making(key, topic_id)])
+        stores = sorted(self._stores, key=lambda store: self._rank(store, now_ms))
+        places: list[Place] = []
+        try:
+            places += [store.begin_making(key, topic_id) for store in stores]
+        finally:
+            for store in stores[len(places) and 1 :]:
+                store.making.discard(key)  # it counts where it probably will be
+        return Making(key, topic_id, config, now_ms, places)
+
+    def end_making(self, making: Making) -> Log:
+        """A `Making` was run: its log is one of `logs` now. Raises KafkaError as `Store.end_making` does."""
+        stores = {store.directory: store for store in self._stores}
+        tried = [stores[place.directory] for place in making.places[: making.number + 1]]
+        for store in tried[:-1]:
+            self._refused_ms[store.directory] = making.now_ms
+            store.making.discard(making.key)
+        if making.log is not None:
+            self._refused_ms.pop(tried[-1].directory, None)
+        elif (
+            len(tried) < len(making.places) and making.error is not None and isinstance(making.error.__cause__, OSError)
+        ):
+            self._refused_ms[tried[-1].directory] = making.now_ms
+        return tried[-1].end_making(making)
 
     def _rank(self, store: Store, now_ms: int) -> tuple[bool, bool, int]:
         """The directory with the lowest is the best for a new partition."""
         refused_ms = self._refused_ms.get(store.directory)
         has_refused = refused_ms is not None and abs(now_ms - refused_ms) < REFUSAL_MS
         return has_refused, store.directory in self.low, len(store)
+
+    def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> Deletion | None:
+        """As `Store.begin_deletion`, wherever it is; None where it is not, or only being made."""
+        store = self.store_of(key)
+        return None if store is None or key in store.making else store.begin_deletion(key, topic_id)
+
+    def end_deletion(self, deletion: Deletion) -> None:
+        """As `Store.end_deletion`."""
+        for store in self._stores:
+            if store.directory == parent(deletion.path):
+                store.end_deletion(deletion)
 
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
         """Delete a partition, wherever it is. Raises KafkaError as `Store.delete` does."""
@@ -280,6 +289,10 @@ class Stores:
             store.remove_deleted()
 
     # Checkpoints
+
+    def high_watermark(self, key: TopicPartition) -> int:
+        """That of one partition in the last checkpoint; 0 if it is not in there."""
+        return max(store.high_watermark(key) for store in self._stores)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks of the last checkpoint."""

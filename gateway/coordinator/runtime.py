@@ -200,7 +200,7 @@ class Coordinators:
     def shards(self) -> Iterator[Shard]:
         """Those of this broker. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) if one is not loaded."""
         for topic, index in self._partitions.opening:
-            if topic == CONSUMER_OFFSETS:
+            if topic == CONSUMER_OFFSETS and self._count:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the log of {topic}-{index} is being opened")
         for coordinator in self._coordinators.values():
             if coordinator.shard is None:

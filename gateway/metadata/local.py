@@ -60,18 +60,22 @@ logger = logging.getLogger("headgate.metadata")
 PRODUCER_IDS_A_BLOCK = 1000
 
 Changed = Callable[[Image, Image, Collection[str]], None]
+Prepare = Callable[[Image, Image, Collection[str], Callable[[], None]], None]
 
 
 class Change:
-    """Records that are being written, and the image that they make. `error` says why they could not be."""
+    """Records that are being written, and the image that they make. `error` says why they could not be.
 
-    __slots__ = ("error", "image", "is_settled", "records")
+    Once written it is prepared, then settled: changes are so in their order, whatever each of them takes.
+    """
+
+    __slots__ = ("error", "image", "is_begun", "is_prepared", "is_settled", "is_written", "records")
 
     def __init__(self, records: list[MetadataRecord], image: Image) -> None:
         self.records = records
         self.image = image
         self.error: KafkaError | None = None
-        self.is_settled = False
+        self.is_written = self.is_begun = self.is_prepared = self.is_settled = False
 
 
 class LocalMetadata:
@@ -104,6 +108,9 @@ class LocalMetadata:
         self.waiters = WaitList()
         self.settled: Callable[[], None] = _nobody
         """Called when a change that was pending has ended, well or not: has `waiters` touched."""
+        self.prepare: Prepare = lambda _old, _new, _names, done: done()
+        """Called as `on_change` has it when a change is on the disk, and with what to call when it may be seen."""
+        self._is_settling = False
         recorded = recorded or Image.empty().apply_all(self._journal.replay())
         brokers = {config.node_id: Node(config.node_id, config.broker_rack, {})}
         self.image = recorded._replace(cluster_id=store.cluster_id, controller_id=config.node_id, brokers=brokers)
@@ -118,12 +125,13 @@ class LocalMetadata:
     @property
     def pending(self) -> Change | None:
         """The last change that is being written: what was planned until now is there, or not, when it has ended."""
-        return self._pending[-1] if self._pending else None
+        return next((change for change in reversed(self._pending) if change.error is None), None)
 
     @property
     def planned(self) -> Image:
         """The image as it will be, if all that is pending succeeds: what a further change is checked against."""
-        return self._pending[-1].image if self._pending else self.image
+        pending = self.pending
+        return self.image if pending is None else pending.image
 
     def on_change(self, callback: Changed) -> None:
         """Have `callback(old, new, names)` called after every change; in other topics than these nothing changed."""
@@ -279,22 +287,47 @@ class LocalMetadata:
         self._note_names(records, self.planned)
         self._pending.append(change)
         try:
-            self._journal.submit(records, self._clock.now_ms(), partial(self._settle, change))
+            self._journal.submit(records, self._clock.now_ms(), partial(self._written, change))
         except KafkaError as error:
-            self._settle(change, error)
+            self._written(change, error)
         if change.error is not None:
             raise change.error
         return new
 
-    def _settle(self, change: Change, error: KafkaError | None) -> None:
+    def _written(self, change: Change, error: KafkaError | None) -> None:
         """A change has been written, or could not be: then none behind it is, as they were planned upon it."""
-        self._pending.remove(change)
-        change.error, change.is_settled = error, True
+        change.error, change.is_written = error, True
+        if error is not None:
+            self._collisions = {collision_key(name): name for name in self.planned.topics}
+        self._settle()
+
+    def _settle(self) -> None:
+        """Let those be seen that are written and prepared, in their order: each was planned upon those before it."""
+        if self._is_settling:
+            return
+        self._is_settling = True
         try:
-            if error is None:
+            while self._pending and self._is_ready(self._pending[0]):
+                self._end(self._pending.popleft())
+        finally:
+            self._is_settling = False
+
+    def _is_ready(self, change: Change) -> bool:
+        if change.is_written and not change.is_begun and change.error is None:
+            change.is_begun = True
+            names = changed_topics(change.records, self.image, change.image)
+            self.prepare(self.image, change.image, names, partial(self._prepared, change))
+        return change.is_written and (change.is_prepared or change.error is not None)
+
+    def _prepared(self, change: Change) -> None:
+        change.is_prepared = True
+        self._settle()
+
+    def _end(self, change: Change) -> None:
+        change.is_settled = True
+        try:
+            if change.error is None:
                 self._apply(change)
-            else:
-                self._collisions = {collision_key(name): name for name in self.image.topics}
         finally:
             self.settled()
 

@@ -1,13 +1,32 @@
-"""All partitions that this broker has, kept in step with the cluster's image."""
+"""All partitions that this broker has, kept in step with the cluster's image.
+
+A partition is in one state, and a key that is in none is no partition:
+
+    state      its log                               `get` raises                 what comes next
+    served     is open                               nothing                      deleted; led elsewhere: ELSEWHERE
+    OPENING    is there, and will be opened          NOT_LEADER_OR_FOLLOWER       `opened`: served, or OFFLINE
+    MAKING     is being made by a thread             NOT_LEADER_OR_FOLLOWER       made: served; refused: OFFLINE
+    OFFLINE    is damaged, or could not be made      KAFKA_STORAGE_ERROR          `retry`: RETRYING
+    RETRYING   is being made once more               KAFKA_STORAGE_ERROR          made: served; refused: OFFLINE
+    ELSEWHERE  stays here, and another node leads    NOT_LEADER_OR_FOLLOWER       led here: any of the above
+    LEAVING    was deleted while a thread opens it   UNKNOWN_TOPIC_OR_PARTITION   `opened`: deleted
+
+What is new is made before the image that has it is anybody's to see (`prepare`), so that nobody meets MAKING who does
+not guess the name. What is deleted is no partition any more from then on; its directory is renamed by a thread. Files
+are worked on one thing after another (`file_work.py`): a topic that is made anew comes behind the end of the old one.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.config import BrokerConfig
 from gateway.metadata.image import INTERNAL_TOPICS, Image, Topic
+from gateway.replication.absent import Absences, Absent, State, unknown
+from gateway.replication.file_work import FileWork
 from gateway.replication.partition import Partition
 from gateway.replication.writer import Disk
 from gateway.waiting import Purgatory
@@ -15,9 +34,17 @@ from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
 from storage.files import parent
 from storage.log import Log
+from storage.making import Deletion, Making
 from storage.stores import Stores
 
+if TYPE_CHECKING:
+    from gateway.scheduler import Scheduler
+
 logger = logging.getLogger("headgate.replication")
+
+# Partitions that are made, or deleted, between two looks of the loop: to begin and to take up one takes 10 us or more.
+AT_ONCE = 64
+_OPENING = Absent(State.OPENING)
 
 
 class Retried(NamedTuple):
@@ -33,20 +60,27 @@ class Partitions:
     A partition whose log is not open yet is in `opening`; it has no leader until `opened` is called for it.
     """
 
-    def __init__(self, store: Stores, config: BrokerConfig, purgatory: Purgatory, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        store: Stores,
+        config: BrokerConfig,
+        purgatory: Purgatory,
+        disk: Disk | None = None,
+        scheduler: Scheduler | None = None,
+    ) -> None:
+        """With a scheduler, files are made and renamed in threads once `start` was called; else at once."""
         self._store = store
+        self._scheduler = scheduler
+        self._files = FileWork()
         self._config = config
         self._purgatory = purgatory
         self._disk = disk
         self._disks: dict[str, Disk] = {}  # of each log directory that is in use: one may be slow, and no other
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._offline: dict[tuple[str, int], KafkaError] = {}
-        self._elsewhere: dict[tuple[str, int], int] = {}  # led by this node
+        self._absent = Absences()
         self._names: dict[bytes, str] = {}
         self._image = Image.empty()
-        self._opening: set[tuple[str, int]] = set()
-        self._doomed: dict[tuple[str, int], bytes] = {}  # deleted, with this topic, while they were being opened
-        self._unmade: set[tuple[str, int]] = set()  # new ones that could not be made yet
+        self._is_following = False
         self._tell = self._advanced  # one for all of them
         self._on_open: list[Callable[[str, int], None]] = []
         self.hold_messages = False
@@ -65,12 +99,13 @@ class Partitions:
     def get(self, topic: str, index: int) -> Partition:
         """The partition, of which this broker is the leader.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, also while its log is being opened,
-        KAFKA_STORAGE_ERROR for a damaged one.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, also while its log is being opened or
+        made, KAFKA_STORAGE_ERROR for a damaged one.
         """
         partition = self._partitions.get((topic, index))
         if partition is None:
-            raise self._absent(topic, index)
+            absent = self._absent.get((topic, index))
+            raise unknown(topic, index) if absent is None else absent.refusal(topic, index)
         return partition
 
     @property
@@ -118,67 +153,19 @@ class Partitions:
         full = None if partition.topic in INTERNAL_TOPICS else self._full.get(directory)
         partition.read_only = self._failed.get(directory, full)
 
-    def _absent(self, topic: str, index: int) -> KafkaError:
-        leader = self._elsewhere.get((topic, index))
-        if leader is not None:
-            led = f"node {leader} leads it" if leader >= 0 else "it has no leader at present"
-            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index}: {led}")
-        if (topic, index) in self._opening:
-            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {topic}-{index} is being opened")
-        offline = self._offline.get((topic, index))
-        if offline is not None:  # a copy: each raise would add to the traceback of the one that is kept
-            return KafkaError(offline.code, offline.message)
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
-
-    def retry(self, image: Image, is_over: Callable[[], bool] = lambda: False) -> Retried:
-        """Try again to make what could not be made: the reason may have been a moment without room or descriptors.
-
-        It ends as soon as `is_over`; the next call goes on where this one ended. What could not be opened is another's
-        to try (`gateway.opening`); what is in a refused directory stays there.
-        """
-        store, failed = self._store, self._store.failed
-        made = refused = 0
-        for key in [key for key in self._offline if key not in failed]:
-            topic = image.topics.get(key[0])
-            may_be_made = key in self._unmade or key in store or not store.refused
-            if topic is None or not may_be_made or key[1] >= len(topic.partitions):
-                continue
-            self._offline[key] = self._offline.pop(key)  # behind those that were not tried yet
-            self._put_one(topic, key[1], self._config.log_config(topic.configs))
-            made, refused = made + (key not in self._offline), refused + (key in self._offline)
-            if is_over():
-                break
-        return Retried(made, refused)
-
     def on_open(self, callback: Callable[[str, int], None]) -> None:
         """Have `callback(topic, index)` called when a partition has come online after the broker."""
         self._on_open.append(callback)
 
     @property
     def opening(self) -> Collection[tuple[str, int]]:
-        """The partitions, by topic and index, that are this broker's and whose logs are not open yet."""
-        return self._opening
-
-    def opened(self, keys: Collection[tuple[str, int]]) -> None:
-        """The logs of these are open now, or stay closed."""
-        for key in keys:
-            self._opening.discard(key)
-            if not self._opening:
-                self._opening.clear()  # it has room for all of them until then
-            name, index = key
-            if key in self._doomed:
-                self._delete_log(name, index, self._doomed.pop(key))
-            topic = self._image.topics.get(name)
-            if topic is not None and index < len(topic.partitions):
-                self._put_one(topic, index, self._config.log_config(topic.configs))
-                if key in self._partitions:
-                    for callback in self._on_open:
-                        callback(name, index)
+        """The partitions, by topic and index, that are this broker's and whose logs are not open, or not there, yet."""
+        return self._absent.within(State.OPENING, State.MAKING)
 
     @property
     def offline(self) -> Collection[tuple[str, int]]:
-        """The partitions, by topic and index, that are this broker's and cannot be opened."""
-        return self._offline.keys()
+        """The partitions, by topic and index, that are this broker's and cannot be opened or made."""
+        return self._absent.within(State.OFFLINE, State.RETRYING)
 
     def topic_name(self, topic_id: bytes) -> str:
         """The name behind an id; raises KafkaError(UNKNOWN_TOPIC_ID)."""
@@ -187,81 +174,130 @@ class Partitions:
         except KeyError:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has that id") from None
 
+    # Following the image
+
     def start(self, image: Image) -> None:
         """Have the partitions of the image that a broker starts with: none of them is new."""
         self._image = image
         for topic in image.topics.values():
-            self._put(topic)
+            self._put(topic, known=len(topic.partitions))
+        self._files.go_on_in_threads(self._scheduler)
+
+    def prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
+        """Make the logs of what `follow` will find new in these topics, and call `done` then, whatever became of it."""
+        before = len(self._files)
+        for name in names:
+            topic = new.topics.get(name)
+            if topic is not None:
+                indexes = range(_known(old.topics.get(name), topic), len(topic.partitions))
+                wanted = [index for index in indexes if self._is_to_be_made(topic, index)]
+                self._make([(topic, index) for index in wanted], is_new=True)
+        if len(self._files) > before:
+            self._files.add(list, done)  # behind them
+        else:
+            done()
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Bring the partitions of these topics in step with a changed image."""
-        self._image = new
+        self._image, self._is_following = new, True
+        try:
+            self._follow(old, new, names)
+        finally:
+            self._is_following = False
+
+    def _follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         for name in names:
             before, after = old.topics.get(name), new.topics.get(name)
             if before is not None and (after is None or after.topic_id != before.topic_id):
                 self._remove(before)
             if after is not None and after is not before:
-                known = len(before.partitions) if before is not None and before.topic_id == after.topic_id else 0
-                self._unmade.update((name, index) for index in range(known, len(after.partitions)))
-                self._put(after)
+                self._put(after, _known(before, after))
         node_id = self._config.node_id
         if old.broker_configs(node_id) != new.broker_configs(node_id):  # they stand in for what a topic does not set
             for topic in new.topics.values():
-                self._put(topic)
+                self._put(topic, known=len(topic.partitions))
 
-    def _put(self, topic: Topic) -> None:
+    def opened(self, keys: Collection[tuple[str, int]]) -> None:
+        """The logs of these are open now, or stay closed."""
+        for key in keys:
+            name, index = key
+            absent = self._absent.get(key)
+            if absent is not None and absent.state in (State.OPENING, State.LEAVING):
+                self._absent.drop(key)
+            if absent is not None and absent.doomed is not None:
+                self._delete([key], absent.doomed)
+            topic = self._image.topics.get(name)
+            if topic is not None and index < len(topic.partitions):
+                log_config = self._config.log_config(topic.configs)
+                if self._put_one(topic, index, log_config):
+                    self._make([(topic, index)], is_new=absent is not None and absent.doomed is not None)
+                elif key in self._partitions:
+                    self._came_online(key)
+
+    def _came_online(self, key: tuple[str, int]) -> None:
+        for callback in self._on_open:
+            callback(*key)
+
+    def _put(self, topic: Topic, known: int) -> None:
+        """Have its partitions; those from the number `known` on were not there before."""
         log_config = self._config.log_config(topic.configs)
         self._names[topic.topic_id] = topic.name
-        for index in range(len(topic.partitions)):
-            self._put_one(topic, index, log_config)
+        missing = [(topic, index) for index in range(len(topic.partitions)) if self._put_one(topic, index, log_config)]
+        if missing:
+            self._make([row for row in missing if row[1] < known], is_new=False)
+            self._make([row for row in missing if row[1] >= known], is_new=True)
 
-    def _put_one(self, topic: Topic, index: int, log_config: LogConfig) -> None:
+    def _put_one(self, topic: Topic, index: int, log_config: LogConfig) -> bool:
+        """Have a partition as far as it is there; whether its log is to be made."""
         key, state = (topic.name, index), topic.partitions[index]
         if state.leader != self._config.node_id:
-            self._leave(topic.name, index, state.leader)
-            return
-        self._elsewhere.pop(key, None)
-        if key in self._store.unopened:
-            self._opening.add(key)
-            return
+            self._leave(key, state.leader)
+            return False
         partition = self._partitions.get(key)
-        if partition is not None and partition.log.topic_id not in (None, topic.topic_id):
-            self._forget(key)
-            partition = None
-        partition = partition or self._open(topic, index, log_config)
-        if partition is not None:
-            partition.configure(log_config)
-            partition.leader_epoch = state.leader_epoch
-            partition.replicas, partition.isr = state.replicas, state.isr
+        if partition is not None and partition.log.topic_id in (None, topic.topic_id):
+            self._set(partition, topic, log_config)
+            return False
+        self._forget(key)
+        absent = self._absent.get(key)
+        if key in self._store.unopened:
+            is_doomed = absent is not None and absent.doomed is not None
+            self._absent.put(key, Absent(State.OPENING, doomed=absent.doomed) if absent and is_doomed else _OPENING)
+            return False
+        log, failed = self._store.logs.get(key), self._store.failed.get(key)
+        if log is not None and log.topic_id in (None, topic.topic_id):
+            self._serve(topic, index, log, log_config)
+        elif failed is not None:
+            self._refuse(topic, index, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failed)))
+        elif absent is None or absent.topic_id != topic.topic_id:  # else it is being made, or will be tried again
+            return self._is_to_be_made(topic, index)
+        return False
 
-    def _leave(self, topic: str, index: int, leader: int) -> None:
-        """Serve no more what another broker leads; its log stays. Who waits for it is told."""
-        self._elsewhere[topic, index] = leader
-        self._offline.pop((topic, index), None)
-        self._opening.discard((topic, index))
-        partition = self._partitions.pop((topic, index), None)
-        if partition is not None:
-            self._purgatory.touch(partition.waiters)
+    def _is_to_be_made(self, topic: Topic, index: int) -> bool:
+        key, store = (topic.name, index), self._store
+        if topic.partitions[index].leader != self._config.node_id or key in self._partitions or key in store.unopened:
+            return False
+        log = store.logs.get(key)
+        return key not in store.failed and (log is None or log.topic_id not in (None, topic.topic_id))
 
-    def _open(self, topic: Topic, index: int, log_config: LogConfig) -> Partition | None:
-        """The partition over its log, or None if it cannot be had: then the others go on, and `get` says why."""
-        key = topic.name, index
-        try:
-            log = self._log(topic, index, log_config)
-        except KafkaError as error:
-            if key not in self._offline:
-                logger.error("%s-%d is offline: %s", topic.name, index, error.message)
-            self._offline[key] = error
-            return None
-        self._offline.pop(key, None)
+    def _set(self, partition: Partition, topic: Topic, log_config: LogConfig) -> None:
+        state = topic.partitions[partition.index]
+        partition.configure(log_config)
+        partition.leader_epoch = state.leader_epoch
+        partition.replicas, partition.isr = state.replicas, state.isr
+
+    def _serve(self, topic: Topic, index: int, log: Log, log_config: LogConfig) -> None:
+        """Its log is there, and it is served from now on."""
+        if log.topic_id == topic.topic_id:
+            log.topic_id = topic.topic_id  # one object for all partitions of the topic
         self.hold_messages = self.hold_messages or log.holds_messages
         partition = Partition(topic.name, index, log, topic.partitions[index].leader_epoch, self._tell)
         partition.disk = self._disk_of(log)
         partition.validate = self._config.headgate_validate_records
         if self._full or self._failed:
             self._check_room(partition)
+        self._absent.drop(log.key)
         self._partitions[log.key] = partition
-        return partition
+        self._set(partition, topic, log_config)
 
     def _disk_of(self, log: Log) -> Disk | None:
         first, directory = self._disk, parent(log.directory)
@@ -271,66 +307,172 @@ class Partitions:
         disk.failed = lambda error: self.disk_failed(directory, error)
         return disk
 
-    def _log(self, topic: Topic, index: int, log_config: LogConfig) -> Log:
-        log = self._store.logs.get((topic.name, index))
-        is_lost = log is None  # if it should have been there
-        if log is not None and log.topic_id is not None and log.topic_id != topic.topic_id:
-            # The topic was deleted and made anew, and the broker died before the end of the deletion; or the metadata
-            # log is an older one than this.
-            self._store.clear(topic.name, index, log.topic_id)
-            log = None
-        if log is None:
-            log = self._make(topic, index, log_config, is_lost)
-        self._unmade.discard((topic.name, index))
-        if log.topic_id == topic.topic_id:
-            log.topic_id = topic.topic_id  # one object for all partitions of the topic
-        return log
+    def _refuse(self, topic: Topic, index: int, error: KafkaError, *, is_new: bool = False) -> None:
+        """It cannot be had: then the others go on, and `get` says why."""
+        key = topic.name, index
+        before = self._absent.get(key)
+        if before is None or before.error is None:
+            logger.error("%s-%d is offline: %s", *key, error.message)
+        self._absent.put(key, Absent(State.OFFLINE, topic.topic_id, is_new, error))
 
-    def _make(self, topic: Topic, index: int, log_config: LogConfig, is_lost: bool) -> Log:
+    def _leave(self, key: tuple[str, int], leader: int) -> None:
+        """Serve no more what another broker leads; its log stays. Who waits for it is told."""
+        self._forget(key)
+        self._absent.put(key, Absent(State.ELSEWHERE, leader=leader))
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            self._purgatory.touch(partition.waiters)
+
+    # Making
+
+    def _make(self, wanted: Sequence[tuple[Topic, int]], *, is_new: bool, state: State = State.MAKING) -> None:
+        """Have the logs of these made, some at a time."""
+        lost = set()
+        for topic, index in wanted:
+            before = self._absent.get((topic.name, index))
+            if before is None and not is_new and (topic.name, index) not in self._store:
+                lost.add((topic.name, index))
+            error = None if before is None else before.error
+            self._absent.put((topic.name, index), Absent(state, topic.topic_id, is_new, error))
+        for first in range(0, len(wanted), AT_ONCE):
+            self._make_some(wanted[first : first + AT_ONCE], lost)
+
+    def _make_some(self, wanted: Sequence[tuple[Topic, int]], lost: Collection[tuple[str, int]]) -> None:
+        makings: list[tuple[Topic, Making]] = []
+
+        def begin() -> list[Making]:
+            for topic, index in wanted:
+                making = self._begin_making(topic, index, lost)
+                if making is not None:
+                    makings.append((topic, making))
+            return [making for _, making in makings]
+
+        def end() -> None:
+            for topic, making in makings:
+                self._made(topic, making)
+
+        self._files.add(begin, end)
+
+    def _begin_making(self, topic: Topic, index: int, lost: Collection[tuple[str, int]]) -> Making | None:
         """A new log. One that should have been there may be somewhere else; else it is lost, which has to be told."""
         key = topic.name, index
-        if key not in self._unmade and key not in self._store:
-            self._store.check_not_refused(*key)
-            lost = self._store.high_watermarks().get(key, 0) if is_lost and key not in self._offline else 0
-            if lost:
-                logger.error("%s-%d begins anew: its directory is gone, with offsets up to %d", *key, lost)
-        now_ms = 0 if self._disk is None else self._disk.clock.now_ms()
-        return self._store.create(*key, topic.topic_id, log_config, now_ms)
+        absent = self._absent.get(key)
+        if absent is None or absent.topic_id != topic.topic_id:  # it was deleted meanwhile
+            return None
+        try:
+            if not absent.is_new:
+                self._store.check_not_refused(*key)
+                offset = self._store.high_watermark(key) if key in lost else 0
+                if offset:
+                    logger.error("%s-%d begins anew: its directory is gone, with offsets up to %d", *key, offset)
+            now_ms = 0 if self._disk is None else self._disk.clock.now_ms()
+            return self._store.begin_making(key, topic.topic_id, self._config.log_config(topic.configs), now_ms)
+        except KafkaError as error:
+            self._refuse(topic, index, error, is_new=absent.is_new)
+            return None
+
+    def _made(self, topic: Topic, making: Making) -> None:
+        """A log was made, or could not be. What its topic has met meanwhile stands in the image, or in `removed`."""
+        key, index = making.key, making.key[1]
+        absent = self._absent.get(key)
+        is_wanted = absent is not None and absent.topic_id == topic.topic_id
+        try:
+            log = self._store.end_making(making)
+        except KafkaError as error:
+            self.disk_failed(making.places[making.number].directory, error)
+            if is_wanted and absent is not None and making.error is not None:  # else the broker stops
+                self._refuse(topic, index, error, is_new=absent.is_new)
+            return
+        if is_wanted:
+            present = self._image.topics.get(topic.name)
+            is_known = present is not None and present.topic_id == topic.topic_id and index < len(present.partitions)
+            known = present if present is not None and is_known else topic
+            self._serve(known, index, log, self._config.log_config(known.configs))
+            if is_known and not self._is_following:
+                self._came_online(key)
+        elif topic.topic_id in self._store.removed:
+            self._delete([key], topic.topic_id, is_next=True)
+
+    def retry(self, done: Callable[[Retried], None] = lambda _: None) -> None:
+        """Try again to make some of what could not be made: the reason may have been a moment without room.
+
+        The next call goes on where this one ended; `done` is called at its end. What could not be opened is another's
+        to try (`gateway.opening`); what is in a refused directory stays there.
+        """
+        store, topics = self._store, self._image.topics
+        offline = (key for key in self._absent.within(State.OFFLINE) if key not in store.failed)
+        keys = list(islice((key for key in offline if key[0] in topics and self._may_be_made(key)), AT_ONCE))
+        new, old = list[tuple[Topic, int]](), list[tuple[Topic, int]]()
+        for name, index in keys:
+            (new if self._is_new((name, index)) else old).append((topics[name], index))
+
+        def ended() -> None:
+            offline = self.offline
+            refused = sum(key in offline for key in keys)
+            done(Retried(len(keys) - refused, refused))
+
+        self._make(new, is_new=True, state=State.RETRYING)
+        self._make(old, is_new=False, state=State.RETRYING)
+        self._files.add(list, ended)
+
+    def _may_be_made(self, key: tuple[str, int]) -> bool:
+        return self._is_new(key) or key in self._store or not self._store.refused
+
+    def _is_new(self, key: tuple[str, int]) -> bool:
+        absent = self._absent.get(key)
+        return absent is not None and absent.is_new
+
+    # Deleting
 
     def _remove(self, topic: Topic) -> None:
         self._names.pop(topic.topic_id, None)
         self._store.removed.add(topic.topic_id)
+        keys, others = list[tuple[str, int]](), list[tuple[str, int]]()
         for index in range(len(topic.partitions)):
-            self._drop(topic.name, index, topic.topic_id)
-
-    def _drop(self, topic: str, index: int, topic_id: bytes) -> None:
-        """Serve a partition no more, and delete its log. If that fails, its topic id keeps it from coming back."""
-        key = topic, index
-        self._forget(key)
-        if self._store.unopened.get(key) is not None:  # a thread has it, maybe for the second time
-            self._doomed[key] = topic_id
-        elif key in self._store:
-            self._delete_log(topic, index, topic_id)
-
-    def _forget(self, key: tuple[str, int]) -> None:
-        partition = self._partitions.pop(key, None)
-        self._offline.pop(key, None)
-        self._elsewhere.pop(key, None)
-        self._unmade.discard(key)
-        self._opening.discard(key)
-        if partition is not None:
-            self._purgatory.touch(partition.waiters)
-
-    def _delete_log(self, topic: str, index: int, topic_id: bytes) -> None:
-        try:
-            if self._store.may_go((topic, index), topic_id):
-                self._store.delete(topic, index, remove=False)  # large files take long: `Upkeep` does it in a thread
+            key = topic.name, index
+            self._forget(key)
+            self._absent.drop(key)
+            log = self._store.logs.get(key)
+            if log is not None and log.topic_id == topic.topic_id:
+                keys.append(key)
+            elif self._store.unopened.get(key) is not None:  # a thread has it, maybe for the second time
+                self._absent.put(key, Absent(State.LEAVING, doomed=topic.topic_id))
             else:
-                logger.error("%s-%d is of another topic than the one that is deleted; it stays", topic, index)
-        except KafkaError as error:
-            logger.error("the log of %s-%d is left behind: %s", topic, index, error.message)
-        except OSError as error:
-            logger.error("the log of %s-%d is left behind: %s", topic, index, error)
+                others.append(key)  # what nobody has yet, nobody may get
+        self._delete(others, topic.topic_id)
+        for first in range(0, len(keys), AT_ONCE):
+            self._delete_later(keys[first : first + AT_ONCE], topic.topic_id)
+
+    def _delete(self, keys: Sequence[tuple[str, int]], topic_id: bytes, *, is_next: bool = False) -> None:
+        """Have no logs of these any more. What cannot be renamed now goes at the next start, by its topic id."""
+        deletions = self._begin_deletions(keys, topic_id)
+        if deletions:
+            self._files.add(lambda: deletions, lambda: self._deleted(deletions), is_next=is_next)
+
+    def _delete_later(self, keys: Sequence[tuple[str, int]], topic_id: bytes) -> None:
+        """The same when its turn has come: for many that nobody else will take."""
+        deletions: list[Deletion] = []
+
+        def begin() -> list[Deletion]:
+            deletions.extend(self._begin_deletions(keys, topic_id))
+            return deletions
+
+        self._files.add(begin, lambda: self._deleted(deletions))
+
+    def _begin_deletions(self, keys: Sequence[tuple[str, int]], topic_id: bytes) -> list[Deletion]:
+        begun = (self._store.begin_deletion(key, topic_id) for key in keys)
+        return [deletion for deletion in begun if deletion is not None]
+
+    def _deleted(self, deletions: Sequence[Deletion]) -> None:
+        for deletion in deletions:
+            self._store.end_deletion(deletion)
 
     def _advanced(self, partition: Partition) -> None:
         self._purgatory.touch(partition.waiters)
+
+
+def _known(before: Topic | None, after: Topic) -> int:
+    """How many partitions of a topic there were before."""
+    return len(before.partitions) if before is not None and before.topic_id == after.topic_id else 0

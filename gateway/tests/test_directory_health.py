@@ -30,10 +30,8 @@ class TwoDisks(Node):
         self.files = CrashingFiles()
         super().__init__(Path("/"), log_dirs="/a,/b")
         services = self.services
-        metadata = services.metadata
-        metadata.create_topic("t", 4)
-        image, scheduler = (lambda: metadata.image), services.scheduler
-        self.upkeep = Upkeep(self._store, services.partitions, image, self.config, services.clock, scheduler)
+        services.metadata.create_topic("t", 4)
+        self.upkeep = Upkeep(self._store, services.partitions, self.config, services.clock, services.scheduler)
         self.upkeep.measure(services.metrics)
         for index in range(4):
             assert self.append(index) == index // 4

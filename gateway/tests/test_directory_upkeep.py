@@ -30,9 +30,8 @@ class Bench:
         """Those of the test, for all work of the node that runs now."""
         services = self.node.services
         services.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
-        metadata, scheduler = services.metadata, services.scheduler
         self.upkeep = Upkeep(
-            self.node._store, services.partitions, lambda: metadata.image, self.node.config, services.clock, scheduler
+            self.node._store, services.partitions, self.node.config, services.clock, services.scheduler
         )
 
     def logs(self, directory: str) -> list[Log]:

@@ -39,10 +39,8 @@ class Bench:
         services.metadata.create_topic("t", 1)
         services.groups.prepare()
         self.node.time.advance()
-        metadata, scheduler = services.metadata, services.scheduler
-        self.upkeep = Upkeep(
-            self.node._store, services.partitions, lambda: metadata.image, self.node.config, services.clock, scheduler
-        )
+        scheduler = services.scheduler
+        self.upkeep = Upkeep(self.node._store, services.partitions, self.node.config, services.clock, scheduler)
         self.threads = Threads()
         self.at_once = scheduler.in_thread
         scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
 """The metadata of a single node: operations, errors by Kafka's codes, and what a restart or a kill leaves."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -190,6 +190,51 @@ def test_listeners_hear_of_every_change_once(metadata: LocalMetadata) -> None:
     metadata.create_topic("b", validate_only=True)
     assert heard == [(before, metadata.image, {"a"})]
     assert heard[0][1] is metadata.image
+
+
+def test_a_change_is_seen_when_it_was_prepared_and_all_before_it(metadata: LocalMetadata) -> None:
+    """That takes as long as files take; another change is written meanwhile."""
+    prepared: list[tuple[set[str], Callable[[], None]]] = []
+    ended: list[bool] = []
+    metadata.prepare = lambda old, new, names, done: prepared.append((set(new.topics) - set(old.topics), done))
+    metadata.settled = lambda: ended.append(True)
+    metadata.create_topic("a")
+    first = metadata.pending
+    metadata.create_topic("b")
+    second = metadata.pending
+    assert first is not None
+    assert second is not None
+    assert [names for names, _ in prepared] == [{"a"}], "one after another"
+    assert code_of(lambda: metadata.create_topic("a")) is ErrorCode.TOPIC_ALREADY_EXISTS
+    prepared[0][1]()
+    assert (first.is_settled, second.is_settled, set(metadata.image.topics)) == (True, False, {"a"})
+    assert [names for names, _ in prepared] == [{"a"}, {"b"}]
+    prepared[1][1]()
+    assert (second.is_settled, metadata.pending, len(ended)) == (True, None, 2)
+    assert set(metadata.image.topics) == {"a", "b"}
+
+
+def test_a_change_that_fails_behind_one_that_is_prepared_leaves_that_one_alone(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = opened.metadata
+    prepared: list[Callable[[], None]] = []
+    metadata.prepare = lambda _old, _new, _names, done: prepared.append(done)
+    metadata.create_topic("a.b")
+    first = metadata.pending
+    with monkeypatch.context() as full:
+        full.setattr(File, "write_at", _refuse_to_write)
+        assert code_of(lambda: metadata.create_topic("c")) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert metadata.pending is first
+    assert set(metadata.planned.topics) == {"a.b"}
+    assert code_of(lambda: metadata.create_topic("a_b")) is ErrorCode.INVALID_TOPIC_EXCEPTION, "it collides"
+    prepared[0]()
+    assert set(metadata.image.topics) == {"a.b"}
+    metadata.create_topic("c")
+
+
+def _refuse_to_write(*_: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 def test_topic_ids_are_random_and_of_version_4(metadata: LocalMetadata) -> None:

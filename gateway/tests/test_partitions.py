@@ -54,7 +54,7 @@ def test_what_another_broker_leads_is_not_served_and_its_log_stays(node: Node) -
     partitions.get("t", 0).append(records(b"a"), 1, NOW_MS)
     led_elsewhere(node, 5, "t")
     assert code_of(partitions, "t") == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    partitions.retry(node.services.metadata.image)
+    partitions.retry()
     assert code_of(partitions, "t") == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert not partitions.offline
     led_elsewhere(node, node.config.node_id, "t")
@@ -151,10 +151,10 @@ def test_a_log_that_cannot_be_deleted_does_not_come_back(node: Node, monkeypatch
 
 def test_a_partition_that_could_not_be_opened_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(node._store, "create", _refuse)
+        broken.setattr(node._store, "begin_making", _refuse)
         node.services.metadata.create_topic("t", 1)
     assert code_of(node.services.partitions, "t") == ErrorCode.KAFKA_STORAGE_ERROR
-    node.services.partitions.retry(node.services.metadata.image)
+    node.services.partitions.retry()
     assert node.services.partitions.get("t", 0).high_watermark == 0
 
 
@@ -223,7 +223,7 @@ def test_an_older_copy_of_the_metadata_log_costs_no_records_of_a_topic_that_was_
     kept = {path.parent.name.split(".")[0]: path.read_bytes() for path in tmp_path.glob(f"?/t-*-stray/{0:020d}.log")}
     assert len(written) == 4
     assert kept == written
-    assert caplog.text.count("is of another topic of that name") == 4
+    assert caplog.text.count("is in the way of another topic of that name") == 4
     assert "begins anew" not in caplog.text, "where its records are was told"
     assert [node.services.partitions.get("t", index).high_watermark for index in range(4)] == [0] * 4
     node.close()
@@ -243,6 +243,7 @@ def test_a_deletion_takes_no_log_of_another_topic_of_that_name(
     monkeypatch.setattr(opening, "FEW_PARTITIONS", 0)
     broker = Broker(node.config, clock=node.time.clock)
     (store,), partitions = broker._store, broker.services.partitions
+    partitions._files.go_on_in_threads(None)
     begun = store.begin_opening(("t", 0), store.config, 0)
     before = broker.services.metadata.image
     partitions.follow(before, before._replace(topics={}), ["t"])
@@ -284,7 +285,7 @@ def test_a_log_of_a_topic_that_the_metadata_do_not_know_is_never_removed(
     assert found == (0 if has_id else 1), "without an id it is the topic's of that name"
     if has_id:
         assert [path.read_bytes() for path in data.glob(f"t-0.*-stray/{0:020d}.log")] == [written]
-        assert "t-0 is of another topic of that name" in caplog.text
+        assert "t-0, with the topic id" in caplog.text
         assert "kept in" in caplog.text
         node.services.metadata.delete_topic("t")
         node.services.metadata.create_topic("t", 1)

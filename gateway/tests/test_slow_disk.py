@@ -18,6 +18,7 @@ from gateway.config import BrokerConfig
 from gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
 from protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
@@ -83,6 +84,14 @@ class GatedFiles(Files):
     def append(self, path: str, data: bytes | bytearray) -> None:
         self.pass_gate("write", path)
         super().append(path, data)
+
+    def make_directories(self, path: str) -> None:
+        self.pass_gate("make", path)
+        super().make_directories(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self.pass_gate("rename", old)
+        super().rename(old, new)
 
     def sync(self, path: str) -> None:
         self.pass_gate("sync", path)
@@ -278,5 +287,50 @@ def test_the_first_append_to_a_partition_does_not_wait_for_its_file_of_leader_ep
         assert await append(client, "plain", b"a") == (0, 3)
         files.open_gate()
         assert await append(client, "new", b"a") == (0, 0)
+
+    run(tmp_path, scenario)
+
+
+def test_partitions_come_and_go_beside_everybody_else(tmp_path: Path) -> None:
+    """Nobody sees one before its files are there; what is made anew waits for the end of the old one."""
+
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        waits, others = broker.connect(), broker.connect()
+        await others.ask(creation("there"), 5)
+        files.close("/new-", "make", "write", "rename")
+        await waits.send(creation("new", 3), 5)
+        await files.until_waiting()
+        assert await described(others, "there", "new") == {"there": 0, "new": 3}
+        assert await append(others, "there", b"a") == (0, 0)
+        files.open_gate()
+        response: Any = await waits.receive()
+        assert response.topics[0].error_code == 0
+        assert await append(waits, "new", b"a") == (0, 0)
+        files.close("/new-", "rename")
+        response = await waits.ask(DeleteTopicsRequest(topic_names=["new"], timeout_ms=60_000), 5)
+        assert response.responses[0].error_code == 0
+        await files.until_waiting()
+        assert await described(others, "there", "new") == {"there": 0, "new": 3}
+        await waits.send(creation("new"), 5)
+        assert await append(others, "there", b"a") == (0, 1)
+        files.open_gate()
+        response = await waits.receive()
+        assert response.topics[0].error_code == 0
+        assert await append(waits, "new", b"a") == (0, 0), "it is another one"
+
+    run(tmp_path, scenario)
+
+
+def test_the_first_who_asks_for_a_coordinator_waits_for_its_files_alone(tmp_path: Path) -> None:
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        waits, others = broker.connect(), broker.connect()
+        await others.ask(creation("there"), 5)
+        files.close("/__consumer_offsets-1", "make")
+        await waits.send(FindCoordinatorRequest(key="g", key_type=0), 3)
+        await files.until_waiting()
+        assert await append(others, "there", b"a") == (0, 0)
+        files.open_gate()
+        response: Any = await waits.receive()
+        assert (response.error_code, response.node_id) == (0, 0)
 
     run(tmp_path, scenario)

@@ -77,10 +77,7 @@ class Room:
 def room(node: Node, monkeypatch: pytest.MonkeyPatch) -> Room:
     room = Room(node, monkeypatch)
     services = node.services
-    image = services.metadata
-    upkeep = Upkeep(
-        node._store, services.partitions, lambda: image.image, node.config, services.clock, services.scheduler
-    )
+    upkeep = Upkeep(node._store, services.partitions, node.config, services.clock, services.scheduler)
     upkeep.measure(services.metrics)
     upkeep.start()
     services.metadata.create_topic("t", 1, configs={"segment.bytes": "300", "file.delete.delay.ms": "600000"})

@@ -2,17 +2,20 @@
 
 import logging
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from gateway.replication import partitions as partitions_module
+from gateway.replication.partitions import Retried
 from gateway.tests.builders import Node, UnsyncedFiles
 from gateway.tests.manual import Threads
-from gateway.upkeep import SLICE_MS, SLICE_SEGMENTS, Upkeep
+from gateway.upkeep import SLICE_SEGMENTS, Upkeep
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import Record, build
+from protocol.records.compression import finish
 from storage.log import Log
+from storage.making import Making
 from storage.store import Store
 
 NOW_MS = 1_700_000_000_000
@@ -28,8 +31,7 @@ def threads(node: Node, monkeypatch: pytest.MonkeyPatch) -> Threads:
 
 def upkeep(node: Node) -> Upkeep:
     services = node.services
-    metadata, clock, scheduler = services.metadata, services.clock, services.scheduler
-    return Upkeep(node._store, services.partitions, lambda: metadata.image, node.config, clock, scheduler)
+    return Upkeep(node._store, services.partitions, node.config, services.clock, services.scheduler)
 
 
 def append(node: Node, name: str, timestamp: int = NOW_MS, index: int = 0) -> None:
@@ -359,27 +361,28 @@ def test_a_checkpoint_that_cannot_begin_is_not_the_last(
 
 
 class Full:
-    """A disk on which nothing can be made for a while, and on which each try takes its time."""
+    """A disk on which nothing can be made for a while."""
 
-    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
         self.has_room = False
         self.tries: list[float] = []
-        due, clock = node._store.create, node.time.clock
+        due, clock = Making.run, node.time.clock
 
-        def create(*args: Any) -> Log:
+        def run(making: Making) -> None:
             self.tries.append(clock.elapsed_ms)
-            clock.elapsed_ms += SLICE_MS / 4
-            if not self.has_room:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
-            return due(*args)
+            if self.has_room:
+                due(making)
+            else:
+                making.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
 
-        monkeypatch.setattr(node._store, "create", create)
+        monkeypatch.setattr(Making, "run", run)
+        monkeypatch.setattr(partitions_module, "AT_ONCE", at_once)
 
 
 def test_what_cannot_be_made_is_tried_a_few_in_a_turn_and_ever_more_rarely(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = Full(node, monkeypatch)
+    disk = Full(node, monkeypatch, at_once=4)
     node.services.metadata.create_topic("t", 20)
     partitions = node.services.partitions
     assert len(partitions.offline) == 20
@@ -391,7 +394,7 @@ def test_what_cannot_be_made_is_tried_a_few_in_a_turn_and_ever_more_rarely(
         node.time.advance(500)
     turns = sorted({round((tried - began_ms) / 1_000) for tried in disk.tries})
     assert turns == [1, 3, 7, 15, 31]
-    assert len(disk.tries) == 4 * len(turns), "the loop is not held by it"
+    assert len(disk.tries) == 4 * len(turns)
     disk.has_room = True
     work._room_changed("/d", False)
     node.time.advance(1_000)
@@ -402,13 +405,14 @@ def test_what_cannot_be_made_is_tried_a_few_in_a_turn_and_ever_more_rarely(
 
 
 def test_one_that_cannot_be_made_keeps_no_other_from_being_tried(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = Full(node, monkeypatch)
+    disk = Full(node, monkeypatch, at_once=1)
     node.services.metadata.create_topic("t", 6)
-    partitions, image = node.services.partitions, node.services.metadata.image
+    partitions, told = node.services.partitions, list[Retried]()
     for _ in range(3):
-        assert partitions.retry(image, lambda: True) == (0, 1)
+        partitions.retry(told.append)
     disk.has_room = True
-    assert partitions.retry(image, lambda: True) == (1, 0)
+    partitions.retry(told.append)
+    assert told == [(0, 1)] * 3 + [(1, 0)]
     assert set(range(6)) - {index for _, index in partitions.offline} == {3}
 
 
@@ -428,22 +432,24 @@ def test_a_topic_made_anew_while_its_predecessor_is_mended_keeps_its_records(
     with pytest.raises(KafkaError, match="older log of t-0"):
         partitions.get("t", 0)
     threads.run_one()
-    partitions.retry(metadata.image)
+    partitions.retry()
     for _ in range(5):
         append(node, "t")
     node.restart()
     assert node.services.partitions.get("t", 0).log.end_offset == 5
 
 
-def test_a_turn_of_what_is_made_has_its_time_however_often_it_is_begun(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = Full(node, monkeypatch)
+def test_while_a_thread_makes_some_no_others_are_begun(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Full(node, monkeypatch, at_once=4)
     node.services.metadata.create_topic("t", 30)
     disk.has_room = True
-    work = upkeep(node)
+    scheduler, work = Mock(is_over=False), upkeep(node)
+    node.services.partitions._files.go_on_in_threads(scheduler)
     for _ in range(3):
         work.retry()
-    disk.tries.clear()
+    assert scheduler.in_slices.call_count == 1
+    steps, done = scheduler.in_slices.call_args.args
+    done(finish(steps))
+    assert len(node.services.partitions) == 4
     node.time.advance()
-    assert 0 < len(disk.tries) <= 4
+    assert scheduler.in_slices.call_count == 2, "the others as soon as these are there"

@@ -421,7 +421,7 @@ def test_a_topic_may_be_deleted_while_a_segment_is_begun(
     done(gone.value)
     node.time.advance()
     assert waits.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    node.services.partitions.retry(node.services.metadata.image)
+    node.services.partitions.retry()
     new = node.services.partitions.get("short", 0).log
     names = {path.name for path in Path(new.directory).iterdir()}
     assert names == {"partition.metadata", f"{0:020d}.log"}

@@ -96,29 +96,6 @@ def test_partitions_are_made_once() -> None:
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_what_is_in_the_way_of_a_new_partition_is_kept(caplog: pytest.LogCaptureFixture) -> None:
-    """Somebody has copied it there while the broker ran."""
-    files = CrashingFiles()
-    store = open_store(files)
-    files.make_directories("/data/t-0")
-    files.write(f"/data/t-0/{0:020d}.log", b"of somebody")
-    store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
-    (aside,) = [name for name in files.list("/data") if name.endswith("-stray")]
-    assert files.read(f"/data/{aside}/{0:020d}.log") == b"of somebody"
-    assert f"kept in /data/{aside}" in caplog.text
-
-
-def test_what_the_making_of_a_partition_has_left_is_not_in_its_way() -> None:
-    files = CrashingFiles()
-    store = open_store(files)
-    for index, names in enumerate([(), ("partition.metadata",), ("partition.metadata", f"{0:020d}.log")]):
-        files.make_directories(f"/data/t-{index}")
-        for name in names:
-            files.write(f"/data/t-{index}/{name}", b"")
-        store.create("t", index, TOPIC_ID, SMALL, NOW_MS)
-    assert not [name for name in files.list("/data") if name.endswith("-stray")]
-
-
 def test_a_full_disk_at_creation() -> None:
     files = CrashingFiles()
     store = open_store(files)

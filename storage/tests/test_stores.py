@@ -224,7 +224,7 @@ def test_one_partition_in_two_directories(take: Take, tmp_path: Path, is_older: 
     stores.close()
     written = (tmp_path / "a" / "t-0" / f"{0:020d}.log").read_bytes()
     stores = opened()
-    stores.removed = set() if is_older else {bytes(16)}
+    stores.removed |= set() if is_older else {bytes(16)}
     stores.settle({"t": TOPIC_ID}.get)
     for store in stores:
         store.open_all(NOW_MS)

@@ -1,0 +1,254 @@
+"""Partitions whose files a thread makes and renames: what is seen meanwhile, and what the next change finds."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.metadata.image import CONSUMER_OFFSETS
+from gateway.replication import partitions as partitions_module
+from gateway.scheduler import StoppedError
+from gateway.tests.builders import Node
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import Record, build
+from protocol.records.compression import finish
+from storage.making import Making
+
+NOW_MS = 1_700_000_000_000
+NONE, STORAGE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR
+UNKNOWN, NOT_LEADER = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class Desk:
+    """A node whose threads run when they are told to."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.metadata, self.partitions = node.services.metadata, node.services.partitions
+        self.is_over = False
+        self.waiting: list[tuple[Any, Callable[[Any], None]]] = []
+        self.metadata.prepare = self.partitions.prepare
+        self.partitions._files.go_on_in_threads(self)  # type: ignore[arg-type]
+
+    def in_slices(self, work: Any, done: Callable[[Any], None]) -> None:
+        self.waiting.append((work, done))
+
+    def run_one(self) -> None:
+        work, done = self.waiting.pop(0)
+        done(finish(work))
+
+    def run_all(self) -> None:
+        while self.waiting:
+            self.run_one()
+
+    def code(self, topic: str = "t", index: int = 0) -> ErrorCode:
+        try:
+            self.partitions.get(topic, index)
+        except KafkaError as error:
+            return error.code
+        return NONE
+
+    def append(self, topic: str = "t", index: int = 0) -> None:
+        batch = memoryview(build([Record(timestamp=NOW_MS, value=b"v")]))
+        self.partitions.get(topic, index).append(batch, 1, NOW_MS)
+
+    def names(self) -> list[str]:
+        """The directories of topics, and what was made of them: t-0, delete, stray."""
+        found = Path(self.node.config.log_directories[0]).glob("[a-z]*-*")
+        return sorted(
+            path.name.rpartition("-")[2] if "." in path.name else path.name for path in found if path.is_dir()
+        )
+
+
+@pytest.fixture
+def desk(node: Node) -> Iterator[Desk]:
+    yield Desk(node)
+    node.services.partitions._files.go_on_in_threads(None)
+
+
+class Full:
+    """A disk that takes nothing."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(Making, "_make", self.refuse)
+
+    def refuse(self, *_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_new_topic_is_seen_when_its_files_are_there(desk: Desk) -> None:
+    desk.metadata.create_topic("t", 2)
+    change = desk.metadata.pending
+    assert change is not None
+    assert not change.is_settled
+    assert "t" not in desk.metadata.image.topics
+    assert "t" in desk.metadata.planned.topics
+    assert desk.names() == []
+    assert desk.code() == NOT_LEADER
+    desk.run_all()
+    assert (change.is_settled, change.error, desk.metadata.pending) == (True, None, None)
+    assert len(desk.metadata.image.topics["t"].partitions) == 2
+    assert desk.names() == ["t-0", "t-1"]
+    assert [desk.code("t", index) for index in (0, 1)] == [NONE, NONE]
+    assert not desk.partitions.opening
+
+
+def test_many_are_made_some_at_a_time(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions_module, "AT_ONCE", 2)
+    desk.metadata.create_topic("t", 5)
+    there = []
+    while desk.waiting:
+        assert len(desk.waiting) == 1
+        desk.run_one()
+        there.append(len(desk.names()))
+    assert there == [2, 4, 5]
+    desk.metadata.create_partitions("t", 6)
+    desk.run_all()
+    assert [desk.code("t", index) for index in range(6)] == [NONE] * 6
+    desk.metadata.delete_topic("t")
+    assert [desk.code("t", index) for index in range(6)] == [UNKNOWN] * 6
+    left = []
+    while desk.waiting:
+        desk.run_one()
+        left.append(desk.names().count("delete"))
+    assert left == [2, 4, 6]
+
+
+def test_changes_are_seen_in_their_order(desk: Desk) -> None:
+    desk.metadata.create_topic("a", 1)
+    desk.run_all()
+    desk.metadata.create_topic("b", 1)
+    desk.metadata.change_topic_configs("a", {"retention.ms": "5"})
+    later = desk.metadata.pending
+    assert later is not None
+    assert desk.metadata.image.topics["a"].configs == {}
+    desk.run_all()
+    assert later.is_settled
+    assert "b" in desk.metadata.image.topics
+    assert desk.metadata.image.topics["a"].configs == {"retention.ms": "5"}
+
+
+def test_a_topic_that_is_deleted_while_it_is_made_goes_afterwards(desk: Desk) -> None:
+    desk.metadata.create_topic("t", 2)
+    desk.metadata.delete_topic("t")
+    assert desk.names() == []
+    desk.run_one()
+    assert "t" not in desk.metadata.image.topics
+    assert desk.code() == UNKNOWN
+    desk.run_all()
+    assert desk.names() == ["delete", "delete"]
+    assert desk.metadata.pending is None
+
+
+def test_a_topic_that_is_made_anew_while_the_old_one_is_deleted_is_another(desk: Desk) -> None:
+    desk.metadata.create_topic("t", 2)
+    desk.run_all()
+    desk.append()
+    desk.metadata.delete_topic("t")
+    desk.metadata.create_topic("t", 2)
+    assert desk.names() == ["t-0", "t-1"]
+    desk.run_one()
+    assert desk.names() == ["delete", "delete"]
+    desk.run_all()
+    assert desk.names() == ["delete", "delete", "t-0", "t-1"]
+    assert desk.partitions.get("t", 0).log.end_offset == 0
+    desk.append()
+    desk.node.restart()
+    assert desk.node.services.partitions.get("t", 0).log.end_offset == 1
+
+
+def test_what_the_disk_refuses_is_offline_and_made_by_a_later_try(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[Any] = []
+    came: list[tuple[str, int]] = []
+    desk.partitions.on_open(lambda *key: came.append(key))
+    failed: list[str] = []
+    desk.partitions.disk_failed = lambda directory, _: failed.append(directory)
+    with monkeypatch.context() as patch:
+        Full(patch)
+        desk.metadata.create_topic("t", 2)
+        desk.run_all()
+        assert failed == desk.partitions.directories * 2
+        assert len(desk.metadata.image.topics["t"].partitions) == 2
+        assert list(desk.partitions.offline) == [("t", 0), ("t", 1)]
+        desk.partitions.retry(told.append)
+        assert [desk.code("t", index) for index in (0, 1)] == [STORAGE, STORAGE], "as before, while it is tried"
+        desk.run_all()
+    assert caplog.text.count("is offline") == 2, "not at every try"
+    assert desk.names() == []
+    desk.partitions.retry(told.append)
+    desk.metadata.change_topic_configs("t", {"max.message.bytes": "1000"})
+    desk.run_all()
+    assert told == [(0, 2), (2, 0)]
+    assert came == [("t", 0), ("t", 1)]
+    assert [desk.partitions.get("t", index).log.config.max_message_bytes for index in (0, 1)] == [1000, 1000]
+    desk.partitions.retry(told.append)
+    assert told[2:] == [(0, 0)]
+
+
+def test_a_topic_that_is_deleted_while_it_is_tried_again_leaves_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        Full(patch)
+        desk.metadata.create_topic("t", 1)
+        desk.run_all()
+    desk.partitions.retry()
+    desk.metadata.delete_topic("t")
+    assert desk.code() == UNKNOWN
+    desk.metadata.create_topic("t", 1)
+    desk.run_one()
+    assert desk.names() == ["t-0"], "it was made"
+    desk.run_one()
+    assert desk.names() == ["delete"], "and goes before another is made"
+    desk.run_all()
+    assert desk.names() == ["delete", "t-0"]
+    assert desk.code() == NONE
+
+
+def test_the_log_of_what_another_node_leads_by_now_stays(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        Full(patch)
+        desk.metadata.create_topic("t", 1)
+        desk.run_all()
+    desk.partitions.retry()
+    old = desk.metadata.image
+    topic = old.topics["t"]
+    moved = topic._replace(partitions=(topic.partitions[0]._replace(leader=5),))
+    desk.partitions.follow(old, old._replace(topics={**old.topics, "t": moved}), ["t"])
+    desk.run_all()
+    assert desk.code() == NOT_LEADER
+    assert desk.names() == ["t-0"]
+    desk.partitions.follow(old._replace(topics={**old.topics, "t": moved}), old, ["t"])
+    assert desk.code() == NONE
+
+
+def test_a_stop_in_the_middle_is_ended_by_the_next_start(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    desk.metadata.create_topic("t", 2)
+    desk.is_over = True
+    _, done = desk.waiting.pop()
+    done(StoppedError("the broker stops"))
+    assert desk.metadata.pending is None
+    assert desk.names() == []
+    assert "offline" not in caplog.text
+    desk.node.restart()
+    partitions = desk.node.services.partitions
+    assert [partitions.get("t", index).log.end_offset for index in (0, 1)] == [0, 0]
+
+
+def test_groups_are_there_when_their_topic_is(desk: Desk) -> None:
+    groups = desk.node.services.groups
+    change = groups.prepare()
+    assert change is not None
+    assert list(groups.shards()) == [], "there is no group yet, and none is being loaded"
+    desk.run_all()
+    assert change.is_settled
+    assert groups.leader_of("g") == desk.node.config.node_id
+    desk.node.time.advance()
+    assert len(list(groups.shards())) == 4
+    assert len([key for key in groups._coordinators if desk.code(CONSUMER_OFFSETS, key) == NONE]) == 4
