@@ -299,9 +299,13 @@ class Files:
         os.truncate(path, size)
 
     def list(self, path: str) -> dict[str, int]:
-        """Name -> size for the files of a directory, -1 for the directories in it."""
+        """Name -> size for the files of a directory, -1 for the directories in it; without what goes meanwhile."""
+        found = {}
         with os.scandir(path) as entries:
-            return {entry.name: -1 if entry.is_dir() else entry.stat().st_size for entry in entries}
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # another thread removes deleted segments
+                    found[entry.name] = -1 if entry.is_dir() else entry.stat().st_size
+        return found
 
     def make_directories(self, path: str) -> None:
         """Make a directory and those above it; no error if it is there."""

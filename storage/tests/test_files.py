@@ -254,3 +254,10 @@ def test_a_disk_that_fails_is_not_taken_for_one_that_does_not_tell(
     with pytest.raises(OSError, match="Input/output error"):
         file.is_cached(5, 0)
     file.release()
+
+
+def test_a_list_is_without_what_goes_meanwhile(tmp_path: Path) -> None:
+    """Deleted segments are removed by a thread; a name that leads nowhere looks the same."""
+    files.write(f"{tmp_path}/a", b"123456")
+    (tmp_path / "gone").symlink_to("nowhere")
+    assert files.list(str(tmp_path)) == {"a": 6}
