@@ -33,6 +33,16 @@ def read(files: Files, found: Found) -> list[tuple[int, int]] | None:
         return None
 
 
+def with_beginning(entries: list[tuple[int, int]] | None, epochs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What a scan has found, from where the file says that it begins: what was there may be compacted away."""
+    if not entries or not epochs:
+        return epochs
+    first_epoch, first_offset = epochs[0]
+    before = [entry for entry in entries if entry[0] <= first_epoch and entry[1] < first_offset]
+    is_known = bool(before) and before[-1][0] == first_epoch
+    return [*before, *epochs[is_known:]]
+
+
 def are_lacking(log: Log, entries: list[tuple[int, int]] | None, epochs: list[tuple[int, int]]) -> bool:
     """Whether epochs that should be known are not. `entries` are those of the file, None if there was none.
 
@@ -58,7 +68,7 @@ def derive_steps(log: Log, found: Found) -> Steps[list[tuple[int, int]]]:
     if old and _ends_with_message(log):
         return []
     if not old:
-        logger.warning("%s: %s is missing or too short; made again from the batches", found, log.epochs.path)
+        logger.info("%s: %s is missing or too short; made again from the batches", found, log.epochs.path)
     epochs: list[tuple[int, int]] = []
     for header in log.headers(max([log.start_offset, *old[-1:]])):  # none are known of what lies before a message
         note(epochs, header)

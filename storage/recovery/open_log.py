@@ -58,6 +58,7 @@ def open_log_steps(pool: Pool, found: Found, config: LogConfig, random: Random, 
         yield from _look_at_ends(log, found)
     else:
         epochs, producers = yield from scan(log, found, names)
+        epochs = leader_epochs.with_beginning(entries, epochs)
         log.epochs.is_synced = False
     if found.start_offset > log.end_offset:
         log.restart_at(found.start_offset, now_ms)
