@@ -27,7 +27,7 @@ class Workers:
     """Threads that serve one loop, whose thread alone may call what is here."""
 
     def __init__(self, wake: Callable[[], None], most: int = MOST_THREADS) -> None:
-        """`wake()` is called in a worker thread: there is something to be taken from `ended`."""
+        """`wake()` is called in any thread: there is something to be taken from `ended`."""
         self._wake = wake
         self._most = most
         self._queue: SimpleQueue[tuple[Callable[[], Any], _Done] | None] = SimpleQueue()
@@ -37,11 +37,20 @@ class Workers:
         """How many works were not taken back yet."""
 
     def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Run `work` in one of the threads. Its result, or the exception it raised, comes back with `done`."""
+        """Run `work` in one of the threads. Its result, or the exception it raised, comes back with `done`.
+
+        A RuntimeError does so too, where the system allows not even one thread.
+        """
         self.running += 1
         if self.running > self._threads and self._threads < self._most:
-            threading.Thread(target=self._serve, name=f"worker {next(_numbers)}", daemon=True).start()
-            self._threads += 1
+            try:
+                threading.Thread(target=self._serve, name=f"worker {next(_numbers)}", daemon=True).start()
+                self._threads += 1
+            except (RuntimeError, MemoryError) as error:
+                if not self._threads:
+                    self._ended.append((done, error))
+                    self._wake()
+                    return
         self._queue.put((work, done))
 
     def ended(self) -> tuple[_Done, Any] | None:

@@ -5,6 +5,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from gateway.workers import Workers
 
 PATIENCE_S = 10.0
@@ -106,3 +108,35 @@ def test_closed_threads_end() -> None:
     loop.workers.close()
     loop.results[0].join(PATIENCE_S)
     assert not loop.results[0].is_alive()
+
+
+@pytest.fixture
+def no_more_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """The system allows no further thread, from when it is called on."""
+
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    return lambda: monkeypatch.setattr(threading.Thread, "start", start)
+
+
+def test_without_another_thread_work_waits_for_those_there_are(no_more_threads: Callable[[], None]) -> None:
+    loop = Loop(most=3)
+    loop.run(lambda: 1)
+    no_more_threads()
+    loop.run(lambda: 2)
+    loop.run(lambda: 3)
+    loop.wait_for(3)
+    assert loop.results == [1, 2, 3]
+    assert loop.workers.running == 0
+    loop.workers.close()
+
+
+def test_without_any_thread_who_asked_is_told(no_more_threads: Callable[[], None]) -> None:
+    """Who waits for an end that never comes would be busy for good."""
+    loop = Loop(most=3)
+    no_more_threads()
+    loop.run(lambda: 1)
+    loop.wait_for(1)
+    assert isinstance(loop.results[0], RuntimeError)
+    assert loop.workers.running == 0
