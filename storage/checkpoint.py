@@ -97,11 +97,10 @@ class OffsetCheckpoint:
         with self._lock:
             if number < self._written:
                 return
-            self._written = number
             if offsets != self._content:
                 self._content = None  # until this is done, nobody knows
                 write_offsets(self._files, self._path, offsets)
-            self._content = offsets  # equal ones too: these are held anyway
+            self._content, self._written = offsets, number  # equal ones too: these are held anyway
 
 
 def offsets_of(keys: Container[TopicPartition], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

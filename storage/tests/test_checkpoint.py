@@ -112,6 +112,20 @@ def test_after_a_failed_write_the_same_is_written_again() -> None:
     assert checkpoint.read_offsets(files, PATH) == {("t", 0): 9}
 
 
+def test_a_state_that_could_not_be_written_keeps_no_earlier_one_from_the_disk() -> None:
+    """Whoever wrote that goes on as if it were there."""
+    files = new_files()
+    offsets = OffsetCheckpoint(files, PATH)
+    offsets.begin({("t", 0): 9})()
+    older, newer = offsets.begin({}), offsets.begin({("u", 0): 1})
+    files.room = 0
+    with pytest.raises(OSError, match="space"):
+        newer()
+    files.room = None
+    older()
+    assert checkpoint.read_offsets(files, PATH) == {}
+
+
 def test_one_that_a_full_disk_refuses_leaves_the_old_one_and_nothing_else() -> None:
     files = new_files()
     checkpoint.write_offsets(files, PATH, {("t", 0): 1})
