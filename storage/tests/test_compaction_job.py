@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, replace
+
+from storage.compaction.job import Job, assess, plan, plan_merge
 from storage.compaction.rounds import compact
 from storage.tests.builders import NOW_MS, new_log
 from storage.tests.compacted import (
@@ -39,3 +43,23 @@ def test_messages_of_old_formats_are_left_alone_with_all_before_them() -> None:
     log.segments[0].holds_messages = False
     assert offsets(records(log)) == [0, 1, 3]
     assert log.compacted.offset == 4
+
+
+def test_a_job_is_the_same_behind_a_pipe() -> None:
+    log = filled(keyed(("a", "1")), keyed(("a", "2"), producer_id=7, producer_epoch=0, base_sequence=0))
+    job = plan(log, assess(log, NOW_MS, log.end_offset), NOW_MS, table_bytes=1 << 20, read_bytes=100)
+    again = Job.from_values(json.loads(json.dumps(asdict(job))))
+    assert again.ended == job.ended == [(job.segments[0], 2)]
+    assert [tuple(producer) for producer in again.producers] == list(job.producers) == [(7, 0, 1)]
+
+
+def test_small_neighbours_are_to_be_merged_and_others_are_not() -> None:
+    log = filled(keyed(("a", "1")))
+    put(log, keyed(("b", "1")))
+    close_segment(log)
+    sizes = {"table_bytes": 1 << 20, "read_bytes": 100}
+    merge = plan_merge(log, log.end_offset, NOW_MS, **sizes)
+    assert merge is not None
+    assert len(merge.segments) == 2
+    log.config = replace(log.config, segment_bytes=log.segments[0].size)
+    assert plan_merge(log, log.end_offset, NOW_MS, **sizes) is None
