@@ -107,6 +107,7 @@ class DirectoryUpkeep:
     def _changed(self, directory: str, reason: KafkaError | None) -> None:
         if reason is None:  # what the disk took in the last moments, nobody knows
             for log in self._store.logs.values():
+                log.release()  # an open file is of the disk that was there before
                 if log.recovery_point < log.end_offset or log.indexes_unsynced:
                     log.fail(OSError(errno.EIO, "the disk was gone for a time"))
         self._tell_changed(directory, reason)

@@ -358,6 +358,7 @@ class Lock:
     def release(self) -> None:
         """Give the lock up. The file stays: removing it would let two processes lock two files of one name."""
         if self._descriptor >= 0:
-            os.ftruncate(self._descriptor, 0)
+            with contextlib.suppress(OSError):  # on a disk that is gone the process id stays, and says nothing
+                os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = -1

@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.records.batch import Record, build
-from storage.tests.crashing_files import CrashingFiles
+from storage.tests.crashing_files import CrashingFiles, MemoryDirectory, MemoryFile
 
 CHANGES = ("create", "write", "truncate", "sync", "sync_directory", "rename", "remove")
 
@@ -191,3 +191,21 @@ def test_groups_in_it_are_refused_without_asking_the_disk(node: TwoDisks) -> Non
     node.time.advance(LONGEST_WAIT_MS)
     node.do_all()
     assert node.commit(group) == ErrorCode.NONE
+
+
+def test_what_is_mounted_anew_is_used_and_not_what_was_there_before(node: TwoDisks) -> None:
+    first, second = (node.services.partitions.get("t", index) for index in node.indexes("b"))
+    node.files.fail(errno.EIO, *CHANGES, path="/b/")
+    node.append(first.index)
+    path = second.log.active.path
+    files, name = node.files.find(path.rpartition("/")[0]), path.rpartition("/")[2]
+    assert isinstance(files, MemoryDirectory)
+    mounted = MemoryFile()
+    mounted.content[:] = mounted.durable[:] = node.files.read(path)
+    files.entries[name] = files.durable[name] = mounted
+    node.files.heal()
+    node.time.advance(LONGEST_WAIT_MS)
+    node.do_all()
+    size = len(mounted.content)
+    assert node.append(second.index) == 1
+    assert len(mounted.content) > size

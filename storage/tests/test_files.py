@@ -261,3 +261,15 @@ def test_a_list_is_without_what_goes_meanwhile(tmp_path: Path) -> None:
     files.write(f"{tmp_path}/a", b"123456")
     (tmp_path / "gone").symlink_to("nowhere")
     assert files.list(str(tmp_path)) == {"a": 6}
+
+
+def test_a_lock_on_a_disk_that_is_gone_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = Files().lock(f"{tmp_path}/.lock")
+
+    def fail(descriptor: int, size: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as gone:
+        gone.setattr(os, "ftruncate", fail)
+        lock.release()
+    Files().lock(f"{tmp_path}/.lock").release()
