@@ -5,9 +5,11 @@ Exit codes: 0 done, 1 it failed, 2 it was called or configured wrongly.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway import __version__
@@ -56,13 +58,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = COMMANDS.get(name)
     if command is None:
         return _fail(f"there is no command {name!r}{_nearest(name)}; `headgate help` lists them", MISUSED)
+    if sys.stdout is None:  # closed by whoever called: it is asked for nothing more than the exit code
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - it ends with the process
     try:
-        return _function(command.target)(given[1:])
+        code = _function(command.target)(given[1:])
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:  # the reader of our output has gone, as `head` does: nothing more is to be said to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return FAILED
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            raise
+        _drop_output()
+        return _fail(f"cannot write to the standard output: {error.strerror}", FAILED)
+    return code
+
+
+def _drop_output() -> None:
+    """What is left of it cannot be written: without this it would be tried again at the exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _function(target: str) -> Callable[[Sequence[str]], int]:
@@ -181,8 +197,6 @@ def _of_directory(options: argparse.Namespace, settings: BrokerConfig | None) ->
 
 def _read(path: str | None) -> str:
     """The text of a file: UTF-8, or what Java takes every such file for, Latin-1."""
-    from pathlib import Path
-
     from gateway.config import ConfigError
 
     if path is None:
@@ -253,7 +267,6 @@ def _explain(error: BaseException, settings: BrokerConfig) -> int:
 
 def _reason(error: OSError, settings: BrokerConfig) -> str | None:
     """What the system refused and what to do about it. An error of a file has its name, one of a listener has not."""
-    import errno
     from socket import gaierror
 
     if error.errno == errno.ENOSPC:

@@ -56,6 +56,23 @@ def test_without_a_command_help_is_shown_and_it_is_no_success(capsys: pytest.Cap
     assert "usage: headgate <command>" in capsys.readouterr().out
 
 
+def test_output_that_cannot_be_written_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is short is written at the end, and what could not be written is not tried again at the exit."""
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert cli.main(["config", "--override", "node.id=1"]) == 1
+    assert capsys.readouterr().err == "headgate: cannot write to the standard output: No space left on device\n"
+
+
+def test_a_closed_output_is_none(monkeypatch: pytest.MonkeyPatch, served: Served) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert cli.main(["log", "ls", "nowhere"]) == 2
+    assert cli.main(["serve"]) == 0
+    sys.stdout.close()
+
+
 def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     project = tomllib.loads((Path(gateway.__file__).parents[1] / "pyproject.toml").read_text())["project"]

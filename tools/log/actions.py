@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from protocol.errors import KafkaError
 from storage.directories import META_PROPERTIES
-from storage.errors import BadFile, StorageError
+from storage.errors import StorageError
 from storage.files import Files
 from storage.pool import Pool
 from storage.replacement import SWAP_SUFFIX
@@ -99,7 +99,7 @@ def _dump_file(pool: Pool, path: str, options: argparse.Namespace) -> Iterator[R
     if reader is not None:
         return islice(reader(pool.files, path if "/" in path else f"./{path}"), options.limit)
     if LOG_SUFFIX not in name and not name.endswith(".checkpoint"):
-        raise BadFile(f"{path}: no file of a data directory has such a name")
+        raise NotFound(f"{path}: no file of a data directory has such a name")
     partition = places.partition_of(path)
     segment = reading.LogFile(pool, path)
     topic = partition.topic if partition else ""

@@ -127,6 +127,9 @@ class _Check:
     def _add(self, kind: str, path: str, problem: str) -> None:
         self._report.findings.append(Finding(kind, path, problem))
 
+    def _add_file(self, path: str, error: BadFile, what_next: str = "") -> None:
+        self._add(FILE, path, str(error).removeprefix(path).lstrip(": ") + what_next)
+
     def run(self) -> Report:
         self._check_small_files()
         self._leave_out_covered()
@@ -291,12 +294,12 @@ class _Check:
         try:
             directories.read_topic_id(self._disk, directory)
         except BadFile as error:
-            self._add(FILE, f"{directory}/{directories.PARTITION_METADATA}", str(error))
+            self._add_file(f"{directory}/{directories.PARTITION_METADATA}", error)
         path = f"{directory}/{leader_epochs.FILE_NAME}"
         try:
             entries = [] if is_empty(self._disk, path) else leader_epochs.read_entries(self._disk, directory)
         except BadFile as error:
-            self._add(FILE, path, str(error))
+            self._add_file(path, error, "; the next start makes it again from the batches")
             return
         self._epochs.load(entries or ())
         self._misses_epochs = entries is None

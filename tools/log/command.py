@@ -21,7 +21,7 @@ from tools.log.reading import Damaged
 from tools.log.table import lines
 from tools.output import Row, printable
 
-FAILED = 1
+FAILED, MISUSED = 1, 2
 _ROWS_AT_ONCE = 200
 
 
@@ -29,18 +29,29 @@ def main(arguments: Sequence[str]) -> int:
     """Run `headgate log <arguments>`; returns the exit code."""
     options = _parser().parse_args(arguments)
     is_table = options.table or (not options.json and sys.stdout.isatty())
-    has_failed = False
-    for rows, failure in _said(options.run(options)):
-        _print(rows, is_table)
-        if failure is not None:
-            has_failed = True
-            sys.stdout.flush()
-            print(f"headgate log: {printable(failure)}", file=sys.stderr)
-    return FAILED if has_failed else 0
+    code = 0
+    try:
+        for rows, failure in _said(options.run(options)):
+            _print(rows, is_table)
+            if failure is not None:
+                code = FAILED
+                _complain(failure)
+    except NotFound as error:
+        code = MISUSED
+        _complain(str(error))
+    return code
+
+
+def _complain(sentence: str) -> None:
+    sys.stdout.flush()
+    print(f"headgate log: {printable(sentence)}", file=sys.stderr)
 
 
 def _said(told: Iterator[Row | Failure]) -> Iterator[tuple[list[Row], str | None]]:
-    """Rows, and the failure behind them; what is long comes in pieces, so that nothing waits for its end."""
+    """Rows, and the failure behind them; what is long comes in pieces, so that nothing waits for its end.
+
+    Raises NotFound where there is no such thing as was asked for.
+    """
     rows: list[Row] = []
     failure = None
     try:
@@ -53,7 +64,10 @@ def _said(told: Iterator[Row | Failure]) -> Iterator[tuple[list[Row], str | None
                 if len(rows) == _ROWS_AT_ONCE:
                     yield rows, None
                     rows = []
-    except (NotFound, Damaged, StorageError) as error:
+    except NotFound:
+        yield rows, None
+        raise
+    except (Damaged, StorageError) as error:
         failure = str(error)
     except KafkaError as error:
         failure = error.message
@@ -109,7 +123,12 @@ def _common_options() -> argparse.ArgumentParser:
         "paths", nargs="+", metavar="path", help="a data directory, a partition's directory, or (dump) a file in one"
     )
     common.add_argument(
-        "--topic", action="append", default=[], dest="topics", help="of a data directory only this; may be repeated"
+        "--topic",
+        action="append",
+        default=[],
+        dest="topics",
+        metavar="name",
+        help="of a data directory only this; may be repeated",
     )
     common.add_argument(
         "--partition", action="append", type=_count, default=[], dest="partitions", metavar="number", help="as --topic"

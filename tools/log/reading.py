@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from protocol.errors import KafkaError
 from protocol.records import batch, legacy
 from protocol.records.batch import BatchHeader, Record
 from storage.aborted import AbortedIndex
@@ -61,9 +62,12 @@ class Stored(NamedTuple):
         return self.segment.file.read_at(self.header.size, self.position)
 
     def records(self) -> Iterator[Record]:
-        """Its records; those of a transaction marker too. Raises KafkaError for what cannot be read."""
+        """Its records; those of a transaction marker too. Raises Damaged for what cannot be read, OSError."""
         iterate = batch.iterate if self.header.magic == batch.MAGIC else legacy.iterate
-        return iter(iterate(self.content()))
+        try:
+            yield from iterate(self.content())
+        except KafkaError as error:
+            raise Damaged(self.segment.path, self.position, self.header.base_offset, error.message) from None
 
 
 def segments(pool: Pool, directory: str, names: Mapping[str, int]) -> list[Segment]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
 from tools.output import Row, format_table, printable
@@ -36,10 +37,13 @@ _TIMES = ("timestamp", "max_timestamp", "first_timestamp", "modified")
 
 
 def lines(rows: Sequence[Row]) -> list[str]:
-    """A table of rows that are alike."""
-    if not rows:
-        return []
+    """A table of rows, and another one where they are of another kind: of two files, say."""
+    return [line for _, alike in groupby(rows, tuple) for line in _table(list(alike))]
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
     names = [name for name in rows[0] if name not in _NEVER and not _is_quiet(name, rows)]
+    names = names or list(rows[0])  # as of a file that holds a topic's id, and nothing else
     shown = [{name: _shown(name, row[name]) for name in names} for row in rows]
     return [printable(line) for line in format_table(shown)]
 
@@ -53,11 +57,17 @@ def _shown(name: str, value: Any) -> Any:
         return time_text(value)
     if name == "findings":
         return len(value)
-    if isinstance(value, dict | list):
-        value = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        value = " ".join(f"{field}={_text(held)}" for field, held in value.items())
+    elif isinstance(value, list):
+        value = _text(value)
     if isinstance(value, str) and name not in _WHOLE and len(value) > _LONGEST:
         return value[: _LONGEST - 1] + "…"
     return value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def time_text(milliseconds: int | None) -> str | None:

@@ -238,8 +238,17 @@ def test_what_cannot_be_done(typed: Typed, data: Data, tmp_path: Path, arguments
     shown = typed(*(one.format(tmp=tmp_path, data=data.path) for one in arguments))
     if "{tmp}" in arguments[1]:
         assert tmp_path.is_dir()
-    assert shown.code == 1
+    assert shown.code == 2
     assert sentence in shown.errors[0]
+
+
+def test_records_that_cannot_be_read_are_told_by_their_place(typed: Typed, data: Data) -> None:
+    """The first batch is a compressed one."""
+    log = data.segments()[0]
+    change(log, 61, count=8)
+    shown = typed("dump", data.directory())
+    assert (shown.code, shown.rows) == (1, [])
+    assert f"{log}: byte 0, offset 0: " in shown.errors[0]
 
 
 @pytest.mark.parametrize("arguments", [["dump", "d", "--from", "-1"], ["dump", "d", "--gaps", "--batches"], ["fix"]])
@@ -256,4 +265,5 @@ def test_a_bad_small_file_is_told(typed: Typed, data: Data) -> None:
     assert shown.code == 1
     assert "recovery-point-offset-checkpoint should have 5 rows" in shown.errors[0]
     assert "names no topic id" in shown.errors[1]
+    assert shown.errors[1].count("partition.metadata") == 1
     assert typed("ls", data.path).code == 1

@@ -10,8 +10,20 @@ ROW = {"offset": 5, "timestamp": 1_700_000_000_123, "key": {"a": "b"}, "value": 
 def test_columns_that_say_nothing_are_left_out() -> None:
     head, row = lines([ROW])
     assert head.split() == ["OFFSET", "TIMESTAMP", "KEY", "VALUE"]
-    assert row.split() == ["5", "2023-11-14T22:13:20.123Z", '{"a":', '"b"}', "x" * 59 + "…"]
+    assert row.split() == ["5", "2023-11-14T22:13:20.123Z", "a=b", "x" * 59 + "…"]
     assert "HEADERS" in lines([ROW, {**ROW, "headers": [["h", "v"]]}])[0]
+
+
+def test_what_is_decoded_is_short() -> None:
+    key = {"type": "OffsetCommit", "group": "billing", "topic": "orders", "partition": 2, "members": [{"id": None}]}
+    expected = 'type=OffsetCommit group=billing topic=orders partition=2 members=[{"id": null}]'
+    assert expected[:59] + "…" in lines([{**ROW, "key": key}])[1]
+
+
+def test_rows_of_two_kinds_are_two_tables() -> None:
+    epochs, identity = {"leader_epoch": 0, "start_offset": 5}, {"version": 0}
+    assert lines([{"topic_id": "abc"}]) == ["TOPIC ID", "abc"]
+    assert lines([epochs, epochs, identity]) == [*lines([epochs, epochs]), *lines([identity])]
 
 
 def test_nothing() -> None:
