@@ -19,6 +19,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from protocol.errors import KafkaError
 from protocol.records.compression import Steps
 from storage.directories import base_of
 from storage.errors import CorruptLog
@@ -30,6 +31,7 @@ logger = logging.getLogger("headgate.storage")
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
+_KINDS = (LOG_SUFFIX, *DERIVED_SUFFIXES[:3])
 NOTHING = -1
 """In the place of an offset: nothing was compacted."""
 
@@ -243,9 +245,13 @@ def finish_steps(pool: Pool, directory: str, names: dict[str, int]) -> Steps[dic
         is_whole = name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and _base(name) not in undone
         if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) and not is_whole:
             files.remove(f"{directory}/{name}")  # also indexes: made anew, as they may be those of before by now
-    for base_offset in swaps:
-        if base_offset not in undone:
-            yield from _finish(pool, directory, base_offset, names)
+    whole = [base_offset for base_offset in swaps if base_offset not in undone]
+    for base_offset in whole:
+        yield from _remove_replaced(pool, directory, base_offset, names)
+    files.sync_directory(directory)  # what was replaced must not come back once nothing tells of it
+    for base_offset in whole:
+        path = f"{directory}/{base_offset:020d}{LOG_SUFFIX}"
+        files.rename(path + SWAP_SUFFIX, path)
     files.sync_directory(directory)
     return files.list(directory)
 
@@ -271,7 +277,8 @@ def _is_undone(
     return walk.next_offset > base_offset
 
 
-def _finish(pool: Pool, directory: str, base_offset: int, names: dict[str, int]) -> Steps[None]:
+def _remove_replaced(pool: Pool, directory: str, base_offset: int, names: Mapping[str, int]) -> Steps[None]:
+    """Remove those whose offsets a new segment has. Raises CorruptLog where that is not whole; OSError."""
     name = f"{base_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
     segment = Segment(pool, directory, base_offset, (names[name], -1, -1, -1), suffix=SWAP_SUFFIX)
     walk = segment.walk()
@@ -279,17 +286,37 @@ def _finish(pool: Pool, directory: str, base_offset: int, names: dict[str, int])
     for _ in walk:
         yield
     segment.close()
-    if walk.problem is not None:
+    end_offset = max(walk.next_offset, base_offset + 1)
+    problem = walk.problem or _problem_of_end(pool, directory, base_offset, end_offset, names)
+    if problem is not None:
         raise CorruptLog(
-            f"{segment.path}, which a compaction left, is damaged at byte {walk.position}: {walk.problem}; bring it "
+            f"{segment.path}, which a compaction left, is damaged at byte {walk.position}: {problem}; bring it "
             "back from a copy, or remove it if the segments that it was to replace are still there"
         )
     logger.info("%s ends a compaction that was interrupted, up to offset %d", segment.path, walk.next_offset)
-    end_offset = max(walk.next_offset, base_offset + 1)
     for old in names:
         if old.endswith((LOG_SUFFIX, *DERIVED_SUFFIXES[:3])) and base_offset <= _base(old) < end_offset:
             pool.files.remove(f"{directory}/{old}")
-    pool.files.rename(segment.path, segment.path.removesuffix(SWAP_SUFFIX))
+
+
+def _problem_of_end(
+    pool: Pool, directory: str, base_offset: int, end_offset: int, names: Mapping[str, int]
+) -> str | None:
+    """What is wrong if it reaches behind those that it replaces: no checksum covers the offset of its last batch."""
+    bases = [_base(name) for name in names if name.endswith(LOG_SUFFIX)]
+    last = max((base for base in bases if base_offset <= base < end_offset), default=None)
+    if last is None or end_offset in bases:
+        return None
+    old = Segment(pool, directory, last, [names.get(f"{last:020d}{kind}", -1) for kind in _KINDS])
+    try:
+        reached = old.end_offset()
+    except KafkaError as error:
+        return error.message
+    finally:
+        old.close()
+    if end_offset <= reached:
+        return None
+    return f"its last batch would end at offset {end_offset}, and what it replaces ends at {reached}"
 
 
 def _base(name: str) -> int:

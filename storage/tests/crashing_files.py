@@ -3,7 +3,9 @@
 `crash` makes the file system that the next start finds. With `power` false it is a killed process: everything written
 is there. Else each file keeps what was synced, and of the changes since then either the first few, the last of them
 torn at any byte, or a random choice, which leaves holes of zeros; a surviving piece of a file with checksums may be
-wrong in itself. A directory keeps the first few changes of its names since it was synced.
+wrong in itself. A directory keeps the first few changes of its names since it was synced; with `mixes_names` any of
+them, in no order but that of changes to the same names: no file system promises more, and those with a journal do. What
+happens in one directory says nothing of another one.
 
 `cut_after` raises `PowerCut` in the middle of things. `room` makes the disk full: what grows needs it, what is cut or
 removed gives it back. `fail` lets operations raise, for a time or for good; a sync that failed has lost what it should
@@ -95,12 +97,22 @@ class MemoryDirectory:
         self.durable = dict(self.entries)
         self.changes.clear()
 
-    def crash(self, random: Random) -> None:
+    def crash(self, random: Random, *, mixes_names: bool) -> None:
         entries = dict(self.durable)
-        for change in self.changes[: random.randint(0, len(self.changes))]:
+        for change in self._some(random) if mixes_names else self.changes[: random.randint(0, len(self.changes))]:
             _rename(entries, change)
         self.entries = entries
         self.sync()
+
+    def _some(self, random: Random) -> Iterator[dict[str, Node | None]]:
+        """Any of the changes; behind one that is lost none of the same names."""
+        lost = set[str]()
+        share = random.random()
+        for change in self.changes:
+            if lost.isdisjoint(change) and random.random() < share:
+                yield change
+            else:
+                lost.update(change)
 
 
 Node = MemoryFile | MemoryDirectory
@@ -224,6 +236,7 @@ class CrashingFiles(Files):
         self.faults: list[Fault] = []
         self.short_writes: Random | None = None
         self.drops_failed: tuple[str, ...] = ()
+        self.mixes_names = False
         self.open_handles = 0
         self.reads = 0
         self.writes = 0
@@ -237,7 +250,12 @@ class CrashingFiles(Files):
                 if isinstance(node, MemoryFile):
                     node.crash(random, has_checksums=name.endswith(CHECKED_SUFFIXES))
                 else:
-                    node.crash(random)
+                    node.crash(random, mixes_names=self.mixes_names)
+        after.short_writes, after.drops_failed, after.mixes_names = (
+            self.short_writes,
+            self.drops_failed,
+            self.mixes_names,
+        )
         return after
 
     def copy(self, *, only_durable: bool = False) -> CrashingFiles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -70,6 +71,47 @@ def test_names_are_on_the_disk_with_their_directory() -> None:
     assert after_cuts(files) == {b"new"}
     files.remove(PATH)
     assert after_cuts(files) == {b"new", None}
+
+
+def left_of(change: Callable[[CrashingFiles], None], *, mixes_names: bool) -> set[frozenset[str]]:
+    """The names that power cuts may leave of `/data`, which has a and b, after a change of it."""
+    files = CrashingFiles()
+    files.make_directories("/data")
+    for name in ("a", "b"):
+        files.write(f"/data/{name}", b"", sync=True)
+    for path in ("", "/data"):
+        files.sync_directory(path)
+    change(files)
+    files.mixes_names = mixes_names
+    found = set()
+    for seed in range(400):
+        again = copy.deepcopy(files).crash(Random(seed), power=True)
+        assert again.mixes_names == mixes_names
+        found.add(frozenset(again.list("/data")))
+    return found
+
+
+def rename_both(files: CrashingFiles) -> None:
+    files.rename("/data/a", "/data/x")
+    files.rename("/data/b", "/data/y")
+
+
+def rename_one_twice(files: CrashingFiles) -> None:
+    files.rename("/data/a", "/data/x")
+    files.rename("/data/x", "/data/y")
+    files.remove("/data/b")
+    files.rename("/data/y", "/data/b")
+
+
+def test_a_journal_keeps_the_first_changes_of_names() -> None:
+    assert left_of(rename_both, mixes_names=False) == set(map(frozenset, ("ab", "xb", "xy")))
+    assert left_of(rename_one_twice, mixes_names=False) == set(map(frozenset, ("ab", "xb", "yb", "y", "b")))
+
+
+def test_without_one_any_of_them_is_kept_but_for_those_of_the_same_names() -> None:
+    assert left_of(rename_both, mixes_names=True) == set(map(frozenset, ("ab", "xb", "ay", "xy")))
+    found = left_of(rename_one_twice, mixes_names=True)
+    assert found == set(map(frozenset, ("ab", "xb", "yb", "a", "x", "y", "b")))
 
 
 def test_what_was_replaced_is_torn_too_where_the_new_name_is_lost() -> None:

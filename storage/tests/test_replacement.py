@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from protocol.records.batch import read_header
 from protocol.records.compression import finish
 from storage.compaction.job import assess
 from storage.compaction.rounds import Collect, Gone, Rewrite, Round, compact, go_on
@@ -43,6 +45,15 @@ def filled(files: CrashingFiles) -> Store:
     return store
 
 
+def batches_in(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where each batch begins and ends."""
+    position = 0
+    while position < len(data):
+        end = position + read_header(data, position).size
+        yield position, end
+        position = end
+
+
 def names(files: CrashingFiles, suffix: str) -> list[str]:
     return sorted(name for name in files.list(PARTITION) if name.endswith(suffix))
 
@@ -60,8 +71,9 @@ def steps_of_a_compaction() -> int:
 def test_a_crash_at_any_step_leaves_a_log_of_which_no_last_value_is_lost(power: bool) -> None:
     kept = set()
     for cut_after in range(steps_of_a_compaction() + 1):
-        for seed in range(6 if power else 1):
+        for seed in range(9 if power else 1):
             files = CrashingFiles()
+            files.mixes_names = seed > 5
             log = filled(files).logs[KEY]
             end_offset = log.end_offset
             files.cut_after = cut_after
@@ -81,10 +93,9 @@ def test_a_crash_at_any_step_leaves_a_log_of_which_no_last_value_is_lost(power: 
 
 
 def test_a_crash_while_a_crash_is_mended() -> None:
-    files = CrashingFiles()
-    log = filled(files).logs[KEY]
     for number in range(200):
         files = CrashingFiles()
+        files.mixes_names = number % 2 > 0
         log = filled(files).logs[KEY]
         compacting(files, log)
         files = files.crash(Random(number), power=False)
@@ -208,6 +219,37 @@ def test_a_new_segment_that_is_damaged_is_not_taken_up_and_nothing_is_touched() 
     assert isinstance(store.failed[KEY], CorruptLog)
     assert "from a copy" in str(store.failed[KEY])
     assert names(files, ".log") != []
+
+
+@pytest.mark.parametrize("cut_after", range(6, 18))
+def test_what_was_replaced_does_not_come_back_however_the_disk_keeps_names(cut_after: int) -> None:
+    """Neither where it was not yet written down how far the log is safe, so that all of it is looked at."""
+    for seed in range(6):
+        files = CrashingFiles()
+        files.mixes_names = True
+        compacting(files, filled(files).logs[KEY])
+        files.remove("/data/recovery-point-offset-checkpoint")
+        files.sync_directory("/data")
+        files = files.crash(Random(1), power=False)
+        files.cut_after = cut_after  # the old ones are being removed, and the new one gets its name
+        with suppress(PowerCut):
+            open_store(files, LARGE)
+        log = open_store(files.crash(Random(seed), power=True), LARGE).logs[KEY]
+        assert values(log) == EXPECTED
+
+
+def test_a_new_segment_that_would_reach_behind_the_old_ones_takes_nothing_away() -> None:
+    """A bit of the offset of its last batch is wrong, which no checksum covers."""
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    compacting(files, log)
+    path = f"{PARTITION}/{0:020d}.log{SWAP_SUFFIX}"
+    swap, last = files.file(path), [position for position, _ in batches_in(files.read(path))][-1]
+    swap.content[last + 6] ^= 1
+    logs = names(files, ".log")
+    store = open_store(files.crash(Random(1), power=False), LARGE)
+    assert "would end at offset" in str(store.failed[KEY])
+    assert names(files, ".log") == logs
 
 
 # What happens to the log meanwhile
