@@ -36,10 +36,16 @@ def offsets(names: Iterable[str]) -> list[int]:
     return [base for base in bases if base is not None]
 
 
-def load_latest(files: Files, directory: str, known: Iterable[int], end_offset: int) -> tuple[Producers, int]:
-    """The newest state that is not behind `end_offset`, and its offset; an empty one and -1 if there is none."""
+def load_latest(
+    files: Files, directory: str, known: Iterable[int], start_offset: int, end_offset: int
+) -> tuple[Producers, int]:
+    """The newest state that is not behind `end_offset`, and its offset; an empty one and -1 if there is none.
+
+    Where the first segment begins behind a state nobody knows what came between: a transaction that is open in it may
+    have ended, and would be taken to be open for ever.
+    """
     for offset in sorted(known, reverse=True):
-        if offset <= end_offset:
+        if start_offset <= offset <= end_offset:
             path = _path(directory, offset)
             try:
                 return Producers.from_snapshot(files.read(path)), offset
@@ -58,8 +64,9 @@ def replayed(
 
     Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
     """
-    producers, offset = load_latest(files, directory, known, end_offset)
-    offset = max(offset, segments[0].base_offset)
+    start_offset = segments[0].base_offset
+    producers, offset = load_latest(files, directory, known, start_offset, end_offset)
+    offset = max(offset, start_offset)
     if offset < end_offset:
         for header, marker in segments.batches(offset):
             producers.record(header, header.base_offset, marker)

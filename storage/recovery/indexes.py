@@ -76,8 +76,9 @@ def transactions_at(log: Log, offset: int) -> Steps[Transactions]:
     """
     files = log.pool.files
     known = snapshots.offsets(files.list(log.directory))
-    producers, since = snapshots.load_latest(files, log.directory, known, offset)
-    since = max(since, log.segments[0].base_offset)
+    start_offset = log.segments[0].base_offset
+    producers, since = snapshots.load_latest(files, log.directory, known, start_offset, offset)
+    since = max(since, start_offset)
     if since < offset:
         for header, marker in log.batches(since):
             if header.base_offset >= offset:

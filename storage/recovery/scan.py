@@ -103,8 +103,8 @@ def scan(log: Log, found: Found, names: Mapping[str, int]) -> Steps[tuple[list[t
 
 def _producers_at(log: Log, names: Mapping[str, int], segment: Segment) -> Producers | None:
     """The producers where a segment begins, if a snapshot has them, as one of each roll does; or if it is the first."""
-    known = snapshots.offsets(names)
-    producers, offset = snapshots.load_latest(log.pool.files, log.directory, known, segment.base_offset)
+    known, start_offset = snapshots.offsets(names), log.segments[0].base_offset
+    producers, offset = snapshots.load_latest(log.pool.files, log.directory, known, start_offset, segment.base_offset)
     return producers if offset == segment.base_offset or segment is log.segments[0] else None
 
 

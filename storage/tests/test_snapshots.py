@@ -22,9 +22,9 @@ def new_files(*offsets: int) -> CrashingFiles:
     return files
 
 
-@pytest.mark.parametrize("end,expected", [(4, -1), (5, 5), (19, 5), (30, 20)])
-def test_the_newest_that_is_not_behind_the_end(end: int, expected: int) -> None:
-    producers, offset = snapshots.load_latest(new_files(5, 20), "/d", [5, 20], end)
+@pytest.mark.parametrize("start,end,expected", [(0, 4, -1), (0, 5, 5), (5, 19, 5), (6, 19, -1), (6, 30, 20)])
+def test_the_newest_that_is_neither_before_the_start_nor_behind_the_end(start: int, end: int, expected: int) -> None:
+    producers, offset = snapshots.load_latest(new_files(5, 20), "/d", [5, 20], start, end)
     assert offset == expected
     assert list(producers.by_id) == ([expected] if expected >= 0 else [])
 
@@ -33,7 +33,7 @@ def test_a_damaged_one_is_passed_over_and_removed(caplog: pytest.LogCaptureFixtu
     files = new_files(5, 20)
     files.write("/d/00000000000000000020.snapshot", b"damaged")
     with caplog.at_level(logging.WARNING):
-        assert snapshots.load_latest(files, "/d", [20, 5], 30)[1] == 5
+        assert snapshots.load_latest(files, "/d", [20, 5], 0, 30)[1] == 5
     assert "00000000000000000020.snapshot is not used" in caplog.text
     assert list(files.list("/d")) == ["00000000000000000005.snapshot"]
 

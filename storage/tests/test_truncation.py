@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from storage import checkpoint
-from storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, new_log, open_store
+from storage.tests.builders import (
+    DIRECTORY,
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    append_own,
+    batch,
+    marker,
+    new_log,
+    open_store,
+    transactional,
+)
 from storage.tests.crashing_files import CrashingFiles
 
 KEY = "t", 0
@@ -48,3 +62,16 @@ def test_a_cut_behind_the_end_is_none_and_one_before_the_start_a_fault() -> None
     log.advance_start(5)
     with pytest.raises(ValueError, match="before its start"):
         log.truncate_to(4)
+
+
+def test_a_log_that_begins_anew_elsewhere_has_no_transaction_open() -> None:
+    """One that a snapshot still tells of ended in what is gone: its marker will not come again."""
+    files = CrashingFiles()
+    log = new_log(files)
+    append_own(log, transactional(0))
+    log.seal()
+    append_own(log, marker(False))
+    log.restart_at(5, NOW_MS)
+    append(log, batch())
+    assert log.stable_offset == log.end_offset == 6
+    assert open_store(files.crash(Random(1), power=False)).logs[KEY].stable_offset == 6
