@@ -45,6 +45,7 @@ class Flush:
         "is_done",
         "is_part",
         "paths",
+        "stable_offset",
     )
 
     def __init__(
@@ -65,6 +66,7 @@ class Flush:
         self.paths = paths
         self.indexes = indexes
         self.end_offset = end_offset
+        self.stable_offset = 0  # that of the log as it was begun
         self.is_done = False
         self.is_part = False
         """Whether there are more segments, for another one."""
@@ -178,6 +180,8 @@ def _all_of(log: Log, owed_indexes: Sequence[str], owes_names: bool) -> Flush:
         written = segments[MOST_SEGMENTS].base_offset
     made = Flush(log.pool.files, written, _hold(unsynced), paths, directories, list(indexes), write)
     made.is_part = is_part
+    if not is_part:
+        made.stable_offset = min(log.stable_offset, written)
     return made
 
 
@@ -192,6 +196,7 @@ def end(log: Log, made: Flush, now_ms: int | None) -> None:
         log.indexes_unsynced[:0] = made.indexes
         return
     log.recovery_point = max(log.recovery_point, min(made.end_offset, log.end_offset))
+    log.decided_offset = max(log.decided_offset, min(made.stable_offset, log.recovery_point))
     if now_ms is not None:
         log.last_flush_ms = now_ms
 

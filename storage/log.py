@@ -49,6 +49,7 @@ class Log:
         "being_written",
         "by_name",
         "config",
+        "decided_offset",
         "directory",
         "end_offset",
         "epochs",
@@ -96,6 +97,8 @@ class Log:
         self._snapshot_offset = self.end_offset
         self.has_transactions = False
         """Whether there is, or was, a transaction in it."""
+        self.decided_offset = 0
+        """Below it every transaction has ended with a marker that is on the disk, as far as is known."""
         self.names_unsynced = False
         self.indexes_unsynced: list[str] = []  # of segments rolled since the last flush; and segments that were cut
         self.is_retired = False  # deleted, or about to be

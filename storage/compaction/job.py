@@ -117,6 +117,8 @@ def _facts(log: Log, up_to: int) -> LogFacts:
     ]
     start_offset = max(log.start_offset, facts[0].base_offset)
     limit = min(up_to, log.stable_offset, log.recovery_point)
+    if log.has_transactions and log.recovery_point < log.end_offset:  # else a power cut may take a marker back
+        limit = min(limit, log.decided_offset)
     return LogFacts(facts, start_offset, log.end_offset, log.compacted.offset, limit)
 
 

@@ -9,13 +9,16 @@ from storage.compaction.job import Job, assess, plan, plan_merge
 from storage.compaction.rounds import compact
 from storage.tests.builders import NOW_MS, new_log
 from storage.tests.compacted import (
+    COMMIT,
     COMPACT,
     close_segment,
     filled,
     keyed,
+    marker,
     offsets,
     put,
     records,
+    transactional,
 )
 
 
@@ -32,6 +35,15 @@ def test_what_is_not_safe_on_the_disk_is_not_touched() -> None:
 def test_records_that_may_change_yet_are_not_touched() -> None:
     log = filled(keyed(("a", "1")), keyed(("a", "2")))
     assert not compact(log, NOW_MS, up_to=1), "the high watermark"
+
+
+def test_a_marker_that_is_not_on_the_disk_decides_nothing() -> None:
+    """A power cut could take it, and the transaction be aborted then: what it replaced must be there still."""
+    log = filled(keyed(("a", "old")), transactional(("a", "new")))
+    put(log, marker(COMMIT))
+    assert not assess(log, NOW_MS, log.end_offset).dirty_bytes
+    log.flush()
+    assert assess(log, NOW_MS, log.end_offset).dirty_bytes
 
 
 def test_messages_of_old_formats_are_left_alone_with_all_before_them() -> None:
