@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import NamedTuple
@@ -241,6 +241,7 @@ class Store:
             start_offset=self._start_offsets.get(key, 0),
             recovery_point=self._recovery_points.get(key, 0),
             is_clean=self._was_clean,
+            high_watermark=self._high_watermarks.get(key, 0),
         )
 
     def _default_config(self, topic: str) -> LogConfig:
@@ -421,12 +422,14 @@ class Store:
         """What writes the checkpoints of this moment, to be run in any thread. It raises OSError."""
         self._high_watermarks = {**self._of_closed(self._high_watermarks), **high_watermarks}
         started = {key: log.start_offset for key, log in self.logs.items() if log.has_own_start}
+        for key, offset in started.items():  # a start behind it is taken for damage: see `recovery`
+            self._high_watermarks[key] = max(offset, self._high_watermarks.get(key, 0))
         self._start_offsets = {**self._of_closed(self._start_offsets), **started}
-        begun = [
+        high_watermarks_first = (
             self._checkpoints[HIGH_WATERMARKS].begin(self._high_watermarks),
             self._checkpoints[START_OFFSETS].begin(self._start_offsets),
-            self._begin_recovery_points(),
-        ]
+        )
+        begun: list[Callable[[], None]] = [partial(_run_in_order, high_watermarks_first), self._begin_recovery_points()]
         compacted = {key: log.compacted for key, log in self.logs.items() if log.was_compacted}
         cleaned = {key: done.offset for key, done in compacted.items() if done.offset >= 0}
         cleaned = {**self._of_closed(self._cleaned_offsets), **cleaned}
@@ -506,6 +509,11 @@ class Store:
         self.pool.files.sync_all(self.directory)
         for log in logs:
             log.flushed()
+
+
+def _run_in_order(works: Iterable[Callable[[], None]]) -> None:
+    for work in works:
+        work()
 
 
 def _begin_epochs(log: Log) -> Callable[[], None]:

@@ -20,7 +20,8 @@ SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, AbortedIndex.SUFFI
 class Found:
     """What is known of a partition before its log is open.
 
-    `start_offset` and `recovery_point` are those of the checkpoints. `bytes_scanned` grows while it is opened.
+    `start_offset`, `recovery_point` and `high_watermark` are those of the checkpoints. `bytes_scanned` grows while it
+    is opened.
     """
 
     topic: str
@@ -30,6 +31,7 @@ class Found:
     start_offset: int = 0
     recovery_point: int = 0
     is_clean: bool = False
+    high_watermark: int = 0
     bytes_scanned: int = 0
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from random import Random
 from protocol.errors import KafkaError
 from protocol.records.compression import Steps, finish
 from storage import directories, replacement, snapshots
-from storage.checkpoint import TEMPORARY_SUFFIX
+from storage.checkpoint import START_OFFSETS, TEMPORARY_SUFFIX
 from storage.config import LogConfig
 from storage.errors import CorruptLog, NotALog
 from storage.files import NO_ROOM
@@ -61,6 +61,7 @@ def open_log_steps(pool: Pool, found: Found, config: LogConfig, random: Random, 
         epochs = leader_epochs.with_beginning(entries, epochs)
         log.epochs.is_synced = False
     if found.start_offset > log.end_offset:
+        _check_start(found, log.end_offset)
         log.restart_at(found.start_offset, now_ms)
         epochs, producers = [], None
     log.start_offset = max(found.start_offset, log.segments[0].base_offset)
@@ -79,6 +80,15 @@ def open_log_steps(pool: Pool, found: Found, config: LogConfig, random: Random, 
         log.flush()  # a killed broker may have left in memory what a power cut could still take back from consumers
     log.release()  # most partitions are idle: files are opened again where they are needed
     return log
+
+
+def _check_start(found: Found, end_offset: int) -> None:
+    """Raises CorruptLog if a log begins behind where it ends, and no power cut can have taken what was there."""
+    if found.is_clean or found.start_offset > found.high_watermark:
+        raise CorruptLog(
+            f"{found} ends at offset {end_offset}, and {START_OFFSETS} says that it begins at {found.start_offset}, "
+            "which cannot be: take its line there away, and nothing is lost"
+        )
 
 
 def _keep_found(log: Log, found: Found) -> None:

@@ -7,7 +7,9 @@ from random import Random
 import pytest
 
 from protocol.errors import KafkaError
+from storage import checkpoint
 from storage.config import LogConfig
+from storage.errors import CorruptLog
 from storage.flush import is_due
 from storage.pool import Pool
 from storage.recovery import open_log as opening
@@ -166,3 +168,21 @@ def test_what_was_scanned_is_not_scanned_by_the_next_start_too(monkeypatch: pyte
     begun.run()
     store.end_opening(begun)
     assert (begun.found.bytes_scanned, store.logs[KEY].end_offset) == (0, 20)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_start_behind_the_end_that_no_power_cut_explains_takes_nothing_away(is_clean: bool) -> None:
+    """A bit of the checkpoint is wrong. Where a power cut took the end of a log its high watermark tells of it."""
+    files = CrashingFiles()
+    store = filled(files)
+    expected = content(store.logs[KEY])
+    if is_clean:
+        store.close()
+    checkpoint.write_offsets(files, f"/data/{checkpoint.START_OFFSETS}", {KEY: 1000})
+    files = killed(files)
+    store = open_store(files)
+    assert isinstance(store.failed[KEY], CorruptLog)
+    assert checkpoint.START_OFFSETS in str(store.failed[KEY])
+    store.abandon()
+    checkpoint.write_offsets(files, f"/data/{checkpoint.START_OFFSETS}", {})
+    assert content(open_store(files).logs[KEY]) == expected
