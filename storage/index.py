@@ -19,6 +19,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from operator import lt
 from typing import ClassVar
 
@@ -296,6 +297,12 @@ class OffsetIndex(Index):
         keys, positions = self._load()
         found = bisect_right(keys, offset - self.base_offset)
         return positions[found - 1] if found else 0
+
+    def floors(self, offset: int) -> Iterator[int]:
+        """What else `floor` might have been, if an entry is wrong: all positions, those at the end first, and 0."""
+        keys, positions = self._load()
+        yield from (positions[at] for at in reversed(range(len(keys))) if keys[at] <= offset - self.base_offset)
+        yield 0
 
     def floor_position(self, position: int) -> int:
         """The last indexed batch that begins at or before `position`; 0 if there is none."""

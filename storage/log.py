@@ -468,19 +468,10 @@ class Log:
         """
         if not holding.may(self, holding.DELETE_SEGMENTS):
             return 0
+        count = self._expired(now_ms, up_to, most)
         config = self.config
-        deletes = config.is_deleted
-        count = retention.expired(
-            self._segments.facts(self.end_offset),
-            total_bytes=self._segments.size,
-            last=len(self._segments) - 1,
-            now_ms=now_ms,
-            retention_ms=config.retention_ms if deletes else -1,
-            retention_bytes=config.retention_bytes if deletes else -1,
-            start_offset=self.start_offset,
-            up_to=up_to,
-            most=most,
-        )
+        if count and config.retention_ms >= 0 and self._segments.correct_newest(count, now_ms - config.retention_ms):
+            count = self._expired(now_ms, up_to, most)
         if count == len(self._segments):
             if not holding.may(self, holding.ROLL):
                 return 0
@@ -492,6 +483,21 @@ class Log:
             self.names_unsynced = True
             self._segments.delete_first(count, config.file_delete_delay_ms)
         return count
+
+    def _expired(self, now_ms: int, up_to: int, most: int | None) -> int:
+        config = self.config
+        deletes = config.is_deleted
+        return retention.expired(
+            self._segments.facts(self.end_offset),
+            total_bytes=self._segments.size,
+            last=len(self._segments) - 1,
+            now_ms=now_ms,
+            retention_ms=config.retention_ms if deletes else -1,
+            retention_bytes=config.retention_bytes if deletes else -1,
+            start_offset=self.start_offset,
+            up_to=up_to,
+            most=most,
+        )
 
     def advance_start(self, offset: int) -> None:
         """Records before `offset` are no longer to be had; their segments go with `delete_old_segments`."""

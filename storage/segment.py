@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 from protocol.records import batch
 from protocol.records.batch import BatchHeader
-from storage import messages
+from storage import locating, messages
 from storage.aborted import Aborted, AbortedIndex
 from storage.files import ColdRead, File
-from storage.hops import NO_LIMIT, WINDOW_BYTES, Hop, damaged, seek
+from storage.hops import WINDOW_BYTES, Hop, damaged, seek
 from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.pool import Pool
 from storage.slices import FileSlice, MessagesSlice
@@ -218,6 +218,10 @@ class Segment:
             self._first_timestamp = self.read_head(self.file.read_at(batch.HEADER_SIZE, 0)).max_timestamp
         return self._first_timestamp
 
+    def note_newest(self, timestamp: int, offset: int) -> None:
+        """The batch that ends with this offset is the first with the highest timestamp."""
+        self._max_timestamp, self._max_offset = timestamp, offset
+
     def _load_max_timestamp(self) -> None:
         """From the last entry of the time index, which is written when the segment is sealed."""
         if self.times.entries:
@@ -415,8 +419,7 @@ class Segment:
 
     def locate(self, offset: int) -> int:
         """Where the first batch begins that does not end before `offset`; the segment's size if all do."""
-        hop = seek(self, self.offsets.floor(offset), NO_LIMIT, offset)
-        return self.size if hop is None else hop[0]
+        return locating.locate(self, offset)
 
     def end_offset(self) -> int:
         """The offset behind the last batch; the base offset if there is none."""
@@ -425,9 +428,7 @@ class Segment:
 
     def cut(self, position: int, limit: int) -> Hop:
         """The first batch, from `position` on, that ends behind the position `limit`. There must be one."""
-        if limit - position > WINDOW_BYTES:  # else the batches up to there are in one window
-            position = max(position, self.offsets.floor_position(limit))
-        hop = seek(self, position, limit)
+        hop = locating.cut(self, position, limit)
         if hop is None:
             raise damaged(self, self.size)
         return hop

@@ -14,6 +14,7 @@ from operator import is_
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import HEADER_SIZE, BatchHeader
 from protocol.records.control import Marker
+from storage import locating
 from storage.aborted import Reaching
 from storage.hops import seek
 from storage.replacement import Compacted
@@ -72,6 +73,17 @@ class Segments:
         for segment, behind in zip_longest(self._items, self._items[1:]):
             end = end_offset if behind is None else behind.base_offset
             yield Expirable(end, segment.size, _newest_ms(segment))
+
+    def correct_newest(self, count: int, before_ms: int) -> bool:
+        """Whether the first of them are not as old as their indexes said, by which all of their records are older.
+
+        Raises OSError.
+        """
+        old = [segment for segment in self._items[:count] if 0 <= segment.max_timestamp < before_ms]
+        try:
+            return sum(map(locating.correct_newest, old)) > 0
+        except KafkaError:  # it is damaged, and as old as it seemed
+            return False
 
     # Finding
 

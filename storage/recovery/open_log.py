@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from random import Random
 
@@ -18,7 +19,7 @@ from storage.producers import Producers
 from storage.recovery import leader_epochs
 from storage.recovery.aside import put_replaced_aside
 from storage.recovery.found import Found, bases_of, corrupt, how_to_mend, of_log, sizes_of
-from storage.recovery.indexes import check_indexes, check_transactions
+from storage.recovery.indexes import check_indexes, check_transactions, rebuild
 from storage.recovery.scan import scan
 from storage.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment
 
@@ -131,7 +132,7 @@ def _look_at_ends(log: Log, found: Found) -> Steps[None]:
         yield from check_indexes(log, found, segment)
     last = log.segments[-1]
     try:
-        log.end_offset = last.end_offset()
+        log.end_offset = yield from _end_offset(log, found, last)
     except KafkaError as error:
         raise corrupt(found, last, f"{error.message}, after a clean stop") from error
     if log.end_offset < found.recovery_point:
@@ -140,3 +141,18 @@ def _look_at_ends(log: Log, found: Found) -> Steps[None]:
             last,
             f"it ends at offset {log.end_offset}; offsets up to {found.recovery_point} should follow",
         )
+
+
+def _end_offset(log: Log, found: Found, last: Segment) -> Steps[int]:
+    """Where the last segment ends. Raises KafkaError where that is no batch."""
+    with contextlib.suppress(KafkaError):
+        end_offset = last.end_offset()
+        if end_offset >= found.recovery_point:
+            return end_offset
+    walk = last.walk()  # it is the index that is wrong, or the segment
+    for _ in walk:
+        yield
+    if walk.problem is None and last.offsets.entries:
+        logger.warning("%s: %s is wrong; made again", found, last.offsets.path)
+        yield from rebuild(log, found, last)
+    return last.end_offset()
