@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.storage")
 
 
-
 def locate(segment: Segment, offset: int) -> int:
     """Where the first batch begins that does not end before `offset`; the segment's size if all do."""
     position = _land(segment, segment.offsets.floor(offset), offset)

@@ -13,6 +13,7 @@ from storage.aborted import Aborted, parse
 from storage.config import LogConfig
 from storage.files import Files
 from storage.log import Log
+from storage.producers import Producers
 from storage.segment import Segment
 from storage.store import Store
 from storage.tests.crashing_files import CrashingFiles
@@ -215,3 +216,23 @@ def entries(segment: Segment) -> list[Aborted]:
     found = parse(segment.aborted.content())
     assert all(segment.base_offset <= aborted.last_offset < segment.end_offset() for aborted in found)
     return found
+
+
+def replayed(log: Log, end: int) -> Producers:
+    """The producers' state before an offset, from the batches that are there."""
+    producers = Producers()
+    for header, ended in log.batches(log.start_offset):
+        if header.last_offset < end:
+            producers.record(header, header.base_offset, ended)
+    return producers
+
+
+def assert_producers(known: Producers, rebuilt: Producers, *, whole: bool) -> None:
+    """What is known is what the batches say; if these are not `whole`, more may be known, of what was deleted."""
+    for producer_id, producer in rebuilt.by_id.items():
+        of_it = known.by_id[producer_id]
+        assert of_it.epoch == producer.epoch
+        shorter = min(len(of_it.batches), len(producer.batches))
+        assert not shorter or of_it.batches[-shorter:] == producer.batches[-shorter:]
+        assert of_it.is_partial or not whole or of_it == producer
+    assert known.by_id.keys() == rebuilt.by_id.keys() or not whole

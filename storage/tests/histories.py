@@ -6,6 +6,9 @@ give the same history again. A crash may come in the middle of any step, a fault
 What holds, after each crash and each refusal: nothing that was acknowledged is lost, but by a power cut what no flush
 had covered; nothing is there twice, or that nobody sent; order and offsets are those of the acknowledgements; indexes,
 producers and epochs are what the log's bytes make of them.
+
+Some histories are of a disk that keeps changes of names in no order (`CrashingFiles.mixes_names`). There old segments
+do not go: which of them a power cut brings back is not told then. And what was never flushed may lose its beginning.
 """
 
 from __future__ import annotations
@@ -13,12 +16,13 @@ from __future__ import annotations
 import dataclasses
 import errno
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader, read_header, split
+from protocol.records.control import TRANSACTION_BITS
 from storage import mending, snapshots
 from storage.config import CACHE, COMMIT, LogConfig
 from storage.errors import BadFile
@@ -32,22 +36,27 @@ from storage.tests.builders import (
     NOW_MS,
     TOPIC_ID,
     assert_derived_state,
+    assert_producers,
     batch,
     content,
     content_up_to,
     numbered,
     open_store,
     rebuilt_indexes,
+    replayed,
     stored,
     with_records,
 )
 from storage.tests.crashing_files import CrashingFiles, PowerCut
 from storage.tests.damaged import look_at_wrong_bit
-from storage.validation import HEADER
+from storage.tests.damaged_files import look_at_wrong_file
+from storage.validation import HEADER, OWN
 
 KEY = "t", 0
 PARTITION = "/data/t-0"
 PRODUCERS = 2
+TRANSACTIONAL = range(10, 13)
+"""The producers whose batches belong to transactions: see `transactional_histories`."""
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 DERIVED_NAMES = ("leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "cleaner-offset-checkpoint")
 
@@ -68,6 +77,7 @@ STEPS = {
     "retain": 1,
     "shrink": 1,
     "delete_records": 1,
+    "move_start": 1,
     "sweep": 1,
     "hold": 1,
     "look": 1,
@@ -99,6 +109,8 @@ class Sent(NamedTuple):
 class History:
     """A store, a model of it, and what may have been lost."""
 
+    producers: Sequence[int] = range(PRODUCERS)
+
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.choose_config()
@@ -106,14 +118,14 @@ class History:
         if self.random.random() < 0.5:
             self.files.short_writes = self.random
         self.files.drops_failed = self.random.choice([(), (), (".log",)])
+        self.files.mixes_names = self.random.random() < 0.3
         self.acknowledged: list[Sent] = []
         self.end = 0
         self.attempts: list[list[Sent]] = []  # written together, and never acknowledged: some may be there at the end
         self.safe_end = 0  # what a power cut leaves, at least
         self.safe_start = 0  # what never comes back
         self.latest_start = 0
-        self.sequences = [0] * PRODUCERS
-        self.epochs = [0] * PRODUCERS
+        self.sequences, self.epochs = dict.fromkeys(self.producers, 0), dict.fromkeys(self.producers, 0)
         self.leader_epoch = 0
         self.unanswered: bytes | None = None
         self.seen = Counter[str]()
@@ -174,7 +186,7 @@ class History:
         else:
             assert self.log.end_offset == self.end
             if step in {"retain", "shrink", "delete_records"}:  # what is half deleted is so when it is tried again
-                self.log.delete_old_segments(NOW_MS, up_to=self.log.end_offset)
+                self.delete_old_segments()
             self.settle(all_must_be_there=True)
 
     def mend(self) -> None:
@@ -211,6 +223,8 @@ class History:
     def settle(self, *, all_must_be_there: bool) -> None:
         """What is there is a prefix of what was acknowledged, or a little of what was not; the model goes on there."""
         log = self.log
+        if self.files.mixes_names and not self.safe_end:
+            self.latest_start = max(self.latest_start, log.start_offset)
         assert self.safe_start <= log.start_offset <= self.latest_start
         found = stored(content(log))
         before = [sent for sent in self.acknowledged if sent.end <= log.start_offset]
@@ -248,33 +262,36 @@ class History:
         assert_producers(log.producers, replayed(log, log.end_offset), whole=not log.start_offset)
 
     def go_on_with_sequences(self) -> None:
-        for producer in range(PRODUCERS):
+        for producer in self.producers:
             known = self.log.producers.by_id.get(producer)
             self.sequences[producer] = known.last_sequence + 1 if known else 0
             self.epochs[producer] = known.epoch if known else 0
 
     # Appends
 
-    def next_batch(self) -> tuple[int, int, bytearray]:
-        """A producer (or PRODUCERS for one without sequences), a number of records, and a batch of them."""
+    def next_batch(self) -> tuple[int, bytearray]:
+        """A number of records, and a batch of them, of a producer or of one without sequences."""
+        return self.batch_of(self.random.randrange(PRODUCERS + 1))
+
+    def batch_of(self, producer: int, *, may_begin_epoch: bool = True) -> tuple[int, bytearray]:
+        """The next batch of a producer; PRODUCERS is one without sequences."""
         count = self.random.randint(1, 4)
-        producer = self.random.randrange(PRODUCERS + 1)
         size = self.random.choice([5, 50, 300])
         if producer == PRODUCERS:
-            return producer, count, self.encode(producer, count, size)
-        if self.random.random() < 0.05 and self.sequences[producer]:
+            return count, self.encode(producer, count, size)
+        if self.random.random() < 0.05 and self.sequences[producer] and may_begin_epoch:
             self.epochs[producer] += 1
             self.sequences[producer] = 0
         data = self.encode(producer, count, size)
         self.sequences[producer] += count
-        return producer, count, data
+        return count, data
 
     def encode(self, producer: int, count: int, size: int) -> bytearray:
         """What the producer sends next."""
         if producer == PRODUCERS:
             return bytearray(batch(count, size=size, timestamp=NOW_MS + self.random.randint(-50, 50)))
-        sequence, epoch = self.sequences[producer], self.epochs[producer]
-        return bytearray(numbered(sequence, count, producer_id=producer, epoch=epoch, size=size))
+        kind = {"epoch": self.epochs[producer], "is_transactional": producer in TRANSACTIONAL}
+        return bytearray(numbered(self.sequences[producer], count, producer_id=producer, size=size, **kind))
 
     def attempt(self, number: int) -> list[tuple[Sent, memoryview]]:
         """So many batches, noted as sent."""
@@ -285,8 +302,8 @@ class History:
         found: list[tuple[Sent, memoryview]] = []
         offset = self.end
         for _ in range(number):
-            producer, count, data = self.next_batch()
-            if producer < PRODUCERS:
+            count, data = self.next_batch()
+            if read_header(data).base_sequence >= 0:
                 self.unanswered = bytes(data)
             found.append((Sent(offset, offset + count, bytes(data)), memoryview(data)))
             offset += count
@@ -312,7 +329,7 @@ class History:
             self.acknowledge()
 
     def write(self, view: memoryview) -> AppendInfo:
-        return self.log.append(view, leader_epoch=self.leader_epoch, now_ms=NOW_MS)
+        return self.log.append(view, leader_epoch=self.leader_epoch, now_ms=NOW_MS, validate=validation_of(view))
 
     def gather(self) -> None:
         """Several batches, written together by the loop."""
@@ -327,7 +344,7 @@ class History:
     def stage(self, batches: list[tuple[Sent, memoryview]]) -> None:
         """A segment may end between two of them: then those before are written."""
         for sent, view in batches:
-            info = self.log.stage(view, self.leader_epoch, NOW_MS, HEADER, 4096)
+            info = self.log.stage(view, self.leader_epoch, NOW_MS, validation_of(view), 4096)
             assert (info.first_offset, info.last_offset + 1, info.is_duplicate) == (sent.offset, sent.end, False)
 
     def append_aside(self) -> None:
@@ -364,7 +381,7 @@ class History:
     def repeat(self) -> None:
         """Any of the last batches of a producer, once more, is answered with its old offset."""
         there = [sent for sent in self.acknowledged if sent.offset >= self.log.start_offset]
-        for producer in range(PRODUCERS):
+        for producer in self.producers:
             of_it = [sent for sent in there if is_of(sent, producer, self.epochs[producer])]
             for sent in of_it[-5:]:
                 info = self.write(memoryview(bytearray(sent.data)))
@@ -390,15 +407,15 @@ class History:
     def last_of(self, producer: int) -> Sent | None:
         """The last batch of a producer, if any of its batches is there."""
         there = [sent for sent in self.acknowledged if sent.end > self.log.start_offset]
-        return next((sent for sent in reversed(there) if split(sent.data)[0][0].producer_id == producer), None)
+        return next((sent for sent in reversed(there) if is_of(sent, producer)), None)
 
     def may_follow(self, header: BatchHeader) -> bool:
         """Whether a batch is its producer's last one, or what comes next."""
         known = self.log.producers.by_id.get(header.producer_id)
         if known is None:
             return header.base_sequence == 0
-        if known.epoch != header.producer_epoch:
-            return known.epoch < header.producer_epoch and header.base_sequence == 0
+        if known.epoch != header.producer_epoch or not known.batches:
+            return known.epoch <= header.producer_epoch and header.base_sequence == 0
         last = known.batches[-1]
         is_last = header.base_sequence == last.first_sequence and self.last_of(header.producer_id) is not None
         return is_last or header.base_sequence == last.last_sequence + 1
@@ -469,7 +486,7 @@ class History:
         self.log.config = dataclasses.replace(self.config, retention_bytes=self.random.randrange(6000))
         try:
             self.latest_start = max(self.latest_start, self.end)
-            self.log.delete_old_segments(NOW_MS, up_to=self.log.end_offset)
+            self.delete_old_segments()
         finally:
             self.log.config = self.config
             self.latest_start = self.log.start_offset
@@ -480,10 +497,20 @@ class History:
         if self.end > self.log.start_offset:
             self.delete_up_to(self.random.randint(self.log.start_offset, self.end))
 
+    def move_start(self) -> None:
+        """The same, before anything is deleted."""
+        offset = self.random.randint(self.log.start_offset, self.end)
+        self.latest_start = max(self.latest_start, offset)
+        self.log.advance_start(offset)
+
     def delete_up_to(self, offset: int) -> None:
         self.latest_start = max(self.latest_start, offset)
         self.log.advance_start(offset)
-        self.log.delete_old_segments(NOW_MS, up_to=self.log.end_offset)
+        self.delete_old_segments()
+
+    def delete_old_segments(self) -> None:
+        if not self.files.mixes_names:
+            self.log.delete_old_segments(NOW_MS, up_to=self.log.end_offset)
 
     def sweep(self) -> None:
         self.store.remove_deleted()
@@ -545,9 +572,7 @@ class History:
 
     def kill(self, *, all_must_be_there: bool = True) -> None:
         self.forget_what_is_under_way()
-        drops_failed = self.files.drops_failed
         self.files = self.files.crash(self.random, power=False)
-        self.files.drops_failed = drops_failed
         self.open()
         # What was cut off is known to the page cache alone, perhaps: attempts may come back until a power cut is over
         self.settle(all_must_be_there=all_must_be_there)
@@ -562,9 +587,7 @@ class History:
         else:
             self.heal()
             self.forget_what_is_under_way()
-            drops_failed = self.files.drops_failed
             self.files = self.files.crash(self.random, power=False)
-            self.files.drops_failed = drops_failed
         self.files.room = room
         self.open()
         self.settle(all_must_be_there=True)
@@ -572,11 +595,9 @@ class History:
     def power(self) -> None:
         """A power cut; and another one while it starts, now and then."""
         self.forget_what_is_under_way()
-        short_writes, drops_failed = self.files.short_writes, self.files.drops_failed
         while True:
             self.files = self.files.crash(self.random, power=True)
             self.files.cut_after = self.random.choice([None, self.random.randint(0, 12)])
-            self.files.short_writes, self.files.drops_failed = short_writes, drops_failed
             try:
                 self.open()
                 self.settle(all_must_be_there=False)
@@ -594,7 +615,8 @@ class History:
     def flip(self) -> None:
         """A bit is wrong at rest: on another disk of the same content, so that it all goes on as if nothing was."""
         files = self.files.copy(only_durable=self.random.random() < 0.3)
-        self.seen[look_at_wrong_bit(files, self.config, self.random)] += 1
+        look = self.random.choice([look_at_wrong_bit, look_at_wrong_file])
+        self.seen[look(files, self.config, self.random)] += 1
 
     def fill(self) -> None:
         """The disk is full soon."""
@@ -659,26 +681,13 @@ class History:
             assert_producers(known, replayed(self.log, offset), whole=not self.log.start_offset)
 
 
-def is_of(sent: Sent, producer: int, epoch: int) -> bool:
-    header = split(sent.data)[0][0]
-    return (header.producer_id, header.producer_epoch) == (producer, epoch)
+def is_of(sent: Sent, producer: int, epoch: int | None = None) -> bool:
+    """Whether a batch of records is a producer's, of any epoch or of this one."""
+    header = read_header(sent.data)
+    is_its = header.producer_id == producer and epoch in (None, header.producer_epoch)
+    return is_its and not header.is_control
 
 
-def replayed(log: Log, end: int) -> Producers:
-    """The producers' state before an offset, from the batches that are there."""
-    producers = Producers()
-    for header in log.headers(log.start_offset):
-        if header.last_offset < end:
-            producers.record(header, header.base_offset)
-    return producers
-
-
-def assert_producers(known: Producers, rebuilt: Producers, *, whole: bool) -> None:
-    """What is known is what the batches say; if these are not `whole`, more may be known, of what was deleted."""
-    for producer_id, producer in rebuilt.by_id.items():
-        of_it = known.by_id[producer_id]
-        assert of_it.epoch == producer.epoch
-        shorter = min(len(of_it.batches), len(producer.batches))
-        assert of_it.batches[-shorter:] == producer.batches[-shorter:]
-        assert of_it.is_partial or not whole or of_it == producer
-    assert known.by_id.keys() == rebuilt.by_id.keys() or not whole
+def validation_of(view: memoryview) -> str:
+    """What belongs to transactions is taken as a coordinator sends it."""
+    return OWN if read_header(view).attributes & TRANSACTION_BITS else HEADER

@@ -16,15 +16,27 @@ from hypothesis import strategies as st
 
 from storage.tests.compacting_histories import COMPACTING, CompactingHistory
 from storage.tests.histories import STEPS, History
+from storage.tests.transactional_histories import (
+    TRANSACTING,
+    TRANSACTING_COMPACTING,
+    CompactingTransactionalHistory,
+    TransactionalHistory,
+)
 
 SOAK = os.environ.get("HEADGATE_SOAK", "") not in {"", "0"}
 COUNT = int(os.environ.get("HEADGATE_HISTORIES", "10000" if SOAK else "1000"))
 NOTHING = ""
 # Not made smaller: that takes minutes, and the command shows each step
 PHASES = [Phase.explicit, Phase.generate]
-WEIGHTED = [NOTHING, *(step for step, weight in STEPS.items() for _ in range(weight))]
-FOLLOWER = [*WEIGHTED, "truncate", "truncate"]
-COMPACTED = [NOTHING, *(step for step, weight in COMPACTING.items() for _ in range(weight))]
+KINDS = (History, CompactingHistory, TransactionalHistory, CompactingTransactionalHistory)
+
+
+def weighted(steps: dict[str, int]) -> list[str]:
+    return [NOTHING, *(step for step, weight in steps.items() for _ in range(weight))]
+
+
+CUT = ["truncate", "truncate"]
+LEADER, FOLLOWER = weighted(STEPS), [*weighted(STEPS), *CUT]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -52,29 +64,49 @@ def run(seed: int, steps: list[str], kind: type[History] = History) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=COUNT // 2, phases=PHASES)
-@given(steps=st.lists(st.sampled_from(WEIGHTED), min_size=20, max_size=80), seed=st.integers(0, 1 << 32))
+@settings(max_examples=COUNT * 3 // 10, phases=PHASES)
+@given(steps=st.lists(st.sampled_from(LEADER), min_size=20, max_size=80), seed=st.integers(0, 1 << 32))
 def test_nothing_is_lost_beyond_what_the_policy_allows(steps: list[str], seed: int) -> None:
     run(seed, steps)
 
 
 @pytest.mark.slow
-@settings(max_examples=COUNT // 4, phases=PHASES)
+@settings(max_examples=COUNT // 5, phases=PHASES)
 @given(steps=st.lists(st.sampled_from(FOLLOWER), min_size=20, max_size=60), seed=st.integers(0, 1 << 32))
 def test_histories_of_a_follower(steps: list[str], seed: int) -> None:
     run(seed, steps)
 
 
 @pytest.mark.slow
-@settings(max_examples=COUNT // 4, phases=PHASES)
-@given(steps=st.lists(st.sampled_from(COMPACTED), min_size=20, max_size=60), seed=st.integers(0, 1 << 32))
+@settings(max_examples=COUNT // 5, phases=PHASES)
+@given(steps=st.lists(st.sampled_from(weighted(COMPACTING)), min_size=20, max_size=60), seed=st.integers(0, 1 << 32))
 def test_histories_of_a_compacted_log(steps: list[str], seed: int) -> None:
     run(seed, steps, CompactingHistory)
+
+
+@pytest.mark.slow
+@settings(max_examples=COUNT // 5, phases=PHASES)
+@given(
+    steps=st.lists(st.sampled_from([*weighted(TRANSACTING), *CUT]), min_size=20, max_size=60),
+    seed=st.integers(0, 1 << 32),
+)
+def test_histories_of_a_log_with_transactions(steps: list[str], seed: int) -> None:
+    run(seed, steps, TransactionalHistory)
+
+
+@pytest.mark.slow
+@settings(max_examples=COUNT // 10, phases=PHASES)
+@given(
+    steps=st.lists(st.sampled_from(weighted(TRANSACTING_COMPACTING)), min_size=20, max_size=60),
+    seed=st.integers(0, 1 << 32),
+)
+def test_histories_of_a_compacted_log_with_transactions(steps: list[str], seed: int) -> None:
+    run(seed, steps, CompactingTransactionalHistory)
 
 
 if "HEADGATE_HISTORY" in os.environ:
 
     @pytest.mark.slow
     def test_again() -> None:
-        kind, seed, *steps = os.environ["HEADGATE_HISTORY"].split()
-        run(int(seed), steps, CompactingHistory if kind == CompactingHistory.__name__ else History)
+        name, seed, *steps = os.environ["HEADGATE_HISTORY"].split()
+        run(int(seed), steps, next(kind for kind in KINDS if kind.__name__ == name))
