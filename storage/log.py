@@ -175,7 +175,7 @@ class Log:
     @property
     def has_own_start(self) -> bool:
         """Whether the start is to be written down: it is within a segment, or others may come back in a crash."""
-        may_come_back = self.names_unsynced or self.flushing is not None
+        may_come_back = self.names_unsynced or self.flushing is not None or self._segments.are_being_replaced
         return self.start_offset > (0 if may_come_back else self._segments[0].base_offset)
 
     # Writing
@@ -472,6 +472,7 @@ class Log:
         config = self.config
         if count and config.retention_ms >= 0 and self._segments.correct_newest(count, now_ms - config.retention_ms):
             count = self._expired(now_ms, up_to, most)
+        count = self._segments.deletable(count)
         if count == len(self._segments):
             if not holding.may(self, holding.ROLL):
                 return 0

@@ -17,6 +17,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 
 from protocol.errors import KafkaError
@@ -138,6 +139,23 @@ class Compacted:
         """How many times the log was cut: what was known of later offsets is not so any more."""
         self.offset = NOTHING
         """Where the last compaction ended; kept by the store in a checkpoint."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a crash may still leave the segment that a compaction has made, though it was given up."""
+        return self._begun is not None or self.unfinished is not None
+
+    def before_begun(self, count: int) -> int:
+        """How many of the first segments, `count` at most, lie before those that are being replaced now.
+
+        These stay until that has ended: of the new segment, which may win already, nobody else would tell that it is
+        to go with them.
+        """
+        begun = self._begun
+        if begun is None:
+            return count
+        first = begun.new.base_offset
+        return sum(segment.base_offset < first for segment in islice(self._segments, count))
 
     def closed(self, bases: Collection[int]) -> list[Segment] | None:
         """The segments that begin at these offsets; None if one of them is gone, or is the one being written."""

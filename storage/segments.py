@@ -54,6 +54,15 @@ class Segments:
         return self._compacted
 
     @property
+    def are_being_replaced(self) -> bool:
+        """Whether a compaction is about to put another one in the place of some, or to give that up."""
+        return self._compacted is not None and self._compacted.is_under_way
+
+    def deletable(self, count: int) -> int:
+        """How many of the first ones, `count` at most, may be deleted beside what compaction does."""
+        return count if self._compacted is None else self._compacted.before_begun(count)
+
+    @property
     def were_compacted(self) -> bool:
         """Whether somebody asked for `compacted`."""
         return self._compacted is not None

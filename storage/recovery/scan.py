@@ -120,6 +120,8 @@ def _scan_segment(
 
     What is in it is noted in `epochs` and `producers`.
     """
+    if log.end_offset < segment.base_offset <= found.start_offset:
+        log.end_offset = segment.base_offset  # what was deleted is here again, and not all of it
     if segment.base_offset != log.end_offset:
         # One between them is lost: compaction leaves gaps too, but only in what was made safe before.
         return Torn(0, f"the segment should begin at offset {log.end_offset}"), known

@@ -13,6 +13,7 @@ import pytest
 
 from protocol.records.batch import read_header
 from protocol.records.compression import finish
+from storage import checkpoint
 from storage.compaction.job import assess
 from storage.compaction.rounds import Collect, Gone, Rewrite, Round, compact, go_on
 from storage.compaction.work import Compaction
@@ -255,16 +256,34 @@ def test_a_new_segment_that_would_reach_behind_the_old_ones_takes_nothing_away()
 # What happens to the log meanwhile
 
 
-def test_segments_that_were_deleted_meanwhile_do_not_come_back() -> None:
+def test_segments_that_are_being_replaced_are_not_deleted_meanwhile() -> None:
+    """The new one may win already, and would come back after a crash without them."""
     files = CrashingFiles()
     log = filled(files).logs[KEY]
     replacement = compacting(files, log)
     log.advance_start(8)
-    log.delete_old_segments(NOW_MS, log.end_offset)
-    assert not log.compacted.end(replacement, 0.0)
-    assert [segment.base_offset for segment in log.segments] == [8, 16, 24]
-    log = open_store(files.crash(Random(1), power=True), LARGE).logs[KEY]
-    assert values(log) == EXPECTED
+    assert log.delete_old_segments(NOW_MS, log.end_offset) == 0
+    assert log.compacted.end(replacement, 0.0)
+    log.advance_start(24)
+    assert log.delete_old_segments(NOW_MS, log.end_offset) == 1
+    log = open_store(files.crash(Random(1), power=False), LARGE).logs[KEY]
+    assert [segment.base_offset for segment in log.segments] == [24]
+
+
+def test_the_start_is_written_down_while_what_is_before_it_may_come_back() -> None:
+    """And where some of that does, and some not, it takes nothing with it."""
+    files = CrashingFiles()
+    store = filled(files)
+    log = store.logs[KEY]
+    log.compacted.begin(files, log.segments[:1], _copied(log)).run()
+    log.advance_start(16)
+    log.flush()
+    assert log.has_own_start
+    store.checkpoint({KEY: log.end_offset})
+    checkpoint.write_offsets(files, f"/data/{checkpoint.RECOVERY_POINTS}", {})
+    files.remove(f"{PARTITION}/{8:020d}.log")
+    log = open_store(files.crash(Random(1), power=False), LARGE).logs[KEY]
+    assert (log.start_offset, offsets(records(log))) == (16, [*range(16, 25)])
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "deleted", "cut"])
@@ -273,9 +292,9 @@ def test_only_a_thread_waits_for_the_disk_whatever_happens_meanwhile(meanwhile: 
     log = filled(files).logs[KEY]
     syncs: list[str] = []
     files.delay(lambda: syncs.append("now"), "sync_directory", "sync", path=PARTITION)
-    with pytest.raises(StopIteration if meanwhile == "nothing" else Gone):
+    with pytest.raises(Gone if meanwhile == "cut" else StopIteration):
         _drive(log, meanwhile, syncs)
-    expected = {"nothing": [0, 24], "deleted": [8, 16, 24], "cut": [0, 8, 16]}
+    expected = {"nothing": [0, 24], "deleted": [0, 24], "cut": [0, 8, 16]}
     assert [segment.base_offset for segment in log.segments] == expected[meanwhile]
     assert not names(files, CLEANED_SUFFIX)
     assert not names(files, SWAP_SUFFIX)

@@ -86,8 +86,8 @@ class TransactionalHistory(History):
 
     def assert_stable(self, stable: int, *, is_replicated: bool) -> None:
         """What began before all that is there may be forgotten; no other open transaction is passed."""
-        log, since = self.log, self.log.segments[0].base_offset
-        there = decide(sent for sent in self.acknowledged if sent.offset >= since)
+        log = self.log
+        there = decide(sent for sent in self.acknowledged if sent.end > log.start_offset)
         first = min([*there.opened.values(), log.end_offset])
         assert stable <= max(log.start_offset, first)
         earliest = min([*decide(self.acknowledged).opened.values(), log.end_offset])
