@@ -14,12 +14,13 @@ from gateway.clock import Clock
 from gateway.config import BrokerConfig
 from gateway.directory_upkeep import DirectoryUpkeep
 from gateway.mender import Told
+from gateway.metadata.topics import METADATA_TOPIC
 from gateway.metrics import Metrics
 from gateway.replication.partition import Partition
 from gateway.replication.partitions import Partitions, Retried
 from gateway.scheduler import Scheduler
 from gateway.space import Space
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from storage.files import parent
 from storage.flush import is_due
 from storage.index import CutIndex
@@ -62,6 +63,7 @@ class Upkeep:
         self._to_expire: deque[Partition] = deque()
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
         self._is_making = False
+        self._has_lost_metadata = False
         self._config = config
         self._space = Space(partitions, config, clock, scheduler, self._room_changed)
         is_low = self._space.low.__contains__
@@ -194,12 +196,21 @@ class Upkeep:
         return self._store.logs.get(log.key) is log
 
     def _was_cut(self, log: Log) -> None:
+        self._has_lost_metadata = self._has_lost_metadata or log.topic == METADATA_TOPIC
         for partition in self._partitions_of(log):
             partition.was_cut()
 
     def _mended(self, log: Log) -> None:
+        if log.topic == METADATA_TOPIC and self._has_lost_metadata:
+            self._freeze_metadata(log)
         for partition in self._partitions_of(log):
             partition.mended()
+
+    def _freeze_metadata(self, log: Log) -> None:
+        """Have no more changes made: they would follow what the log does not have, and no start could read them."""
+        why = "the disk has lost changes of topics or settings that are in memory still: restart, and make them again"
+        logger.error("metadata cannot be changed any more: %s", why)
+        log.sync_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why)
 
     def _partitions_of(self, log: Log) -> list[Partition]:
         """The one that is served from it; none for the metadata log, or if another node leads it."""

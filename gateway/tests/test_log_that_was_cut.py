@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gateway.metadata.topics import METADATA_TOPIC
 from gateway.replication.partition import Partition
 from gateway.tests.manual import Threads
 from gateway.tests.test_commit_at_any_cut import CrashingNode
@@ -205,3 +206,23 @@ def code_of(told: Any) -> ErrorCode:
 def join() -> JoinGroupRequest:
     protocols = [JoinGroupRequestProtocol("range", b"")]
     return JoinGroupRequest("g", 30_000, 30_000, "", protocol_type="consumer", protocols=protocols)
+
+
+def test_metadata_of_which_something_is_lost_is_not_changed_until_a_restart(bench: Bench) -> None:
+    """As what follows it could be read by no start."""
+    metadata = bench.node.services.metadata
+    log = bench.node._store.logs[METADATA_TOPIC, 0]
+    end_offset = log.end_offset
+    metadata.create_topic("lost", 1)
+    log.recovery_point = 0  # as after a write that failed
+    log.fail(OSError(errno.EIO, "input/output error"))
+    last = next(position for position, header in log.active.walk() if header.base_offset >= end_offset)
+    del bench.files.file(log.active.path).content[last:]
+    bench.mend()
+    assert log.end_offset == end_offset
+    with pytest.raises(KafkaError, match=r"the disk has lost changes of topics or settings .* restart"):
+        metadata.create_topic("more", 1)
+    bench.node.services.scheduler.in_thread = bench.at_once  # type: ignore[method-assign]
+    bench.node.restart()
+    assert set(bench.node.services.metadata.image.topics) == {"t", "__consumer_offsets"}
+    bench.node.services.metadata.create_topic("more", 1)
