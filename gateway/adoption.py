@@ -5,7 +5,8 @@ broker, out of the partitions' directories and of what Kafka's own metadata log 
 beside its place and renamed when it is whole: until then the directories are Kafka's, from then on they are ours.
 `__cluster_metadata-0` is read once, and left as it is.
 
-Kafka with ZooKeeper (to 3.9) keeps the configs of topics there: these are then the defaults.
+Kafka with ZooKeeper (to 3.9) keeps the configs of topics there: these are then the defaults, as far as they fit
+(`unknown_configs`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
+from gateway import unknown_configs
 from gateway.config import topics as topic_configs
 from gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from gateway.metadata.journal import LOG_CONFIG
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
     from gateway.config import BrokerConfig
 
 logger = logging.getLogger("headgate.adoption")
+
+_RESOURCES = {4: "broker", 8: "broker logger", 16: "client metrics", 32: "group"}  # KIP-412, KIP-714, KIP-848
 
 UNFINISHED_SUFFIX = ".adopting"
 _TRANSACTION = struct.Struct(">hq")  # version and producer id, with which a value of __transaction_state begins
@@ -104,8 +108,12 @@ class KafkaMetadata:
 
 @dataclass
 class Adopted:
-    """What the metadata log is to hold, and what is to be said of it: a level of `logging` and a sentence each."""
+    """What the metadata log is to hold, and what is to be said of it: a level of `logging` and a sentence each.
 
+    `guessed`: configs of topics whose own nobody tells any more.
+    """
+
+    guessed: Mapping[str, Mapping[str, str]]
     records: list[MetadataRecord] = field(default_factory=list)
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     notes: list[tuple[int, str]] = field(default_factory=list)
@@ -123,7 +131,8 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
     """
     paths = [path.rstrip("/") for path in config.log_directories if files.exists(path)]
     if not foreign.is_foreign(files, paths):
-        logger.info("--adopt: log.dirs=%s holds nothing of another program", ",".join(config.log_directories))
+        _check_use(config, files, paths)
+        logger.info("--adopt: log.dirs=%s is Headgate's already", ",".join(config.log_directories))
         return False
     with contextlib.ExitStack() as locks:
         for path in paths:
@@ -132,7 +141,8 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
         _check_identity(config, survey)
         known = read_metadata(files, survey)
         transactional = 0 if known is not None and known.next_producer_id else next_transactional_id(files, survey)
-        adopted = plan(survey, known, config, random, transactional)
+        guessed = unknown_configs.contradicting(files, survey, config.log_config({}), _told(survey, known))
+        adopted = plan(survey, known, config, random, transactional, guessed)
         for level, sentence in adopted.notes:
             logger.log(level, "%s", sentence)
         _write_topic_ids(files, paths, survey, adopted)
@@ -142,6 +152,15 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
         len(adopted.topic_ids), len(survey.partitions), survey.meta.node_id, survey.meta.cluster_id,
     )  # fmt: skip
     return True
+
+
+def _check_use(config: BrokerConfig, files: Files, paths: Sequence[str]) -> None:
+    """A broker without a record must not take the place of the one that was meant: groups would begin anew with it."""
+    if not any(files.exists(f"{path}/{directories.META_PROPERTIES}") for path in paths):
+        raise StorageError(
+            f"--adopt: log.dirs={','.join(config.log_directories)} is no data directory: set that of the Apache Kafka "
+            "that was stopped, or start without --adopt"
+        )
 
 
 def _metadata_directory(config: BrokerConfig) -> str | None:
@@ -209,6 +228,17 @@ class _Reading:
             self.metadata.apply(record)
 
 
+def _told(survey: Survey, known: KafkaMetadata | None) -> set[str]:
+    """The topics whose configs need no guess."""
+    of_kafka = {} if known is None else known.by_name()
+    told = {
+        topic
+        for (topic, _), found in survey.partitions.items()
+        if topic in of_kafka and found.topic_id in (None, of_kafka[topic].topic_id)
+    }
+    return told.union(INTERNAL_TOPICS)
+
+
 def next_transactional_id(files: Files, survey: Survey) -> int:
     """Above all producer ids that belong to transactional ids: these live longer than what a producer wrote."""
     found = 0
@@ -225,10 +255,15 @@ def next_transactional_id(files: Files, survey: Survey) -> int:
 
 
 def plan(
-    survey: Survey, known: KafkaMetadata | None, config: BrokerConfig, random: Random, next_transactional: int = 0
+    survey: Survey,
+    known: KafkaMetadata | None,
+    config: BrokerConfig,
+    random: Random,
+    next_transactional: int,
+    guessed: Mapping[str, Mapping[str, str]],
 ) -> Adopted:
     """What becomes of a survey. Pure but for `random`. Raises StorageError for directories of different topics."""
-    adopted = Adopted()
+    adopted = Adopted(guessed)
     topics: dict[str, dict[int, Found]] = {}
     for (topic, index), found in sorted(survey.partitions.items()):
         topics.setdefault(topic, {})[index] = found
@@ -314,9 +349,10 @@ def _configs(
 ) -> dict[str, str]:
     """The topic's own configs that mean something here."""
     if known is None or of_kafka is None:
-        own = _internal_configs(name, config)
-        whose = "those of a new one" if own else "the defaults"
-        adopted.warn(f"{name}: its configs are not known, as ZooKeeper or a lost log has them; it has {whose}")
+        own = _internal_configs(name, config) or dict(adopted.guessed.get(name, {}))
+        adopted.warn(
+            f"{name}: its configs are not known, as ZooKeeper or a lost log has them; it has {_whose(name, own)}"
+        )
         return own
     kept: dict[str, str] = {}
     for key, value in known.configs.get((TOPIC_RESOURCE, name), {}).items():
@@ -326,6 +362,16 @@ def _configs(
         except KafkaError as error:
             adopted.warn(f"{name}: {key} is left out: {error.message}")
     return kept
+
+
+def _whose(name: str, own: Mapping[str, str]) -> str:
+    if name in INTERNAL_TOPICS:
+        return "those of a new one"
+    if not own:
+        return "the defaults"
+    if "cleanup.policy" in own:
+        return "the defaults, but is compacted, as it was by Kafka"
+    return f"the defaults, but keeps all, as Kafka kept more of it: set its own {' and '.join(sorted(own))}"
 
 
 def _internal_configs(name: str, config: BrokerConfig) -> dict[str, str]:
@@ -352,8 +398,8 @@ def _tell_of_other_configs(known: KafkaMetadata | None, adopted: Adopted) -> Non
     """Those of brokers, clients and groups are a person's to set again."""
     for (kind, name), configs in {} if known is None else known.configs.items():
         if kind != TOPIC_RESOURCE and configs:
-            whose = f"resource {name or 'default'} of type {kind}"
-            adopted.warn(f"{whose}: not adopted, set them again where they matter: {_some(sorted(configs))}")
+            whose = f"{_RESOURCES.get(kind, f'resources of type {kind}')} {name or '(the default)'}"
+            adopted.warn(f"configs of {whose}: not adopted, set them again where they matter: {_some(sorted(configs))}")
 
 
 def _some(names: Sequence[str]) -> str:

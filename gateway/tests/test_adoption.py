@@ -109,6 +109,28 @@ def test_without_kafkas_metadata_there_are_defaults(caplog: pytest.LogCaptureFix
     assert "__consumer_offsets: of 2 partitions these are not in log.dirs and begin empty: 0" in caplog.text
 
 
+def test_no_default_deletes_what_kafka_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """ZooKeeper had the configs; of a topic that is told by the metadata nothing is guessed."""
+    files = kafkas("kept-0", "compacted-0", "young-0", "__consumer_offsets-0")
+    files.write("/data/cleaner-offset-checkpoint", b"0\n2\ncompacted 0 5\n__consumer_offsets 0 7\n")
+    files.set_modified_ms("/data/.kafka_cleanshutdown", NOW_MS)
+    files.set_modified_ms(f"/data/young-0/{0:020d}.log", NOW_MS)
+    assert adopt(files)
+    topics = image(files).topics
+    assert topics["kept"].configs == {"retention.ms": "-1"}
+    assert topics["compacted"].configs == {"cleanup.policy": "compact"}
+    assert topics["young"].configs == {}
+    assert "compression.type" in topics["__consumer_offsets"].configs
+    unknown = "its configs are not known, as ZooKeeper or a lost log has them; it has the defaults, but"
+    assert f"kept: {unknown} keeps all, as Kafka kept more of it: set its own retention.ms" in caplog.text
+    assert f"compacted: {unknown} is compacted, as it was by Kafka" in caplog.text
+    files = with_metadata(kafkas("t-0", "u-0", ids={"u-0": IDS[4]}), *topic("t", IDS[0], 0), *topic("u", IDS[1], 0))
+    files.set_modified_ms("/data/.kafka_cleanshutdown", NOW_MS)
+    assert adopt(files)
+    found = image(files).topics
+    assert (found["t"].configs, found["u"].configs) == ({}, {"retention.ms": "-1"})
+
+
 def test_kafkas_metadata_tells_configs_and_partitions(caplog: pytest.LogCaptureFixture) -> None:
     unknown = bytes.fromhex("01600000")
     files = with_metadata(
@@ -143,7 +165,7 @@ def test_kafkas_metadata_tells_configs_and_partitions(caplog: pytest.LogCaptureF
         "2 of them of kinds that mean nothing here",
         "u: remote.storage.enable is left out",
         "1 topics have no partition in log.dirs and are not adopted: elsewhere",
-        "set them again where they matter: log.cleaner.threads",
+        "configs of broker (the default): not adopted, set them again where they matter: log.cleaner.threads",
         "t: 2 partitions, id",
     ):
         assert sentence in caplog.text
@@ -258,8 +280,18 @@ def test_what_is_ours_already_is_left_alone() -> None:
     assert not adopt(files)
     assert files.writes == writes
     assert image(files) == before
-    assert not adopt(CrashingFiles())
     assert not adopt(kafkas())
+
+
+def test_where_nothing_is_there_is_nothing_to_adopt() -> None:
+    """A directory that is misspelt, or not mounted: no empty broker takes Kafka's place."""
+    files = CrashingFiles()
+    with pytest.raises(StorageError, match=r"--adopt: log.dirs=/data is no data directory: set that"):
+        adopt(files)
+    files.make_directories("/data/lost+found")
+    with pytest.raises(StorageError, match="is no data directory"):
+        adopt(files)
+    assert list(files.list("/data")) == ["lost+found"]
 
 
 def test_cut_short_it_is_kafkas_still_or_wholly_ours() -> None:
