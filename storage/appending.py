@@ -5,6 +5,7 @@ Staged, written by the loop or by a thread, and taken up or taken back.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
@@ -122,6 +123,8 @@ def end_write(log: Log, staged: Staged, error: BaseException | None) -> None:
     """See `Log.end_write`."""
     log.being_written = None
     staged.release()
+    if error is not None and not isinstance(error, OSError):  # no thread, no memory: it was not written all the same
+        error = OSError(errno.ECANCELED, repr(error))
     log.pool.defers_blocks = True
     try:
         log.active.finish_append(staged.written, log.config.index_interval_bytes, error)

@@ -232,11 +232,13 @@ class Writer:
     def _written(self, staged: Staged, taken: list[_Taken], result: object) -> None:
         if isinstance(result, BaseException):
             self._disk.failed(result)
-        with suppress(KafkaError):  # it stands in `Staged.error`
-            self._partition.log.end_write(staged, result if isinstance(result, BaseException) else None)
-        self._tell(taken)
-        self._partition.advanced(self._partition)  # who waits may have been refused
-        self._write()
+        try:
+            with suppress(KafkaError):  # it stands in `Staged.error`
+                self._partition.log.end_write(staged, result if isinstance(result, BaseException) else None)
+            self._tell(taken)
+            self._partition.advanced(self._partition)  # who waits may have been refused
+        finally:  # a fault of ours must not keep the others waiting
+            self._write()
 
     def _tell(self, taken: list[_Taken]) -> None:
         self._partition.advance()

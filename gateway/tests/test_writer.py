@@ -213,6 +213,35 @@ def test_a_failed_write_is_told_and_nothing_of_it_stays(
     assert partition.high_watermark == partition.log.end_offset == 2
 
 
+def test_a_write_for_which_no_thread_could_be_started_is_told(node: Node, disk: Disk) -> None:
+    partition = slowed(disk)
+    numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
+    lost, next_one = (Reply(node, produced(node, base_sequence=number, **numbered)) for number in range(2))
+    disk.threads.pop(0)[1](RuntimeError("can't start new thread"))
+    node.time.advance()
+    assert lost.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    disk.run_thread()
+    assert next_one.row == (0, 1)
+    assert partition.high_watermark == partition.log.end_offset == 2
+
+
+def test_a_fault_in_one_answer_keeps_no_other_append_waiting(disk: Disk) -> None:
+    partition = slowed(disk)
+    own, told = partition.writer(), list[object]()
+    assert own is not None
+
+    def fault(_: object) -> None:
+        raise ValueError("a fault of ours")
+
+    for done in (fault, told.append):
+        own.append(memoryview(build([Record(timestamp=0, value=b"x")])), 1, 0, done)
+    with pytest.raises(ValueError, match="a fault"):
+        disk.run_thread()
+    disk.run_thread()
+    assert len(told) == 1
+    assert own.is_idle
+
+
 def test_what_is_refused_is_told_without_a_write(node: Node, disk: Disk) -> None:
     slowed(disk)
     spoiled = memoryview(build([Record(timestamp=node.time.clock.now_ms(), value=b"x")]))

@@ -74,7 +74,10 @@ def test_more_than_a_segment_is_refused_and_what_was_staged_is_written() -> None
     assert (log.end_offset, log.active.size) == (1, len(batch()))
 
 
-def test_what_could_not_be_written_by_a_thread_was_never_there() -> None:
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "no space left on device"), RuntimeError("can't start new thread"), MemoryError()]
+)
+def test_what_could_not_be_written_by_a_thread_was_never_there(error: BaseException) -> None:
     files = CrashingFiles()
     log = new_log(files)
     append(log, numbered(0))
@@ -84,7 +87,7 @@ def test_what_could_not_be_written_by_a_thread_was_never_there() -> None:
     assert staged is not None
     assert log.end_offset == 2
     with pytest.raises(KafkaError) as failed:
-        log.end_write(staged, OSError(errno.ENOSPC, "no space left on device"))
+        log.end_write(staged, error)
     assert staged.error is failed.value
     assert (log.end_offset, log.being_written) == (1, None)
     assert log.recovery_point == 0, "until it is flushed again, what was cut off may come back"
