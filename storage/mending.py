@@ -15,6 +15,7 @@ takes records, or it is all tried again. Reads go on meanwhile, and `Log` takes 
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterator
 from random import Random
@@ -27,7 +28,7 @@ from storage import holding
 from storage.aborted import parse
 from storage.directories import base_of, replace_topic_id
 from storage.errors import BadFile
-from storage.files import NO_ROOM, Files, parent
+from storage.files import NO_DESCRIPTORS, NO_ROOM, Files, parent
 from storage.hops import NO_LIMIT, seek
 from storage.index import EntryFile, OffsetIndex, TimeIndex
 from storage.log import Log
@@ -167,7 +168,7 @@ class Mending:
         """Write those of a sealed segment once more, if they are what its bytes make of them."""
         expected = yield from self._expected(pool, piece)
         for index in piece.indexes:
-            data = self._files.read(index.path)[: index.size]
+            data = self._content(index)
             if len(data) < index.size or not _is_expected(index, data, expected):
                 yield from self._renew(pool, piece.facts, piece.facts.size)
                 return
@@ -178,6 +179,15 @@ class Mending:
                     file.sync()
                 finally:
                     file.release()
+
+    def _content(self, index: _Index) -> bytes:
+        """What its file has of it; nothing where that is gone, or cannot be read: it is derived. Raises OSError."""
+        try:
+            return self._files.read(index.path)[: index.size]
+        except OSError as error:
+            if error.errno in (*NO_DESCRIPTORS, errno.ENOMEM):
+                raise
+            return b""
 
     def _expected(self, pool: Pool, piece: _Piece) -> Steps[dict[str, bytes]]:
         """The indexes by their suffixes, made from the segment as it is read."""

@@ -172,6 +172,37 @@ def test_indexes_that_the_system_dropped_are_made_anew(suffix: str) -> None:
     assert_derived_state(log)
 
 
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EIO])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("is_active", [False, True])
+def test_indexes_that_are_gone_or_cannot_be_read_are_made_anew(number: int, suffix: str, is_active: bool) -> None:
+    log = broken(*(batch() for _ in range(100)))
+    before, segment = content(log), log.segments[-1 if is_active else 1]
+    log.seal()
+    path = f"{log.directory}/{segment.base_offset:020d}{suffix}"
+    whole = files_of(log).read(path)
+    assert whole
+    if number == errno.ENOENT:
+        files_of(log).remove(path)
+    else:
+        files_of(log).fail(number, "read", path=path)
+    assert mending.mend(log)
+    files_of(log).heal()
+    log.roll(NOW_MS)
+    assert content(log) == before
+    assert files_of(log).read(path) == whole
+    assert_derived_state(log)
+
+
+def test_an_index_for_which_there_is_no_descriptor_is_read_later() -> None:
+    log = broken(*(batch() for _ in range(100)))
+    fault = files_of(log).fail(errno.EMFILE, "read", path=".index")
+    assert not mending.mend(log)
+    assert fault.met
+    files_of(log).heal()
+    assert mending.mend(log)
+
+
 @pytest.mark.parametrize("is_active", [False, True])
 def test_indexes_that_are_older_than_the_log_are_made_anew(is_active: bool) -> None:
     """What was dropped may show what the disk had before: whole entries, in order, of a log that was cut since."""
