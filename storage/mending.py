@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from random import Random
 from typing import NamedTuple
 
@@ -97,6 +98,7 @@ class Mending:
         self._pieces = pieces
         self._write_epochs = _epochs_of(log)
         self._is_last_in_memory = False
+        self._aside: str | None = None  # the copy of what is lost
         self._unsealed: list[tuple[Segment, dict[str, bytes | None]]] = []
         self.sealed: list[Segment] = []
         """Of `settle_steps`: those whose indexes are in their files now."""
@@ -128,6 +130,9 @@ class Mending:
             self._files.sync_directory(parent(self._directory))
         except (OSError, KafkaError) as error:
             self.error = error
+            if self._aside is not None:  # it is all in the log still; else each try would leave another copy
+                with suppress(OSError):
+                    self._files.remove(self._aside)
 
     def _rewrite(self, pool: Pool, piece: _Piece) -> Steps[bool]:
         """Whether all of it was there, and is on the disk now."""
@@ -138,7 +143,7 @@ class Mending:
             segment.file.sync()
             if walk.problem is None and walk.position == segment.size:
                 return True
-            yield from keep_aside(self._files, segment, walk.position)
+            self._aside = yield from keep_aside(self._files, segment, walk.position)
             offset = max(walk.next_offset, self._recovery_point)
             self.lost = _Lost(segment.base_offset, walk.position, offset)
             yield from self._renew(pool, piece.facts, walk.position)

@@ -22,10 +22,10 @@ TORN_SUFFIX = ".torn"
 _COPY_BYTES = 1024 * 1024
 
 
-def keep_aside(files: Files, segment: Segment, position: int) -> Steps[None]:
+def keep_aside(files: Files, segment: Segment, position: int) -> Steps[str]:
     """Copy what follows a position to a file of its own, in slices. They raise OSError, and then there is none.
 
-    Zeros alone, which some file systems leave, are not worth one.
+    Zeros alone, which some file systems leave, are not worth one. Returns its path, in any case.
     """
     path = name_aside(files, segment.path, position)
     try:
@@ -38,6 +38,7 @@ def keep_aside(files: Files, segment: Segment, position: int) -> Steps[None]:
         with contextlib.suppress(OSError):
             files.remove(path)
         raise
+    return path
 
 
 def put_replaced_aside(pool: Pool, found: Found, names: dict[str, int]) -> Steps[None]:

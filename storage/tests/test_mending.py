@@ -129,11 +129,27 @@ def test_what_the_system_dropped_is_lost_kept_aside_and_told(caplog: pytest.LogC
     assert before.startswith(kept)
     assert next_offset(kept) == end_offset
     assert f"records from offset {end_offset} to 49 are lost" in caplog.text
-    aside = {name: size for name, size in files_of(log).list(log.directory).items() if name.endswith(".torn")}
     later = {f"{segment.base_offset:020d}.log.0.torn": segment.size for segment in segments[segments.index(lost) + 1 :]}
-    assert aside == {f"{lost.base_offset:020d}.log.{position}.torn": size - position, **later}
+    assert asides(log) == {f"{lost.base_offset:020d}.log.{position}.torn": size - position, **later}
     append(log, numbered(end_offset - 10))
     assert_derived_state(log)
+
+
+def test_what_is_lost_is_kept_aside_once_however_often_it_is_tried() -> None:
+    log = broken(*(numbered(number) for number in range(40)))
+    blank(log, log.active, log.active.size - 50, 30)
+    fault = files_of(log).fail(errno.EIO, "sync_directory")
+    for _ in range(3):
+        assert not mending.mend(log)
+        assert not asides(log)
+    assert fault.met == 3
+    files_of(log).heal()
+    assert mending.mend(log)
+    assert len(asides(log)) == 1
+
+
+def asides(log: Log) -> dict[str, int]:
+    return {name: size for name, size in files_of(log).list(log.directory).items() if name.endswith(".torn")}
 
 
 def test_the_first_batch_behind_the_recovery_point_may_be_lost() -> None:
