@@ -88,6 +88,11 @@ class OffsetCheckpoint:
         self._begun = self._written = 0
         self._content: Mapping[TopicPartition, int] | None = None
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether the file may have an older state than the latest that was begun."""
+        return self._begun != self._written
+
     def begin(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
         """What writes these offsets, which do not change any more: to be run once. It raises OSError."""
         self._begun += 1

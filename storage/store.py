@@ -299,7 +299,9 @@ class Store:
             self._retire(key)
             self._check_not_lent(key)
         points = (self._recovery_points, self._start_offsets, self._high_watermarks, self._cleaned_offsets)
-        if any(offsets.get(key, 0) for offsets in points):
+        is_known = any(offsets.get(key, 0) for offsets in points)
+        # What is no longer known here may still be on the disk.
+        if is_known or (self._forget is None and any(each.is_pending for each in self._checkpoints.values())):
             self._forget = self.begin_checkpoint(offsets_of(self.logs, self._high_watermarks))
         self.making.add(key)
         return self._place()
@@ -433,8 +435,9 @@ class Store:
         compacted = {key: log.compacted for key, log in self.logs.items() if log.was_compacted}
         cleaned = {key: done.offset for key, done in compacted.items() if done.offset >= 0}
         cleaned = {**self._of_closed(self._cleaned_offsets), **cleaned}
-        if cleaned or self._cleaned_offsets:
-            begun.append(self._checkpoints[CLEANED_OFFSETS].begin(cleaned))
+        checkpoint_of_cleaned = self._checkpoints[CLEANED_OFFSETS]
+        if cleaned or self._cleaned_offsets or checkpoint_of_cleaned.is_pending:
+            begun.append(checkpoint_of_cleaned.begin(cleaned))
         self._cleaned_offsets = cleaned
 
         begun += [_begin_epochs(log) for log in self.logs.values() if log.epochs.is_stale]
@@ -442,6 +445,7 @@ class Store:
         return partial(run_all, begun)  # each is true without the others
 
     def _begin_recovery_points(self) -> Callable[[], None]:
+        self._forget = None  # what was deleted since it was begun stands in it
         points = {key: log.recovery_point for key, log in self.logs.items()}
         self._recovery_points = {**self._of_closed(self._recovery_points), **points}
         return self._checkpoints[RECOVERY_POINTS].begin(self._recovery_points)

@@ -172,6 +172,41 @@ def test_what_was_begun_before_pays_no_debt() -> None:
     assert stores.begin_making(KEY, TOPIC_ID, SMALL, NOW_MS).places[0].forget is owes.places[0].forget is not None
 
 
+def test_an_older_partition_is_forgotten_also_where_the_checkpoint_without_it_was_not_written() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create(*KEY, OLD_ID, SMALL, NOW_MS)
+    append(log, *(batch() for _ in range(50)))
+    log.flush()
+    store.checkpoint({KEY: 50})
+    store.delete(*KEY)
+    files.room = 0
+    with pytest.raises(OSError, match="space"):
+        store.checkpoint({})
+    files.room = None
+    make(store)
+    store.logs[KEY].flush()
+    again = open_store(files.crash(Random(1), power=False))
+    assert not again.failed
+    assert again.logs[KEY].end_offset == 1
+
+
+def test_one_checkpoint_that_is_being_written_is_written_once_more_for_many() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    write = store.begin_checkpoint({})
+    first, second = (store.begin_making(("t", index), TOPIC_ID).forget for index in range(2))
+    assert first is second is not None
+    later = store.begin_checkpoint({})
+    newest = store.begin_making(("t", 2), TOPIC_ID).forget
+    assert newest is not None
+    assert newest is not first, "which may have what was deleted since"
+    later()
+    write()
+    store.checkpoint({})
+    assert store.begin_making(("t", 3), TOPIC_ID).forget is None
+
+
 # What is in the way
 
 
