@@ -63,7 +63,7 @@ class Opening:
             logger.warning("%s; left alone", error)
         except (StorageError, OSError, KafkaError) as error:
             self.error = _told(found, error)
-            logger.error("partition %s stays closed: %s", found, error)
+            logger.error("partition %s stays closed: %s", found, str(error).removeprefix(f"{found}: "))
 
     def _topic_id(self) -> bytes | None:
         try:

@@ -168,6 +168,8 @@ class Store:
         files.remove(self._path(CLEAN_SHUTDOWN))
         files.sync_directory(self.directory)
         self.unopened = dict.fromkeys(self._partitions(names))
+        if self.unopened and not self._was_clean:
+            logger.info("%s: the last stop was not in order; what was not flushed before is looked at", self.directory)
         self.pool.write_recovery_points = self._write_recovery_points
 
     # Opening

@@ -28,9 +28,12 @@ def remove(stores: Iterable[Store], is_known: Callable[[str, int], bool], was_re
     for store in stores:
         for key in [key for key in store.unopened if not is_known(*key)]:
             path = f"{store.directory}/{directories.partition_name(*key)}"
-            topic_id = None
+            topic_id, is_log = None, True
             with suppress(OSError, BadFile):  # whoever opens it says what is wrong with it
+                is_log = any(map(directories.is_of_log, store.pool.files.list(path)))
                 topic_id = directories.read_topic_id(store.pool.files, path)
+            if not is_log:  # nobody's: whoever opens it says that too
+                continue
             if topic_id is None or not was_removed(topic_id):
                 logger.warning("%s is of a topic that the metadata do not know, and is not served; it stays", path)
                 continue

@@ -432,7 +432,8 @@ class Coordinator:
         self._end_offset = self.partition.log.end_offset
         if loading.replayed:
             count, took_ms = loading.replayed, now_ms - began_ms
-            logger.info("%r: %d records loaded in %d ms", self.partition, count, took_ms)
+            where = self.partition.topic, self.partition.index
+            logger.info("%s-%d: %d records loaded in %d ms", *where, count, took_ms)
         if loading.skipped:
             logger.error("%r: %d records skipped; %s", self.partition, loading.skipped, loading.problem)
         if loading.unknown:

@@ -220,6 +220,19 @@ def test_a_log_that_cannot_be_closed_makes_the_next_start_scan(monkeypatch: pyte
     assert [log.end_offset for log in open_store(files).logs.values()] == [1, 1]
 
 
+def test_a_start_after_a_crash_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    files = CrashingFiles()
+    told = "/data: the last stop was not in order"
+    with caplog.at_level(logging.INFO):
+        store = open_store(files)
+        append(store.create("t", 0, TOPIC_ID, SMALL, NOW_MS), batch())
+        store.close()
+        open_store(files)
+        assert told not in caplog.text
+        open_store(files.crash(Random(1), power=False))
+    assert told in caplog.text
+
+
 def test_many_logs_are_synced_at_once() -> None:
     files = CrashingFiles()
     store = open_store(files)

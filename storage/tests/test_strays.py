@@ -22,6 +22,8 @@ def taken(files: CrashingFiles) -> Store:
     append(store.create("known", 1, REMOVED, SMALL, NOW_MS), batch())
     store.close()
     files.remove(f"{DIRECTORY}/nameless-0/partition.metadata")
+    files.make_directories(f"{DIRECTORY}/holiday-24")
+    files.write(f"{DIRECTORY}/holiday-24/beach.jpg", b"mine")
     return Store.take(DIRECTORY, files=files, node_id=0, config=SMALL, random=store._random)
 
 
@@ -37,7 +39,7 @@ def test_only_what_is_known_to_be_deleted_goes(caplog: pytest.LogCaptureFixture)
     store = taken(files)
     with caplog.at_level(logging.WARNING):
         remove(store)
-    assert set(store.unopened) == {("known", 0), ("unknown", 0), ("nameless", 0)}
+    assert set(store.unopened) == {("known", 0), ("unknown", 0), ("nameless", 0), ("holiday", 24)}
     told = [record.getMessage() for record in caplog.records]
     assert told == [
         f"{DIRECTORY}/known-1 is left of a topic that was deleted; it goes now",
@@ -47,7 +49,7 @@ def test_only_what_is_known_to_be_deleted_goes(caplog: pytest.LogCaptureFixture)
     ]
     store.remove_deleted()
     left = {name for name, size in files.list(DIRECTORY).items() if size < 0}
-    assert left == {"known-0", "unknown-0", "nameless-0"}
+    assert left == {"known-0", "unknown-0", "nameless-0", "holiday-24"}
 
 
 def test_one_that_cannot_be_deleted_keeps_no_other(
