@@ -316,7 +316,11 @@ class LocalMetadata:
         if change.is_written and not change.is_begun and change.error is None:
             change.is_begun = True
             names = changed_topics(change.records, self.image, change.image)
-            self.prepare(self.image, change.image, names, partial(self._prepared, change))
+            try:
+                self.prepare(self.image, change.image, names, partial(self._prepared, change))
+            except Exception:  # a fault of ours must not keep all further changes waiting
+                logger.exception("a change of the metadata could not be prepared; it is seen all the same")
+                change.is_prepared = True
         return change.is_written and (change.is_prepared or change.error is not None)
 
     def _prepared(self, change: Change) -> None:

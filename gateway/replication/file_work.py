@@ -72,7 +72,11 @@ class FileWork:
             elif not runnables or scheduler.is_over:
                 self._end(work)
             else:
-                scheduler.in_slices(_steps(runnables), partial(self._ended, work))
+                try:
+                    scheduler.in_slices(_steps(runnables), partial(self._ended, work))
+                except Exception:  # no thread could be had: the others may get one
+                    logger.exception("the files of partitions cannot be worked on")
+                    self._end(work)
 
     def _begun(self, work: _Work) -> list[Runnable]:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -106,6 +107,18 @@ def test_a_fault_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
     assert desk.did == ["begin a", "run a", "end a", "begin b", "run b", "end b"]
     assert caplog.text.count("ValueError: a fault of ours") == 2
     assert "another one" in caplog.text
+
+
+def test_where_no_thread_can_be_had_the_next_one_has_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    threads = Slices()
+    desk = Desk(threads)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads, "in_slices", Mock(side_effect=RuntimeError("can't start new thread")))
+        desk.add("a")
+    desk.add("b")
+    threads.run_one()
+    assert desk.did == ["begin a", "end a", "begin b", "run b", "end b"]
+    assert "can't start new thread" in caplog.text
 
 
 def test_when_the_broker_stops_nothing_more_is_run_and_all_is_ended(caplog: pytest.LogCaptureFixture) -> None:

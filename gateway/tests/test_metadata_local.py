@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 
@@ -212,6 +213,18 @@ def test_a_change_is_seen_when_it_was_prepared_and_all_before_it(metadata: Local
     prepared[1][1]()
     assert (second.is_settled, metadata.pending, len(ended)) == (True, None, 2)
     assert set(metadata.image.topics) == {"a", "b"}
+
+
+def test_a_change_that_cannot_be_prepared_keeps_no_other_waiting(
+    metadata: LocalMetadata, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata, "prepare", Mock(side_effect=ValueError("a fault of ours")))
+        metadata.create_topic("a", 1)
+    metadata.create_topic("b", 1)
+    assert list(metadata.image.topics) == ["a", "b"]
+    assert metadata.pending is None
+    assert "a fault of ours" in caplog.text
 
 
 def test_a_change_that_fails_behind_one_that_is_prepared_leaves_that_one_alone(
