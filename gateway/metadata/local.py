@@ -308,7 +308,10 @@ class LocalMetadata:
         self._is_settling = True
         try:
             while self._pending and self._is_ready(self._pending[0]):
-                self._end(self._pending.popleft())
+                try:
+                    self._end(self._pending.popleft())
+                except Exception:  # a fault of ours, and none of those behind it
+                    logger.exception("a change of the metadata was not followed by all")
         finally:
             self._is_settling = False
 

@@ -227,6 +227,22 @@ def test_a_change_that_cannot_be_prepared_keeps_no_other_waiting(
     assert "a fault of ours" in caplog.text
 
 
+def test_a_listener_that_fails_keeps_no_later_change_waiting(
+    metadata: LocalMetadata, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepared: list[Callable[[], None]] = []
+    metadata.prepare = lambda _old, _new, _names, done: prepared.append(done)
+    metadata.on_change(Mock(side_effect=[ValueError("a fault of ours"), None]))
+    metadata.create_topic("a", 1)
+    metadata.create_topic("b", 1)
+    prepared[0]()
+    assert len(prepared) == 2, "the next one is begun"
+    prepared[1]()
+    assert list(metadata.image.topics) == ["a", "b"]
+    assert metadata.pending is None
+    assert "a fault of ours" in caplog.text
+
+
 def test_a_change_that_fails_behind_one_that_is_prepared_leaves_that_one_alone(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
