@@ -169,7 +169,8 @@ class Store:
         files.sync_directory(self.directory)
         self.unopened = dict.fromkeys(self._partitions(names))
         if self.unopened and not self._was_clean:
-            logger.info("%s: the last stop was not in order; what was not flushed before is looked at", self.directory)
+            sentence = "%s: the last stop was not in order, or left a log closed; what was not flushed is looked at"
+            logger.info(sentence, self.directory)
         self.pool.write_recovery_points = self._write_recovery_points
 
     # Opening

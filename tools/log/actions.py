@@ -66,6 +66,8 @@ class _Source(NamedTuple):
 
 def dump(options: argparse.Namespace) -> Told:
     """Rows of partitions and files; what cannot be read ends that one, and the next is dumped."""
+    if options.to_offset is not None and options.to_offset <= options.from_offset:
+        raise NotFound(f"nothing is from {options.from_offset} on and before {options.to_offset}")
     pool = Pool(Overlay())
     for found in _found(options):
         if isinstance(found, str):
