@@ -41,7 +41,7 @@ class DirectoryUpkeep:
         self._scheduler = scheduler
         self._is_checkpointing = self._is_removing = self._is_remaking = False
         self._tell_changed = changed
-        self.health = DirectoryHealth(store.directory, store.pool.files, self._changed, clock, scheduler)
+        self.health = DirectoryHealth(store.directory, store.pool.files, store.meta, self._changed, clock, scheduler)
         self._mender = Mender(self.broken, self._is_there, tell, clock, scheduler, self.health.note)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping
@@ -180,6 +181,21 @@ def own(files: Files, directory: str, node_id: int, cluster_id: str | None, rand
         with contextlib.suppress(OSError):  # where there is no room it gets another one at the next start
             write_meta(files, directory, meta)
     return meta
+
+
+def check_same(files: Files, directory: str, meta: Meta) -> None:
+    """Make sure that the directory is still the one with this identity. Raises OSError: ENODEV if it is another one.
+
+    Where a disk was unmounted there is the directory on which it was mounted, on another disk.
+    """
+    path = f"{directory}/{META_PROPERTIES}"
+    try:
+        files.size(path)  # which tells why it is not to be had
+        found = read_meta(files, directory)
+    except (FileNotFoundError, BadFile):
+        found = None
+    if found is None or found._replace(directory_id=found.directory_id or meta.directory_id) != meta:
+        raise OSError(errno.ENODEV, f"{path} is gone, or another one: is the right disk mounted?")
 
 
 def read_topic_id(files: Files, directory: str) -> bytes | None:

@@ -18,6 +18,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.records.batch import Record, build
+from storage.directories import Meta
 from storage.tests.crashing_files import CrashingFiles, MemoryDirectory, MemoryFile
 
 CHANGES = ("create", "write", "truncate", "sync", "sync_directory", "rename", "remove")
@@ -61,6 +62,21 @@ class TwoDisks(Node):
         topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
         code: int = self.ask(OffsetCommitRequest(group, topics=[topic]), 7).topics[0].partitions[0].error_code
         return code
+
+    @property
+    def meta(self) -> Meta:
+        """The identity of the second directory."""
+        return next(store.meta for store in self._store if store.directory == "/b")
+
+    def unmount(self) -> MemoryDirectory:
+        """Have an empty directory in the place of the second one, which is returned."""
+        disk = self.files.root.entries["b"]
+        assert isinstance(disk, MemoryDirectory)
+        self.mount(MemoryDirectory())
+        return disk
+
+    def mount(self, disk: MemoryDirectory) -> None:
+        self.files.root.entries["b"] = self.files.root.durable["b"] = disk
 
     @property
     def offline(self) -> int:
@@ -133,7 +149,7 @@ def test_an_error_of_one_file_takes_no_directory_offline(node: TwoDisks) -> None
 def test_a_full_disk_or_want_of_descriptors_is_not_a_disk_that_is_gone(node: TwoDisks, number: int) -> None:
     node.files.fail(number, *CHANGES, path="/b/")
     assert isinstance(node.append(node.indexes("b")[0]), KafkaError)
-    probe(node.files, "/b")
+    probe(node.files, "/b", node.meta)
     assert node.offline == 0
 
 
@@ -209,3 +225,43 @@ def test_what_is_mounted_anew_is_used_and_not_what_was_there_before(node: TwoDis
     size = len(mounted.content)
     assert node.append(second.index) == 1
     assert len(mounted.content) > size
+
+
+def test_where_the_disk_was_mounted_nothing_is_written(node: TwoDisks) -> None:
+    gone = node.indexes("b")
+    node.files.fail(errno.EIO, *CHANGES, path="/b/")
+    node.append(gone[0])
+    disk = node.unmount()
+    node.files.heal()
+    for _ in range(3):
+        node.time.advance(LONGEST_WAIT_MS)
+        node.do_all()
+    node.services.metadata.create_topic("new", 2)
+    assert (node.offline, node.files.list("/b")) == (1, {})
+    node.mount(disk)
+    node.time.advance(LONGEST_WAIT_MS)
+    node.do_all()
+    assert (node.offline, [node.append(index) for index in gone]) == (0, [1, 1])
+
+
+def test_a_directory_without_its_disk_goes_offline_by_what_is_not_found_there(node: TwoDisks) -> None:
+    index = node.indexes("b")[0]
+    node.services.partitions.get("t", index).log.release()
+    disk = node.unmount()
+    assert isinstance(node.append(index), KafkaError)
+    assert "is the right disk mounted?" in str(node.append(index))
+    assert (node.offline, node.files.list("/b")) == (1, {})
+    node.mount(disk)
+    node.time.advance(LONGEST_WAIT_MS)
+    node.do_all()
+    assert (node.offline, node.append(index)) == (0, 1)
+
+
+def test_a_file_that_fails_again_and_again_has_the_disk_tried_once_a_second(node: TwoDisks) -> None:
+    index = node.indexes("b")[0]
+    node.files.fail(errno.EIO, *CHANGES, path=node.services.partitions.get("t", index).log.active.path)
+    tried = node.files.delay(lambda: None, "create", path=PROBE_NAME)
+    for _ in range(20):
+        assert isinstance(node.append(index), KafkaError)
+        node.time.advance(100)
+    assert (tried.met, node.offline) == (2, 0)

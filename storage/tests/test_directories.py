@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
@@ -95,6 +96,32 @@ def test_a_lost_identity_is_not_guessed() -> None:
     files.write("/data/meta.properties", b"version=1\n")
     with pytest.raises(BadFile, match=r"names no node\.id"):
         directories.read_meta(files, "/data")
+
+
+def test_another_directory_of_the_same_path_is_known() -> None:
+    files = new_files()
+    meta = directories.own(files, "/data", 5, "mine", Random(1))
+    directories.check_same(files, "/data", meta)
+    directories.write_meta(files, "/data", meta._replace(directory_id=""))
+    directories.check_same(files, "/data", meta)  # it could not be written down
+    for other in (meta._replace(directory_id="x"), meta._replace(node_id=6), meta._replace(cluster_id="other")):
+        directories.write_meta(files, "/data", other)
+        with pytest.raises(OSError, match="is the right disk mounted"):
+            directories.check_same(files, "/data", meta)
+    files.write("/data/meta.properties", b"")
+    with pytest.raises(OSError, match=f"Errno {errno.ENODEV}"):
+        directories.check_same(files, "/data", meta)
+    files.remove("/data/meta.properties")
+    with pytest.raises(OSError, match=r"/data/meta\.properties is gone"):
+        directories.check_same(files, "/data", meta)
+
+
+def test_of_a_disk_that_cannot_be_read_its_error_is_told() -> None:
+    files = new_files()
+    meta = directories.own(files, "/data", 5, "mine", Random(1))
+    files.fail(errno.EIO, "look")
+    with pytest.raises(OSError, match=f"Errno {errno.EIO}"):
+        directories.check_same(files, "/data", meta)
 
 
 def test_kafkas_own_files_are_read() -> None:
