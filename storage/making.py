@@ -81,6 +81,9 @@ class Making:
                 if not is_last and not place.pool.files.exists(directory):
                     logger.warning("%s-%d is made in another directory: %s", *self.key, message)
                     continue
+            except Exception as error:  # a fault of ours, which those behind it may not have
+                logger.exception("%s-%d cannot be made", *self.key)
+                self.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} cannot be made: {error!r}")
             return
 
     def _make(self, place: Place, directory: str) -> Log:
@@ -92,7 +95,7 @@ class Making:
             files.make_directories(directory)
             directories.write_topic_id(files, directory, self.topic_id)
             segments = [Segment.create(place.pool, directory, 0, self.now_ms)]
-        except OSError:
+        except Exception:
             with contextlib.suppress(OSError):  # half of it would be taken for a partition by the next start
                 files.remove_tree(directory)
             raise

@@ -42,6 +42,11 @@ class FileWork:
         """How many there are."""
         return len(self._queue) + self._is_busy
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the broker stops, so that nothing more is run."""
+        return self._scheduler is not None and self._scheduler.is_over
+
     def go_on_in_threads(self, scheduler: Scheduler | None) -> None:
         """From now on have threads of this scheduler do it."""
         self._scheduler = scheduler

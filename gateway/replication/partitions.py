@@ -352,8 +352,18 @@ class Partitions:
         def end() -> None:
             for topic, making in makings:
                 self._made(topic, making)
+            if not self._files.is_over:
+                for topic, index in wanted:
+                    self._give_up(topic, index)
 
         self._files.add(begin, end)
+
+    def _give_up(self, topic: Topic, index: int) -> None:
+        """Have a partition tried again later that nobody came to: no thread, or a fault of ours in what was before."""
+        absent = self._absent.get((topic.name, index))
+        if absent is not None and absent.topic_id == topic.topic_id and absent.state in (State.MAKING, State.RETRYING):
+            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic.name}-{index} could not be made yet")
+            self._refuse(topic, index, error, is_new=absent.is_new)
 
     def _begin_making(self, topic: Topic, index: int, lost: Collection[tuple[str, int]]) -> Making | None:
         """A new log. One that should have been there may be somewhere else; else it is lost, which has to be told."""

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -189,6 +190,43 @@ def test_what_the_disk_refuses_is_offline_and_made_by_a_later_try(
     assert [desk.partitions.get("t", index).log.config.max_message_bytes for index in (0, 1)] == [1000, 1000]
     desk.partitions.retry(told.append)
     assert told[2:] == [(0, 0)]
+
+
+def test_a_fault_in_one_making_stops_no_other_and_it_is_tried_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    make = Making._make
+
+    def fail_first(making: Making, *arguments: Any) -> Any:
+        if making.key == ("t", 0):
+            raise ValueError("a fault of ours")
+        return make(making, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Making, "_make", fail_first)
+        desk.metadata.create_topic("t", 2)
+        desk.run_all()
+    assert [desk.code("t", index) for index in (0, 1)] == [STORAGE, NONE]
+    assert "a fault of ours" in caplog.text
+    desk.partitions.retry()
+    desk.run_all()
+    assert desk.code() == NONE
+
+
+@pytest.mark.parametrize("what", ["begin", "thread"])
+def test_what_no_thread_came_to_is_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    with monkeypatch.context() as patch:
+        if what == "begin":
+            patch.setattr(desk.partitions._store, "begin_making", Mock(side_effect=ValueError("a fault of ours")))
+        desk.metadata.create_topic("t", 2)
+        if what == "thread":
+            desk.waiting.pop()[1](RuntimeError("can't start new thread"))
+        desk.run_all()
+    assert [desk.code("t", index) for index in (0, 1)] == [STORAGE] * 2
+    assert not desk.partitions.opening
+    desk.partitions.retry()
+    desk.run_all()
+    assert [desk.code("t", index) for index in (0, 1)] == [NONE] * 2
 
 
 def test_a_topic_that_is_deleted_while_it_is_tried_again_leaves_nothing(
