@@ -157,6 +157,7 @@ class Syncs:
         """The flush that is to be made now; None if the log is gone, or has no file to be had."""
         log = partition.log
         if log.is_retired:  # its files may be another's by now
+            partition.advanced(partition)  # who waits for it need wait no more
             return None
         try:
             return log.begin_flush()

@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from gateway.mender import Mender, Told
+from gateway.scheduler import StoppedError
 from gateway.tests.manual import ManualTime, Threads
 from protocol.errors import KafkaError
 from storage.config import LogConfig
@@ -80,6 +81,61 @@ def test_one_that_fails_waits_longer_each_time_and_holds_up_no_other(
     assert "a-0 still takes no records, and is tried again in 60 s" in caplog.text
     with pytest.raises(KafkaError, match="once more"):
         append(bench.logs[0], batch())
+
+
+def test_a_fault_of_who_hears_of_it_holds_up_no_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    def fault(log: Log) -> None:
+        raise ValueError(f"a fault of ours at {log!r}")
+
+    first, second = bench.logs
+    bench.mender = Mender(
+        lambda: list(bench.store.pool.broken),
+        lambda log: True,
+        Told(fault, bench.mended.append),
+        bench.time.clock,
+        bench.time.scheduler,
+    )
+    bench.files.file(first.active.path).content[-20:] = bytes(20)
+    bench.mender.run()
+    bench.threads.run_all()
+    assert bench.mended == [second]
+    assert "a-0 still takes no records, and is tried again in 1 s: a fault of ours" in caplog.text
+    bench.time.advance(1_000)
+    bench.mender.run()
+    bench.threads.run_all()
+    assert bench.mended == [second, first]
+    assert (first.end_offset, first.sync_error) == (0, None)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_at_a_stop_nothing_more_is_begun_or_said(bench: Bench, caplog: pytest.LogCaptureFixture, is_cut: bool) -> None:
+    log = bench.logs[0]
+    if is_cut:
+        bench.files.file(log.active.path).content[-20:] = bytes(20)
+    bench.mender.run()
+    bench.time.scheduler.is_over = True
+    bench.threads.run_one(None if is_cut else StoppedError("the loop ended"))
+    assert not bench.threads.waiting
+    assert log.sync_error is not None
+    assert "tried again" not in caplog.text
+
+
+def test_once_the_disk_is_back_nothing_waits_any_longer(bench: Bench) -> None:
+    fault = bench.files.fail(errno.EIO, "sync_directory")
+    for _ in range(10):
+        bench.mender.run()
+        bench.threads.run_all()
+        bench.time.advance(60_000)
+    met = fault.met
+    bench.mender.run()
+    bench.threads.run_all()
+    assert fault.met > met
+    bench.files.heal()
+    bench.mender.run()
+    assert not bench.threads.waiting
+    bench.mender.retry_all()
+    bench.threads.run_all()
+    assert bench.mended == bench.logs
 
 
 def test_a_deleted_log_is_forgotten(bench: Bench) -> None:
