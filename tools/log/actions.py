@@ -249,5 +249,10 @@ def _lock(files: Files, data: DataDirectory) -> AbstractContextManager[None]:
 def listing(options: argparse.Namespace) -> Told:
     """What there is; nothing is read but the ends of logs."""
     for place in _directories(options, "ls"):
-        yield from listings.segment_rows(place) if options.segments else listings.partition_rows(place)
+        damaged = []
+        for row in listings.segment_rows(place) if options.segments else listings.partition_rows(place):
+            yield row
+            if row.get("state") == listings.DAMAGED:
+                damaged.append(row["directory"])
+        yield from (Failure(f"{path} is damaged: `headgate log verify {path}` says more") for path in damaged)
         yield from (Failure(problem) for problem in place.data.problems)

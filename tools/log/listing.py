@@ -18,6 +18,7 @@ from tools.log.places import DataDirectory, PartitionDirectory, Place
 from tools.log.small_files import topic_id_of
 from tools.output import Row
 
+DAMAGED = "damaged"
 _ASIDE = (TORN_SUFFIX, DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 
 
@@ -56,7 +57,7 @@ def state(data: DataDirectory, partition: PartitionDirectory, segments: Sequence
         return partition.state
     recovery_point = data.recovery_points.get(partition.key, 0)
     if end is None or end < recovery_point:
-        return "damaged"
+        return DAMAGED
     if data.holder is not None:
         return "in use"
     if data.is_clean:

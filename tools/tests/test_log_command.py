@@ -259,6 +259,14 @@ def test_called_wrongly(typed: Typed, arguments: list[str]) -> None:
     assert caught.value.code == 2
 
 
+def test_ls_of_a_damaged_partition_is_no_success(typed: Typed, data: Data) -> None:
+    for path in data.segments():
+        path.unlink()
+    shown = typed("ls", data.path)
+    assert (shown.code, [row["state"] for row in shown.rows]) == (1, ["damaged", "clean"])
+    assert shown.errors == [f"{data.directory()} is damaged: `headgate log verify {data.directory()}` says more"]
+
+
 def test_a_bad_small_file_is_told(typed: Typed, data: Data) -> None:
     (data.path / "recovery-point-offset-checkpoint").write_text("0\n5\n")
     (data.directory() / "partition.metadata").write_text("version: 0\n")
