@@ -72,7 +72,7 @@ class DirectoryUpkeep:
             doomed.take_back(removal, self._clock.monotonic_ms())
             if isinstance(result, BaseException):
                 logger.error("deleted files in %s cannot be removed: %s", self._store.directory, result)
-            if not removal.left:  # else at once again and again, where the room is needed
+            if not (removal.left or self._scheduler.is_over):  # else at once again and again, where the room is needed
                 self.remove_deleted()
 
         self._is_removing = True
@@ -111,7 +111,8 @@ class DirectoryUpkeep:
                 if log.recovery_point < log.end_offset or log.indexes_unsynced:
                     log.fail(OSError(errno.EIO, "the disk was gone for a time"))
         self._tell_changed(directory, reason)
-        self.mend()
+        if reason is None:
+            self._mender.retry_all()
 
     def broken(self) -> list[Log]:
         """The logs of which a sync failed."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gateway.clock import Clock
-from gateway.scheduler import Scheduler
+from gateway.scheduler import Scheduler, StoppedError
 from storage import mending
 from storage.log import Log
 from storage.mending import Mending
@@ -47,6 +47,11 @@ class Mender:
         self._waits: dict[Log, tuple[float, float]] = {}  # until when, and how long the next time
         self._is_busy = False
 
+    def retry_all(self) -> None:
+        """Wait for none any longer: their disk is back."""
+        self._waits.clear()
+        self.run()
+
     def run(self) -> None:
         """Begin with the first whose time has come. Called every second, and after each."""
         for log in self._broken():
@@ -67,20 +72,26 @@ class Mender:
         """It is known what there is of the log."""
         if isinstance(result, BaseException):
             work.error = result
-        end_offset = log.end_offset
-        is_owed = mending.take_up(log, work)
-        if log.end_offset != end_offset:
-            self._tell.was_cut(log)
-        if is_owed:
+        end_offset, is_owed = log.end_offset, False
+        try:
+            is_owed = mending.take_up(log, work)
+            if log.end_offset != end_offset:
+                self._tell.was_cut(log)
+        except Exception as error:  # a fault of ours must not keep the others waiting
+            logger.exception("what was found of %s-%d cannot be taken up", *log.key)
+            work.error = error
+        if work.error is None and is_owed and not self._scheduler.is_over:
             self._scheduler.in_slices(work.settle_steps(), lambda result: self._end(log, work, result))
         else:
-            self._end(log, work, None)
+            self._end(log, work, StoppedError("the broker stops") if is_owed else None)
 
     def _end(self, log: Log, work: Mending, result: object) -> None:
         self._is_busy = False
         if isinstance(result, BaseException):
-            work.error = result
+            work.error = work.error or result
         is_mended = mending.end(log, work)
+        if self._scheduler.is_over:  # the next start looks at it
+            return
         if work.error is not None and self._is_there(log):
             self._again(log, work.error)
         elif is_mended:
