@@ -1,7 +1,7 @@
 """Durability: who waits for the disk with `headgate.flush=commit`, and that nobody else does."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 
 from gateway.handlers import load
 from gateway.replication import syncs
+from gateway.replication.file_work import FileWork
 from gateway.replication.partition import READ_UNCOMMITTED, Partition
 from gateway.tests.builders import Node, UnsyncedFiles
 from gateway.tests.manual import Threads
@@ -335,6 +336,24 @@ def test_a_topic_may_be_deleted_while_its_log_is_synced(node: Node, disk: Disk) 
     assert second.row == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     assert not disk.waiting
     assert partition_of(node).log.recovery_point == 0
+
+
+def test_who_waits_for_a_deleted_log_is_told_also_where_its_deletion_has_to_wait(
+    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncs, "MOST_THREADS", 1)
+    other, waiting = produced(node, index=1), produced(node)
+    begin: list[Callable[[], None]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(FileWork, "add", lambda _works, work, _end: begin.append(work))
+        node.services.metadata.delete_topic("t")
+    node.time.advance()
+    assert waiting.row is None
+    begin[0]()
+    disk.run()
+    node.time.advance()
+    assert other.row == (0, 0)
+    assert waiting.row == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
 def test_after_a_restart_consumers_read_what_is_on_the_disk(node: Node, disk: Disk) -> None:
