@@ -167,7 +167,7 @@ def _all_of(log: Log, owed_indexes: Sequence[str], owes_names: bool) -> Flush:
     epochs, paths, directories = log.epochs, [], []
     write = None
     if not epochs.is_synced and epochs.latest >= 0:
-        write = epochs.begin_write(needs_room=False) if epochs.is_stale else None
+        write = _unless_deleted(log, epochs.begin_write(needs_room=False)) if epochs.is_stale else None
         paths.append(epochs.path)
     if owes_names or not epochs.is_synced:
         directories = [log.directory, parent(log.directory)]
@@ -183,6 +183,20 @@ def _all_of(log: Log, owed_indexes: Sequence[str], owes_names: bool) -> Flush:
     if not is_part:
         made.stable_offset = min(log.stable_offset, written)
     return made
+
+
+def _unless_deleted(log: Log, write: Callable[[], None]) -> Callable[[], None]:
+    """What writes by name into the directory of a log, unless that is gone, or another's, when its turn comes."""
+
+    def write_if_there() -> None:
+        if not log.is_retired:
+            try:
+                write()
+            except FileNotFoundError:
+                if not log.is_retired:  # deleted in this moment
+                    raise
+
+    return write_if_there
 
 
 def end(log: Log, made: Flush, now_ms: int | None) -> None:

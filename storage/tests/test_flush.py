@@ -211,6 +211,22 @@ def test_the_first_epoch_is_written_by_the_flush_and_not_by_an_append() -> None:
     assert read_entries(files.copy(only_durable=True), log.directory) == [(3, 0), (5, 1), (6, 2)]
 
 
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_flush_that_runs_after_the_deletion_of_its_log_writes_nothing_by_name(is_made_anew: bool) -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    append(log, batch(), leader_epoch=3)
+    flush = log.begin_flush()
+    store.delete("t", 0)
+    if is_made_anew:
+        store.create("t", 0, b"of the other one", SMALL, NOW_MS)
+    flush.run()
+    log.end_flush(flush, NOW_MS)
+    assert not files.exists("/data/t-0/leader-epoch-checkpoint")
+    assert files.exists("/data/t-0") == is_made_anew
+
+
 def test_without_room_for_the_first_epochs_a_flush_is_made_all_the_same() -> None:
     files = CrashingFiles()
     log = new_log(files)
