@@ -458,8 +458,8 @@ def take_up_index(log: Log, mending: Mending) -> bool:
     """`remake_steps` was run: whether the segment has its indexes again. They are written once the log rolls next."""
     there = _facts(log)[:-1]  # that of the last one is not read
     found = [segment for segment in mending.renewed.values() if _fact(segment) in there]
-    if log.is_retired or mending.error is not None or not found:
-        return False
+    if not holding.may(log, holding.DELETE_SEGMENTS) or mending.error is not None or not found:
+        return False  # a thread that rolls adds to the segments; it is asked for again
     for segment in found:
         log.renew(segment)
         logger.warning("%s-%d: the indexes of %s are made again", *log.key, segment.path)

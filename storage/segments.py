@@ -327,7 +327,8 @@ class Segments:
         old.close()
         segment.created_ms = old.created_ms
         self._memo = None
-        self.active = self._items[-1]
+        if old is self.active:
+            self.active = segment
 
     def _delete_last(self) -> None:
         self._items[-1].delete()  # one that fails is still the last
