@@ -106,9 +106,10 @@ class Making:
     def _clear(self, place: Place, directory: str) -> None:
         """Have nothing in the way. Raises KafkaError if it is nothing of a log; OSError."""
         files = place.pool.files
-        if not files.exists(directory):
+        try:
+            sizes = files.list(directory)
+        except FileNotFoundError:  # any other error tells nothing of what is there
             return
-        sizes = files.list(directory)
         if directories.is_no_partition(sizes):
             message = f"{directory} holds other files, and nothing of a log; move it away"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)

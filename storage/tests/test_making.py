@@ -223,6 +223,18 @@ def test_what_somebody_has_put_there_is_kept(caplog: pytest.LogCaptureFixture) -
     assert "of which no topic is known" in caplog.text
 
 
+def test_what_cannot_be_looked_at_is_not_taken_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    files.make_directories("/data/t-0")
+    files.write(f"/data/t-0/{LOG}", b"of somebody")
+    files.fail(errno.EIO, "look", path="/t-0")
+    monkeypatch.setattr(files, "exists", lambda _: False)  # as the system says where it cannot look
+    with pytest.raises(KafkaError, match="cannot be made"):
+        store.create(*KEY, TOPIC_ID, SMALL, NOW_MS)
+    assert files.read(f"/data/t-0/{LOG}") == b"of somebody"
+
+
 def test_what_the_making_of_a_partition_has_left_is_not_in_its_way() -> None:
     files = CrashingFiles()
     store = open_store(files)
