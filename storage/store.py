@@ -475,6 +475,7 @@ class Store:
             if is_clean:
                 self.pool.files.write(self._path(CLEAN_SHUTDOWN), b"", sync=True)
                 self.pool.files.sync_directory(self.directory)
+                logger.info("%s is left cleanly: the next start reads through no log", self.directory)
         except OSError as error:  # as on a full disk: all that was taken is in the logs
             logger.error("%s cannot be left cleanly, so that the next start scans: %s", self.directory, error)
         finally:

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.metadata")
 
 PRODUCER_IDS_A_BLOCK = 1000
+_KINDS = {TOPIC_RESOURCE: "topic", BROKER_RESOURCE: "broker", GROUP_RESOURCE: "group"}
 
 Changed = Callable[[Image, Image, Collection[str]], None]
 Prepare = Callable[[Image, Image, Collection[str], Callable[[], None]], None]
@@ -344,11 +345,8 @@ class LocalMetadata:
         configs = new.broker_configs(self._config.node_id)
         if configs != old.broker_configs(self._config.node_id):
             self._config.change(*configs)
-        for record in change.records:
-            if isinstance(record, TopicRecord):
-                logger.info("created topic %s", record.name)
-            elif isinstance(record, RemoveTopicRecord):
-                logger.info("deleted topic %s", old.topic_names[record.topic_id])
+        for line in _told(change.records, old):
+            logger.info("%s", line)
         names = changed_topics(change.records, old, new)
         for listener in self._listeners:
             listener(old, new, names)
@@ -359,6 +357,20 @@ class LocalMetadata:
                 self._collisions[collision_key(record.name)] = record.name
             elif isinstance(record, RemoveTopicRecord):
                 self._collisions.pop(collision_key(planned.topic_names[record.topic_id]), None)
+
+
+def _told(records: Iterable[MetadataRecord], old: Image) -> Iterator[str]:
+    """What the log says of a change. Of settings that are not a topic's only the names: one may be a secret."""
+    for record in records:
+        if isinstance(record, TopicRecord):
+            yield f"created topic {record.name}"
+        elif isinstance(record, RemoveTopicRecord):
+            yield f"deleted topic {old.topic_names[record.topic_id]}"
+        elif isinstance(record, ConfigRecord):
+            kind = _KINDS.get(record.resource_type, str(record.resource_type))
+            value = f" to {record.value!r}" if record.resource_type == TOPIC_RESOURCE else ""
+            done = "removed" if record.value is None else f"set{value}"
+            yield f"{record.name} of {kind} {record.resource_name or '(all)'} was {done}"
 
 
 def _nobody() -> None:

@@ -1,5 +1,6 @@
 """The metadata of a single node: operations, errors by Kafka's codes, and what a restart or a kill leaves."""
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -213,6 +214,22 @@ def test_a_change_is_seen_when_it_was_prepared_and_all_before_it(metadata: Local
     prepared[1][1]()
     assert (second.is_settled, metadata.pending, len(ended)) == (True, None, 2)
     assert set(metadata.image.topics) == {"a", "b"}
+
+
+def test_the_log_tells_of_changes_and_of_no_secrets(metadata: LocalMetadata, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "headgate.metadata")
+    metadata.create_topic("a", 1, configs={"retention.ms": "1000"})
+    metadata.change_topic_configs("a", {"cleanup.policy": "compact", "retention.ms": None})
+    metadata.change_broker_configs(None, {"log.retention.ms": "5000"})
+    metadata.delete_topic("a")
+    assert [record.getMessage() for record in caplog.records] == [
+        "created topic a",
+        "retention.ms of topic a was set to '1000'",
+        "cleanup.policy of topic a was set to 'compact'",
+        "retention.ms of topic a was removed",
+        "log.retention.ms of broker (all) was set",
+        "deleted topic a",
+    ]
 
 
 def test_a_change_that_cannot_be_prepared_keeps_no_other_waiting(
