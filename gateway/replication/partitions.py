@@ -12,8 +12,9 @@ A partition is in one state, and a key that is in none is no partition:
     LEAVING    was deleted while a thread opens it   UNKNOWN_TOPIC_OR_PARTITION   `opened`: deleted
 
 What is new is made before the image that has it is anybody's to see (`prepare`), so that nobody meets MAKING who does
-not guess the name. What is deleted is no partition any more from then on; its directory is renamed by a thread. Files
-are worked on one thing after another (`file_work.py`): a topic that is made anew comes behind the end of the old one.
+not guess the name; but a disk that hangs keeps no change from being seen for longer than `PREPARE_MS`. What is deleted
+is no partition any more from then on; its directory is renamed by a thread. Files are worked on one thing after another
+(`file_work.py`): a topic that is made anew comes behind the end of the old one.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ logger = logging.getLogger("headgate.replication")
 
 # Partitions that are made, or deleted, between two looks of the loop: to begin and to take up one takes 10 us or more.
 AT_ONCE = 64
+# So long a change of the metadata waits for the files of its new partitions, and those behind it with it.
+PREPARE_MS = 5_000.0
 _OPENING = Absent(State.OPENING)
 
 
@@ -184,7 +187,10 @@ class Partitions:
         self._files.go_on_in_threads(self._scheduler)
 
     def prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
-        """Make the logs of what `follow` will find new in these topics, and call `done` then, whatever became of it."""
+        """Make the logs of what `follow` will find new in these topics, and call `done` then, whatever became of it.
+
+        Where that takes long `done` is called before, too: clients meet MAKING then, and come again.
+        """
         before = len(self._files)
         for name in names:
             topic = new.topics.get(name)
@@ -193,7 +199,14 @@ class Partitions:
                 wanted = [index for index in indexes if self._is_to_be_made(topic, index)]
                 self._make([(topic, index) for index in wanted], is_new=True)
         if len(self._files) > before:
-            self._files.add(list, done)  # behind them
+            timer = None if self._scheduler is None else self._scheduler.call_after(PREPARE_MS, done)
+
+            def end() -> None:
+                if timer is not None:
+                    timer.cancel()
+                done()
+
+            self._files.add(list, end)  # behind them
         else:
             done()
 

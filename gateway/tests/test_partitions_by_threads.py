@@ -12,6 +12,7 @@ import pytest
 
 from gateway.metadata.image import CONSUMER_OFFSETS
 from gateway.replication import partitions as partitions_module
+from gateway.replication.partitions import PREPARE_MS
 from gateway.scheduler import StoppedError
 from gateway.tests.builders import Node
 from protocol.errors import ErrorCode, KafkaError
@@ -131,6 +132,28 @@ def test_changes_are_seen_in_their_order(desk: Desk) -> None:
     assert later.is_settled
     assert "b" in desk.metadata.image.topics
     assert desk.metadata.image.topics["a"].configs == {"retention.ms": "5"}
+
+
+def test_a_disk_that_hangs_keeps_no_change_waiting_for_ever(desk: Desk) -> None:
+    desk.partitions._scheduler = desk.node.services.scheduler
+    desk.metadata.create_topic("t", 2)
+    desk.metadata.create_topic("u", 1)
+    later = desk.metadata.pending
+    assert later is not None
+    desk.node.time.advance(PREPARE_MS - 1)
+    assert "t" not in desk.metadata.image.topics
+    desk.node.time.advance(1)
+    assert "t" in desk.metadata.image.topics
+    assert [desk.code("t", index) for index in (0, 1)] == [NOT_LEADER, NOT_LEADER]
+    assert not later.is_settled
+    desk.node.time.advance(PREPARE_MS)
+    assert later.is_settled
+    desk.metadata.delete_topic("t")
+    assert [desk.code("t", index) for index in (0, 1)] == [UNKNOWN, UNKNOWN]
+    desk.run_all()
+    assert desk.names() == ["delete", "delete", "u-0"]
+    assert [desk.code("t"), desk.code("u")] == [UNKNOWN, NONE]
+    assert not desk.partitions.opening
 
 
 def test_a_topic_that_is_deleted_while_it_is_made_goes_afterwards(desk: Desk) -> None:
