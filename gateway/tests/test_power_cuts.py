@@ -172,6 +172,7 @@ def test_without_the_policy_they_would_be_lost(monkeypatch: pytest.MonkeyPatch) 
     assert lost
 
 
+@pytest.mark.slow
 def test_a_disk_that_fails_to_sync_acknowledges_nothing() -> None:
     for seed in range(5):
         history = History(Path("/data"), seed)

@@ -329,6 +329,7 @@ headers = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(headers, st.sampled_from([LogConfig(), LogConfig(max_message_bytes=70)]))
 def test_a_plain_batch_is_one_in_which_no_check_finds_a_fault(changes: dict[str, int], config: LogConfig) -> None:
     view = batch(b"value")
