@@ -59,6 +59,8 @@ class BatchCleaner:
             if may_go and self._held.get(header.producer_id, cleaner.NO_OFFSET) <= header.base_offset:
                 return self._whole(header, view)
         last = self._producers.get(header.producer_id)
+        if header.last_offset >= self._keys.last_offsets.get(header.producer_id, cleaner.NO_OFFSET):
+            last = LastBatch(header.producer_epoch, header.last_offset)
         fate = cleaner.fate(header, records_may_go=may_go, is_last_of_group=is_last_of_group, last=last)
         if not header.records_count:
             return None if fate in {Fate.DROP, Fate.FILTER} else view

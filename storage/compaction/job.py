@@ -22,8 +22,9 @@ from storage.log import Log
 class Job:
     """One compaction. `segments`: all that may be rewritten; the last ends at `first_uncleanable`.
 
-    `producers`: id, epoch and last offset of what each producer wrote last; `aborted`: producer id, first
-    offset, and that of the marker.
+    `producers`: id, epoch and last offset of what each producer wrote last, where that may be all that a power cut
+    leaves of it; `unsafe_producers`: those of which it may leave less, and nobody remembers what; `aborted`: producer
+    id, first offset, and that of the marker.
     `has_transactions`: segments have indexes of aborted transactions. `levels`: of each codec, by its number. Sizes in
     bytes.
     """
@@ -41,6 +42,7 @@ class Job:
     read_bytes: int
     levels: Sequence[int | None]
     producers: Sequence[tuple[int, int, int]]
+    unsafe_producers: Sequence[int]
     aborted: Sequence[tuple[int, int, int]]
     has_transactions: bool
 
@@ -127,11 +129,7 @@ def plan(log: Log, dirt: Dirt, now_ms: int, *, table_bytes: int, read_bytes: int
     log.compacted.finish()
     config = log.config
     facts = [facts for facts in _facts(log, log.end_offset).segments if facts.base_offset < dirt.first_uncleanable]
-    producers = [
-        (producer_id, producer.epoch, producer.batches[-1].last_offset if producer.batches else -1)
-        for producer_id, producer in log.producers.by_id.items()
-        if not producer.batches or producer.batches[-1].last_offset < dirt.first_uncleanable
-    ]
+    producers, unsafe_producers = _last_batches(log, dirt.first_uncleanable)
     return Job(
         directory=log.directory,
         segments=facts,
@@ -146,6 +144,7 @@ def plan(log: Log, dirt: Dirt, now_ms: int, *, table_bytes: int, read_bytes: int
         read_bytes=read_bytes,
         levels=[config.compression_level(name) for name in compression.type_names],
         producers=producers,
+        unsafe_producers=unsafe_producers,
         aborted=list(_aborted(log, dirt.first_uncleanable)),
         has_transactions=log.has_transactions,
     )
@@ -160,6 +159,19 @@ def plan_merge(log: Log, end_offset: int, now_ms: int, *, table_bytes: int, read
     job = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=read_bytes)
     groups = cleaner.grouped(job.segments, end_offset, job.segment_bytes, job.segment_index_bytes)
     return job if len(groups) < len(job.segments) else None
+
+
+def _last_batches(log: Log, up_to: int) -> tuple[list[tuple[int, int, int]], list[int]]:
+    """The `producers` and `unsafe_producers` of a job that ends at an offset, which is safe on the disk."""
+    producers, unsafe = list[tuple[int, int, int]](), list[int]()
+    safe_end = log.recovery_point
+    for producer_id, producer in log.producers.by_id.items():
+        last = max((batch.last_offset for batch in producer.batches if batch.last_offset < safe_end), default=-1)
+        if not producer.batches or 0 <= last < up_to:
+            producers.append((producer_id, producer.epoch, last))
+        if last < 0 and safe_end < log.end_offset:  # those before are not remembered, or are of the epoch before
+            unsafe.append(producer_id)
+    return producers, unsafe
 
 
 def _aborted(log: Log, up_to: int) -> Iterator[tuple[int, int, int]]:

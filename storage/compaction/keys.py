@@ -22,13 +22,17 @@ MOST_UNPLAIN = 100_000
 
 
 class Keys:
-    """The keys of a job, once they are collected. `latest`: the last offset up to which that went."""
+    """The keys of a job, once they are collected. `latest`: the last offset up to which that went.
+
+    `last_offsets`: of each of the job's unsafe producers the end of its last batch of records in that part.
+    """
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._capacity = max(1, job.table_bytes // filtering.ENTRY_BYTES)
         self.table: filtering.Table = {}
         self.latest = job.first_dirty - 1
+        self.last_offsets = dict.fromkeys(job.unsafe_producers, -1)
         # What is left of the dirty part, and the batches of it of which that does not tell all: those that did not
         # count, and those with deletions. Where they are too many, they are all of one kind.
         self._survivors: list[int] = []
@@ -66,6 +70,8 @@ class Keys:
                 if not found.is_plain:
                     self._note_unplain(header)
             self.latest = header.last_offset
+            if header.producer_id in self.last_offsets and not header.is_control:
+                self.last_offsets[header.producer_id] = header.last_offset
             yield
         return False
 

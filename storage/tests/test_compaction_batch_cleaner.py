@@ -151,6 +151,35 @@ def test_an_idempotent_producer_goes_on_after_its_records_were_compacted() -> No
     append(log, numbered(5))
 
 
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("unflushed", [1, 6])
+def test_a_producer_is_known_after_a_power_cut_that_takes_its_later_batches(unflushed: int, is_clean: bool) -> None:
+    """They are all that is remembered of it; and the last one before is perhaps in what was compacted earlier."""
+    files = CrashingFiles()
+    store = open_store(files, COMPACT)
+    log = store.create("t", 0, bytes(16), COMPACT, NOW_MS)
+    sent = [keyed(("a", "1"), producer_id=7, producer_epoch=0, base_sequence=number) for number in range(2 + unflushed)]
+    for data in sent[:2]:
+        append(log, memoryview(bytearray(data)))
+    append(log, memoryview(keyed(("z" if is_clean else "a", "2"))))
+    close_segment(log)
+    if is_clean:
+        compact(log, NOW_MS)
+        append(log, memoryview(keyed(("a", "3"))))
+        close_segment(log)
+    store.checkpoint({("t", 0): log.end_offset})
+    for data in sent[2:]:
+        append(log, memoryview(bytearray(data)))
+    compact(log, NOW_MS)
+    assert [header.base_offset for header in headers(log)][:2] == [1, 2], "its last one that is safe, and no other"
+    files = files.copy(only_durable=True)
+    for name in [name for name in files.list("/data/t-0") if name.endswith(".snapshot")]:
+        files.remove(f"/data/t-0/{name}")
+    log = open_store(files, COMPACT).logs["t", 0]
+    assert log.end_offset == 3 + is_clean
+    assert log.append(memoryview(sent[1]), leader_epoch=0, now_ms=NOW_MS).is_duplicate
+
+
 def test_only_the_last_batch_of_a_producer_is_kept_for_it() -> None:
     log = filled(
         keyed(("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0),

@@ -63,6 +63,7 @@ def test_a_job_is_the_same_behind_a_pipe() -> None:
     again = Job.from_values(json.loads(json.dumps(asdict(job))))
     assert again.ended == job.ended == [(job.segments[0], 2)]
     assert [tuple(producer) for producer in again.producers] == list(job.producers) == [(7, 0, 1)]
+    assert again.unsafe_producers == job.unsafe_producers == []
 
 
 def test_small_neighbours_are_to_be_merged_and_others_are_not() -> None:
