@@ -40,6 +40,8 @@ CALM_MS = 10_000.0
 # What may wait for one directory. Clients hold less, by what `Connection` reserves for them; those that gave up and
 # came again would fill the memory.
 MAX_WAITING_BYTES = 256 << 20
+# Of the threads that all directories share. Writes of more partitions wait: a disk that hangs keeps no more of them.
+MOST_THREADS = 8
 PAUSE_BYTES = 16 << 20
 """From so much on a client that wants no answer is not read from until its last append is written."""
 _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
@@ -92,6 +94,23 @@ class Disk:
         self.waiting_bytes = 0  # of appends that no thread has taken yet
         self._waits = waits
         self._is_suspect = False
+        self._threads = 0
+        self._waiting: deque[tuple[Callable[[], object], Callable[[object], None]]] = deque()
+
+    def in_thread(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
+        """Have a thread do what waits for this disk, after what came before where that is a lot; see `Scheduler`."""
+        if self._threads >= MOST_THREADS:
+            self._waiting.append((work, done))
+            return
+
+        def ended(result: object) -> None:
+            self._threads -= 1
+            if self._waiting and not self.scheduler.is_over:
+                self.in_thread(*self._waiting.popleft())
+            done(result)
+
+        self._threads += 1
+        self.scheduler.in_thread(work, ended)
 
     def _sync_failed(self, error: object) -> None:
         self.failed(error)
@@ -194,7 +213,7 @@ class Writer:
             self._write()
 
         holding.lend(log, holding.ROLLING)
-        self._disk.scheduler.in_thread(lambda: log.roll(append.now_ms), rolled)
+        self._disk.in_thread(lambda: log.roll(append.now_ms), rolled)
 
     def _drop_first(self, error: KafkaError) -> None:
         append = self._queue.popleft()
@@ -203,7 +222,7 @@ class Writer:
         self._partition.advanced(self._partition)
 
     def _write_by_thread(self, staged: Staged, taken: list[_Taken]) -> None:
-        self._disk.scheduler.in_thread(staged.write, lambda result: self._written(staged, taken, result))
+        self._disk.in_thread(staged.write, lambda result: self._written(staged, taken, result))
 
     def _stage(self) -> tuple[Staged | None, list[_Taken]]:
         """Stage what belongs into one write. None if there is nothing to be written, or it cannot be."""

@@ -8,7 +8,7 @@ import pytest
 from gateway.handlers import load
 from gateway.replication import writer
 from gateway.replication.partition import Partition
-from gateway.replication.writer import CALM_MS, SLOW_MS
+from gateway.replication.writer import CALM_MS, MOST_THREADS, SLOW_MS
 from gateway.tests.builders import Node
 from gateway.tests.manual import Threads
 from gateway.waiting import SILENCE, Waiting
@@ -170,6 +170,21 @@ def test_partitions_of_a_slow_disk_do_not_wait_for_each_other(node: Node, disk: 
     disk.threads.reverse()
     disk.run_thread()
     assert other.row == (0, 1)
+
+
+def test_a_disk_that_hangs_keeps_few_of_the_threads_that_all_share(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    count = MOST_THREADS + 3
+    node.services.metadata.create_topic("many", count)
+    disk.inline = 0
+    replies = [Reply(node, produced(node, topic="many", index=index)) for index in range(count)]
+    assert len(disk.threads) == MOST_THREADS
+    disk.run_thread()
+    assert len(disk.threads) == MOST_THREADS
+    while disk.threads:
+        disk.run_thread()
+    assert [reply.row for reply in replies] == [(0, 0)] * count
+    assert disk.inline == 0
 
 
 def test_a_processor_that_was_lost_is_no_slow_disk(node: Node, disk: Disk) -> None:
