@@ -145,14 +145,15 @@ def _look_at_ends(log: Log, found: Found) -> Steps[None]:
 
 def _end_offset(log: Log, found: Found, last: Segment) -> Steps[int]:
     """Where the last segment ends. Raises KafkaError where that is no batch."""
+    end_offset: int | None = None
     with contextlib.suppress(KafkaError):
         end_offset = last.end_offset()
-        if end_offset >= found.recovery_point:
+        if end_offset == found.recovery_point:
             return end_offset
-    walk = last.walk()  # it is the index that is wrong, or the segment
+    walk = last.walk()  # it is the index that is wrong, or the segment, or what was told of the end
     for _ in walk:
         yield
-    if walk.problem is None and last.offsets.entries:
+    if walk.problem is None and last.offsets.entries and walk.next_offset != end_offset:
         logger.warning("%s: %s is wrong; made again", found, last.offsets.path)
         yield from rebuild(log, found, last)
     return last.end_offset()

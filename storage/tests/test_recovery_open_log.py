@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -119,6 +121,25 @@ def test_a_clean_stop_starts_without_a_scan() -> None:
     log = store.logs[KEY]
     assert (len(log.segments), log.end_offset) > (10, 200)
     assert files.reads < 10
+
+
+def test_an_index_that_points_into_a_batch_says_nothing_of_the_end() -> None:
+    """Four bytes before a batch its base offset reads as its length, and what comes of that as an offset."""
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, replace(SMALL, segment_bytes=100_000), NOW_MS)
+    while log.end_offset < 75:
+        append(log, batch(size=100))
+    before, end_offset = content(log), log.end_offset
+    store.close()
+    path = f"{PARTITION}/{0:020d}.index"
+    index = bytearray(files.read(path))
+    (position,) = struct.unpack_from(">i", index, len(index) - 4)
+    struct.pack_into(">i", index, len(index) - 4, position - 4)
+    files.write(path, index)
+    log = open_store(files, log.config).logs[KEY]
+    assert log.end_offset == end_offset
+    assert content(log) == before
 
 
 def test_a_start_behind_the_end_begins_anew_there() -> None:
