@@ -11,6 +11,7 @@ import pytest
 from gateway.scheduler import StoppedError
 from gateway.tests.builders import Node
 from gateway.tests.compactions import NOW_MS, Compactions, dirty, offsets
+from gateway.tests.manual import Threads
 from protocol.records.batch import Record, build, read_header
 
 
@@ -96,6 +97,27 @@ def test_without_room_for_a_new_segment_none_is_begun(
     compactions.workers[0].step()
     assert "and 100 are left" in caplog.text
     assert not compactions.cleaning.running
+
+
+def test_the_room_for_a_new_segment_is_asked_for_by_a_thread(
+    node: Node, compactions: Compactions, monkeypatch: Any
+) -> None:
+    partition, threads, asked = dirty(node), Threads(), list[str]()
+
+    def space(path: str) -> tuple[int, int]:
+        asked.append(path)
+        return 10**12, 10**11
+
+    monkeypatch.setattr(partition.log.pool.files, "space", space)
+    compactions.look()
+    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    (worker,) = compactions.workers
+    worker.step()
+    threads.run_one()  # which collects
+    assert (asked, worker.waiting) == ([], [])
+    threads.run_one()
+    assert asked == [partition.log.directory]
+    assert [name for name, *_ in worker.waiting] == ["rewrite"]
 
 
 def test_it_stops_in_the_middle(node: Node, compactions: Compactions, caplog: Any) -> None:

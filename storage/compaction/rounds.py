@@ -15,6 +15,7 @@ from storage import replacement
 from storage.cleaner import Dirt
 from storage.compaction.job import Job, Rewritten, assess, plan, plan_merge
 from storage.compaction.work import WRITE_BYTES, Compaction
+from storage.files import Files
 from storage.log import Log
 from storage.replacement import CLEANED_SUFFIX
 from storage.segment import Segment
@@ -116,19 +117,21 @@ class Round:
 
     def _rewrite(self, bases: list[int]) -> Generator[Request, Any, Rewritten]:
         """Have a group written anew, and take it up, unless its segments are gone, or there is no room for it."""
-        log = self._log
-        self._check()
-        old = log.compacted.closed(bases)
-        if old is None:
-            raise Gone("segments were deleted")
-        needed = sum(segment.size for segment in old)
-        _, free = log.pool.files.space(log.directory)
-        if free < needed:
-            raise OSError(errno.ENOSPC, f"a new segment may need {needed} bytes of space, and {free} are left")
+        needed = sum(segment.size for segment in self._closed(bases))
+        yield Sync(partial(_check_room, self._log.pool.files, self._log.directory, needed))
+        self._closed(bases)
         rewritten: Rewritten = yield Rewrite(bases)
         if rewritten.is_changed:
             yield from self._replace(bases, rewritten)
         return rewritten
+
+    def _closed(self, bases: list[int]) -> Sequence[Segment]:
+        """The segments that are to be written anew. Raises Gone."""
+        self._check()
+        old = self._log.compacted.closed(bases)
+        if old is None:
+            raise Gone("segments were deleted")
+        return old
 
     def _replace(self, bases: list[int], rewritten: Rewritten) -> Generator[Request, Any, None]:
         log = self._log
@@ -151,6 +154,13 @@ class Round:
             raise error
         if not is_done:
             raise Gone("segments were deleted")
+
+
+def _check_room(files: Files, directory: str, needed: int) -> None:
+    """Raises OSError(ENOSPC) if that is more than is free. By a thread: a disk that hangs does not tell."""
+    _, free = files.space(directory)
+    if free < needed:
+        raise OSError(errno.ENOSPC, f"a new segment may need {needed} bytes of space, and {free} are left")
 
 
 def go_on(steps: Generator[Request, Any, None], answer: object) -> Request:
