@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Container, Sequence
+from typing import NamedTuple
 
 from protocol.errors import KafkaError
+from protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
 from protocol.records.compression import Steps
 from storage.files import Files
-from storage.hops import NO_LIMIT
+from storage.hops import seek
 from storage.pool import Pool
 from storage.recovery.found import SUFFIXES, Found, bases_of, first_to_scan, sizes_of
 from storage.segment import LOG_SUFFIX, Segment
@@ -41,6 +44,22 @@ def keep_aside(files: Files, segment: Segment, position: int) -> Steps[str]:
     return path
 
 
+class Last(NamedTuple):
+    """The last batch of the segment that begins at `base`. No header: it is a message of magic 0 or 1."""
+
+    base: int
+    begin: int
+    end: int
+    header: BatchHeader | None = None
+
+    def is_left_of(self, old: Last) -> bool:
+        """Whether compaction may have made it of another one: no checksum covers the offset, which may be wrong."""
+        if self.header is None or old.header is None or self.begin != old.begin:
+            return self.begin == old.begin
+        is_changed = self.header.records_count < old.header.records_count or self.header.delete_horizon_ms is not None
+        return is_changed or self.header.crc == old.header.crc
+
+
 def put_replaced_aside(pool: Pool, found: Found, names: dict[str, int]) -> Steps[None]:
     """Put aside what a compaction has replaced and what is here again, be it from a backup.
 
@@ -48,27 +67,59 @@ def put_replaced_aside(pool: Pool, found: Found, names: dict[str, int]) -> Steps
     that failed may have left something in the one before. Raises OSError.
     """
     bases = bases_of(names)
-    reached, files = -1, pool.files
+    lasts = list[Last]()
     for base in bases[: first_to_scan(bases, found.recovery_point)]:
         segment = Segment(pool, found.directory, base, sizes_of(names, base))
-        try:
-            end_offset = segment.end_offset()
-        except KafkaError:  # no batch is there: the scan tells
-            end_offset = NO_LIMIT
+        with contextlib.suppress(KafkaError):  # no batch is there: the scan tells
+            last = seek(segment, segment.offsets.last_position, segment.size - 1)
+            if last is not None:
+                position, _, begin, end = last
+                lasts.append(Last(base, begin, end + 1, _header(segment, position)))
         segment.close()
-        if base < end_offset <= reached:
-            logger.warning(
-                "%s: the segment before %s has all of its offsets, and has replaced it; it is kept in a file named *%s",
-                found, segment.path, TORN_SUFFIX,
-            )  # fmt: skip
-            files.rename(segment.path, name_aside(files, segment.path, 0))
-            for suffix in SUFFIXES:
-                if names.pop(f"{base:020d}{suffix}", -1) >= 0 and suffix != LOG_SUFFIX:
-                    files.remove(f"{found.directory}/{base:020d}{suffix}")
-            files.sync_directory(found.directory)
-        elif end_offset != NO_LIMIT:
-            reached = max(reached, end_offset)
         yield
+    for covered in replaced(lasts, bases):
+        _put_aside(pool.files, found, names, covered)
+        yield
+
+
+def _header(segment: Segment, position: int) -> BatchHeader | None:
+    try:
+        return read_header(segment.file.read_at(HEADER_SIZE, position))
+    except KafkaError:
+        return None
+
+
+def replaced(lasts: Sequence[Last], bases: Container[int]) -> list[int]:
+    """Which segments others have replaced, by the last batch of each; `bases`: of all segments. Pure.
+
+    What compaction makes ends where what it replaced did, with what is left of the same batch. One that only says so,
+    as its offset is wrong, must not take what follows.
+    """
+    pairs = list[tuple[Last, list[Last]]]()
+    for one in lasts:
+        if pairs and one.base < one.end <= pairs[-1][0].end:
+            pairs[-1][1].append(one)
+        elif not pairs or one.end > pairs[-1][0].end:
+            pairs.append((one, []))
+    found = list[int]()
+    for cover, covered in pairs:
+        ending = [one for one in covered if one.end == cover.end]
+        if all(map(cover.is_left_of, ending)) if ending else cover.end in bases:
+            found += [one.base for one in covered]
+    return found
+
+
+def _put_aside(files: Files, found: Found, names: dict[str, int], base: int) -> None:
+    path = f"{found.directory}/{base:020d}{LOG_SUFFIX}"
+    logger.warning(
+        "%s: the segment before %s has all of its offsets, and has replaced it; it is kept in a file named *%s",
+        found, path, TORN_SUFFIX,
+    )  # fmt: skip
+    files.rename(path, name_aside(files, path, 0))
+    for suffix in SUFFIXES:
+        if names.pop(f"{base:020d}{suffix}", -1) >= 0 and suffix != LOG_SUFFIX:
+            files.remove(f"{found.directory}/{base:020d}{suffix}")
+    files.sync_directory(found.directory)
 
 
 def name_aside(files: Files, path: str, position: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.records.compression import finish
 from storage.compaction.rounds import compact
-from storage.recovery.aside import keep_aside
+from storage.recovery.aside import Last, keep_aside, replaced
 from storage.tests.builders import NOW_MS, content, open_store
 from storage.tests.compacted import assert_indexes, close_segment, keyed, put, values
 from storage.tests.crashing_files import CrashingFiles
@@ -74,3 +74,34 @@ def test_a_replaced_segment_that_is_here_again_is_put_aside(caplog: pytest.LogCa
     assert_indexes(log)
     assert names(files, ".torn") == [f"{base:020d}.log.0.torn" for base in (8, 16)]
     assert "has all of its offsets, and has replaced it" in caplog.text
+
+
+def test_a_wrong_offset_takes_nothing_of_what_follows() -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    log = store.logs[KEY]
+    store.checkpoint({KEY: log.end_offset})
+    files = files.crash(Random(1), power=False)
+    last = log.segments[0].locate(7)
+    for bit in range(63):
+        damaged = files.copy()
+        damaged.file(log.segments[0].path).content[last + 7 - bit // 8] ^= 1 << bit % 8
+        before = {name: damaged.read(f"/data/t-0/{name}") for name in names(damaged, ".log")}
+        open_store(damaged, LARGE)
+        assert {name: damaged.read(f"/data/t-0/{name}") for name in names(damaged, ".log")} == before
+
+
+@pytest.mark.parametrize(
+    "lasts, expected",
+    [
+        ([Last(0, 3, 5), Last(5, 7, 9)], []),
+        ([Last(0, 7, 9), Last(5, 7, 9)], [5]),
+        ([Last(0, 6, 9), Last(5, 7, 9)], []),
+        ([Last(0, 7, 9), Last(3, 3, 5), Last(5, 7, 9)], [3, 5]),
+        ([Last(0, 7, 9), Last(3, 3, 5)], [3]),
+        ([Last(0, 8, 10), Last(3, 3, 5), Last(5, 7, 9)], []),
+        ([Last(0, 1, 3), Last(3, 7, 9), Last(5, 7, 9)], [5]),
+    ],
+)
+def test_what_has_replaced_others_ends_where_they_did(lasts: list[Last], expected: list[int]) -> None:
+    assert replaced(lasts, bases=[*(last.base for last in lasts), 9]) == expected
