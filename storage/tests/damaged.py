@@ -16,7 +16,7 @@ from storage.tests.crashing_files import CrashingFiles
 
 KEY = "t", 0
 PARTITION = f"{DIRECTORY}/t-0"
-_UNCHECKED = CRC_START - 5
+UNCHECKED = CRC_START - 5
 """Base offset, length and leader epoch are before the magic: no checksum covers them."""
 
 
@@ -47,7 +47,7 @@ def look_at_wrong_bit(files: CrashingFiles, config: LogConfig, random: Random) -
         assert {path: bytes(files.file(path).content) for path in damaged} == damaged
         return "closed"
     log = store.logs[KEY]
-    if within < _UNCHECKED:
+    if within < UNCHECKED:
         return "unchecked"
     views = read_all(log)
     wrong = [view for view in views if view not in sound]

@@ -21,7 +21,7 @@ from storage.segment import DELETED_SUFFIX, LOG_SUFFIX
 from storage.store import Store
 from storage.tests.builders import DIRECTORY, NOW_MS, next_offset, open_store, read, replayed, stored
 from storage.tests.crashing_files import CrashingFiles
-from storage.tests.damaged import KEY, PARTITION
+from storage.tests.damaged import KEY, PARTITION, UNCHECKED, batch_at
 from storage.tests.transactions_model import committed
 from storage.times import More, TimestampOffset
 
@@ -47,7 +47,7 @@ def look_at_wrong_file(files: CrashingFiles, config: LogConfig, random: Random) 
         return "empty"
     path = random.choice(paths)
     logs = contents(files)
-    files.flip(path, random)
+    its = batch_at(files.read(path), files.flip(path, random)) if path.endswith(".log.swap") else None
     name = path.rpartition("/")[2]
     kind = next((kind for kind in (*BELIEVED, *MAY_CLOSE) if name.endswith(kind)), name)
     try:
@@ -60,6 +60,8 @@ def look_at_wrong_file(files: CrashingFiles, config: LogConfig, random: Random) 
         assert KEY not in store.refused
         assert contents(files) == logs
         return f"{kind} closes it"
+    if its is not None and its[1] < UNCHECKED:
+        return f"{kind} unchecked"
     if kind == checkpoint.START_OFFSETS and expected.start_offset == expected.end_offset:
         return f"{kind} of nothing"
     try:
