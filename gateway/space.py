@@ -113,8 +113,10 @@ class Space:
             logger.warning("the disk of %s answers again", directory)
         try:
             if isinstance(found, BaseException):
+                self._partitions.rooms.pop(directory, None)
                 self._note_unknown(directory, found)
             else:
+                self._partitions.rooms[directory] = found
                 self._unknown.discard(directory)
                 wait_ms = self._note(directory, Room(*found))
         finally:  # else what is refused now would be refused for good

@@ -88,6 +88,8 @@ class Partitions:
         self._on_open: list[Callable[[str, int], None]] = []
         self.hold_messages = False
         """Whether a log that was ever opened may hold messages of magic 0 and 1, which have to be converted."""
+        self.rooms: dict[str, tuple[int, int]] = {}
+        """What `space` told of the log directories when last asked (`gateway.space`), which waits for no disk."""
         self._full: dict[str, KafkaError] = {}  # directories without room, and what producers are told
         self._failed: dict[str, KafkaError] = {}  # the same of those whose disks are gone
         self.disk_failed: Callable[[str, object], None] = lambda _, __: None

@@ -13,6 +13,7 @@ from gateway.tests.manual import Threads
 from gateway.upkeep import Upkeep
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -246,6 +247,9 @@ def test_a_disk_that_hangs_holds_up_no_other_and_is_told_once(
         node.time.advance(LOOK_MS)
     assert asked == ["b"] * 30
     assert looking.hung == {f"{tmp_path}/a"}
+    described = node.ask(DescribeLogDirsRequest(topics=[]), 4).results
+    assert [(row.total_bytes, row.usable_bytes) for row in described][1] == (1 << 40, 1 << 39)
+    assert asked == ["b"] * 30 + ["a"], "only of the one that never told anything"
     threads.run_one()
     node.time.advance(LOOK_MS)
     assert not looking.hung
