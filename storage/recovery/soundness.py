@@ -59,8 +59,12 @@ def end_of_finished(segment: Segment, end_offset: int) -> int | None:
     # Records out of order: the newest may be far from the end, and the entry that tells of it be lost.
     known = offsets.floor(times.last_offset) if times.entries else offsets.last_position
     walk = segment.walk(min(known, offsets.last_position))
-    newest = max((header.max_timestamp for _, header in walk), default=NO_TIMESTAMP)
-    is_sealed = newest <= times.last_timestamp and times.last_offset < end_offset
+    newest, is_right = NO_TIMESTAMP, not times.entries  # else one that was there before a cut may be back
+    for _, header in walk:
+        newest = max(newest, header.max_timestamp)
+        is_its = header.base_offset <= times.last_offset <= header.last_offset
+        is_right |= is_its and header.max_timestamp == times.last_timestamp
+    is_sealed = is_right and newest <= times.last_timestamp and times.last_offset < end_offset
     is_sound = walk.problem is None and is_sealed and offsets.is_increasing and times.is_increasing
     return walk.next_offset if is_sound and _begins_soundly(segment) else None
 

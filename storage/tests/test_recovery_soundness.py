@@ -48,7 +48,16 @@ def test_a_partition_that_was_idle_is_not_scanned_after_a_crash() -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", ["time entry lost", "time entry of later", "times out of order", "offsets lost", "zeros", "appended to"]
+    "damage",
+    [
+        "time entry lost",
+        "time entry of later",
+        "time entry of before",
+        "times out of order",
+        "offsets lost",
+        "zeros",
+        "appended to",
+    ],
 )
 def test_an_index_that_is_not_as_it_was_left_is_made_again(damage: str) -> None:
     files = CrashingFiles()
@@ -60,6 +69,8 @@ def test_an_index_that_is_not_as_it_was_left_is_made_again(damage: str) -> None:
             del times[-12:]
         case "time entry of later":
             times += struct.pack(">qi", NOW_MS + 5, 1 << 20)
+        case "time entry of before":  # of what was cut off: a power cut brings the index back that told of it
+            times[-12:-4] = struct.pack(">q", struct.unpack(">q", times[-12:-4])[0] + 5)
         case "times out of order":
             times[:12], times[12:24] = times[12:24], times[:12]
         case "offsets lost":
