@@ -66,17 +66,20 @@ def end_of_finished(segment: Segment, end_offset: int) -> int | None:
         is_right |= is_its and header.max_timestamp == times.last_timestamp
     is_sealed = is_right and newest <= times.last_timestamp and times.last_offset < end_offset
     is_sound = walk.problem is None and is_sealed and offsets.is_increasing and times.is_increasing
-    return walk.next_offset if is_sound and _begins_soundly(segment) else None
+    return walk.next_offset if is_sound and _has_sound_ends(segment) else None
 
 
-def _begins_soundly(segment: Segment) -> bool:
-    """Whether the first entry of the offset index is of the batch to which it points: zeros may stand for a part of it.
+def _has_sound_ends(segment: Segment) -> bool:
+    """Whether the first and the last entry of the offset index are of the batches to which they point.
 
-    In any other a zero is less than the entry before, or would have to fall between two entries.
+    Zeros may stand for a part of the first; in any other a zero is less than the entry before, or would have to fall
+    between two entries. What was there before a cut may be back at the end.
     """
-    if not segment.offsets.entries:
-        return True
-    last_offset, position = segment.offsets.first()
+    offsets = segment.offsets
+    return not offsets.entries or all(_is_sound(segment, *entry) for entry in (offsets.first(), offsets.last()))
+
+
+def _is_sound(segment: Segment, last_offset: int, position: int) -> bool:
     try:
         hop = seek(segment, position, position)
     except KafkaError:

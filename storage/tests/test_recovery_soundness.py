@@ -55,6 +55,7 @@ def test_a_partition_that_was_idle_is_not_scanned_after_a_crash() -> None:
         "time entry of before",
         "times out of order",
         "offsets lost",
+        "offset of before",
         "zeros",
         "appended to",
     ],
@@ -75,6 +76,8 @@ def test_an_index_that_is_not_as_it_was_left_is_made_again(damage: str) -> None:
             times[:12], times[12:24] = times[12:24], times[:12]
         case "offsets lost":
             del offsets[8:]
+        case "offset of before":
+            offsets[-8:-4] = struct.pack(">i", struct.unpack(">i", offsets[-8:-4])[0] - 1)
         case "zeros":
             offsets[8:16] = bytes(8)
         case _:
