@@ -230,6 +230,8 @@ def finish(log: Log) -> bool:
             log.epochs.begin_write(needs_room=False)()
     except OSError as error:
         raise log.disk_error(error) from error
+    if log.active.was_cut and log.active.path not in log.indexes_unsynced:
+        log.indexes_unsynced.append(log.active.path)
     is_unsynced = log.recovery_point < log.end_offset or bool(log.indexes_unsynced)
     return is_changed or is_unsynced or (log.names_unsynced and log.size > 0)
 

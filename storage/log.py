@@ -293,7 +293,7 @@ class Log:
         """
         # By name, as the bytes may be on the disk before, by a flush that is under way.
         if not self.seal():  # a roll before had come so far
-            self.indexes_unsynced += self._segments.active.sealed_indexes
+            self.indexes_unsynced += self._segments.active.sealed_files
         if self.is_retired:
             raise OSError(errno.ESTALE, "the log was deleted; its directory may be another's by now", self.directory)
         self._begin_segment(now_ms)

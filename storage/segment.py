@@ -57,6 +57,7 @@ class Segment:
         "offsets",
         "size",
         "times",
+        "was_cut",
     )
 
     def __init__(
@@ -89,6 +90,8 @@ class Segment:
         """Whether there may be messages of magic 0 and 1 in it: see `storage.messages`."""
         self._file: File | None = None
         self._has_debris = False  # bytes of a failed write lie behind the end, and the disk refused to cut them off
+        self.was_cut = False
+        """Whether bytes behind the end were cut off, as a failed write's: until a sync they are there after a crash."""
         self.may_be_longer = False  # the file: a thread appends to it, or is to cut it
         self._is_retired = False
         self._first_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
@@ -147,7 +150,7 @@ class Segment:
     def _cut_debris(self, file: File) -> None:
         """Cut off what a failed write left behind the end. Raises OSError."""
         file.truncate(self.size)
-        self._has_debris = False
+        self._has_debris, self.was_cut = False, True
 
     def _check_alive(self) -> None:
         if self._is_retired:
@@ -338,6 +341,11 @@ class Segment:
             return []
         paths = [self.offsets.path, self.times.path]
         return paths if self.aborted is None else [*paths, self.aborted.path]
+
+    @property
+    def sealed_files(self) -> list[str]:
+        """The same, and the segment if it `was_cut`: its offsets do not tell that it has to be synced."""
+        return [*self.sealed_indexes, self.path] if self.was_cut else self.sealed_indexes
 
     def follow_transactions(self, aborted: Iterable[Aborted] = ()) -> None:
         """Have a `.txnindex` from now on, with these that ended here."""

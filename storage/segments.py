@@ -283,7 +283,7 @@ class Segments:
         is_changed = False
         for segment in self._items:
             if not segment.is_sealed and segment.seal():
-                unsynced += segment.sealed_indexes
+                unsynced += segment.sealed_files
                 is_changed = True
         return is_changed
 

@@ -76,6 +76,43 @@ def test_a_stop_makes_safe_that_a_failed_write_was_cut_off(files: CrashingFiles,
     assert not files.file(log.segments[-1].path).changes
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_flush_after_a_roll_makes_safe_that_a_failed_write_was_cut_off(files: CrashingFiles, is_killed: bool) -> None:
+    """Also where the cut came late, or by a process that was killed: the segment has no offset to be flushed then."""
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    append(log, batch())
+    log.flush()
+    files.room = 10
+    with pytest.raises(KafkaError):
+        append(log, batch())
+    if is_killed:
+        store, log = killed(files)
+    else:
+        log.flush()
+        log.active._cut_debris(log.active.file)
+    files.heal()
+    first = log.active
+    log.roll(NOW_MS)
+    log.flush()
+    assert not files.file(first.path).changes
+
+
+def test_a_stop_makes_safe_what_was_cut_off_before_a_kill(files: CrashingFiles) -> None:
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    append(log, batch())
+    log.flush()
+    store.checkpoint({KEY: log.end_offset})
+    files.room = 10
+    with pytest.raises(KafkaError):
+        append(log, batch())
+    files.heal()
+    store, log = killed(files)
+    store.close()
+    assert not files.file(log.active.path).changes
+
+
 def test_a_flush_after_a_kill_makes_the_names_safe(files: CrashingFiles) -> None:
     """And whose log it is; also where a new leader's epoch has made its own file safe before."""
     append(new_log(files), batch(), leader_epoch=0)
