@@ -522,9 +522,8 @@ class History:
         self.end_flush()
         ends = [sent.end for sent in self.acknowledged if sent.end >= self.log.start_offset]
         target = self.random.choice([self.log.start_offset, *ends])
-        cut = [sent for sent in self.acknowledged if sent.end > target]
-        self.acknowledged = self.acknowledged[: len(self.acknowledged) - len(cut)]
-        self.attempts = [cut]
+        self.attempts = [self.acknowledged]  # what lies before a start that is lost may come back as well
+        self.acknowledged = [sent for sent in self.acknowledged if sent.end <= target]
         # With all that is wanted goes what lies before it, which a lost start might have brought back
         self.safe_end = min(self.safe_end, target) if target > self.log.start_offset else 0
         self.log.truncate_to(target)
