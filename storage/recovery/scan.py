@@ -80,6 +80,8 @@ def scan(log: Log, found: Found, names: Mapping[str, int]) -> Steps[tuple[list[t
         # Those of the last were perhaps not yet synced, although its bytes were: that comes with the next flush.
         is_last = segment is segments[first - 1]
         yield from check_indexes(log, found, segment, segments[first].base_offset if is_last else None)
+        if is_last:
+            log.indexes_unsynced += [*segment.sealed_indexes, segment.path]
     log.end_offset = segments[first].base_offset
     safe = max(found.recovery_point, log.end_offset)
     epochs = [entry for entry in log.epochs.entries if entry[1] < safe]

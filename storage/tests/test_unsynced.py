@@ -98,6 +98,27 @@ def test_a_flush_after_a_roll_makes_safe_that_a_failed_write_was_cut_off(files: 
     assert not files.file(first.path).changes
 
 
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_flush_after_a_kill_makes_safe_what_a_roll_before_it_had_not(files: CrashingFiles, is_stopped: bool) -> None:
+    """A log that was cut has indexes without offsets to be flushed; what was there before would be back in a crash."""
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    for number in range(3):
+        append(log, batch(timestamp=NOW_MS + number))
+    log.seal()
+    log.flush()
+    store.checkpoint({KEY: log.end_offset})
+    log.truncate_to(1)
+    log.roll(NOW_MS)
+    store, log = killed(files)
+    if is_stopped:
+        store.close()
+    else:
+        log.flush()
+    for path in (log.segments[0].path, *log.segments[0].sealed_indexes):
+        assert not files.file(path).changes, path
+
+
 def test_a_stop_makes_safe_what_was_cut_off_before_a_kill(files: CrashingFiles) -> None:
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
