@@ -44,7 +44,7 @@ TOPICS = [f"topic-{number}" for number in range(PARTITIONS // PARTITIONS_A_TOPIC
 USUAL_LIMIT = 1024
 FEW_DESCRIPTORS = 256
 CONNECTION_BYTES = 2048
-PARTITION_BYTES = 2900
+PARTITION_BYTES = 3000
 START_LIMIT_S = 20.0
 # More than a broker without any partition takes, on a machine that others use too
 LISTEN_LIMIT_S = 2.0
