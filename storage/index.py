@@ -228,9 +228,12 @@ class Index(EntryFile):
         return bool(keys[0] or values[0]) and all(all(map(lt, column, column[1:])) for column in (keys, values))
 
     def truncate(self, entries: int) -> None:
-        """Keep only the first `entries`."""
+        """Keep only the first `entries`. The last of them is known then: appends compare with it behind a write."""
         if entries < self.entries:
             self._last = None
+            if entries:
+                keys, values = self._load()
+                self._last = keys[entries - 1], values[entries - 1]
         super().truncate(entries)
 
     def give_back(self) -> None:

@@ -340,3 +340,28 @@ def test_a_log_without_room_says_so_and_others_go_on() -> None:
     files.room = None
     append(other, batch())
     append(log, batch())
+
+
+def test_an_append_that_cannot_read_an_index_leaves_the_log_as_it_was() -> None:
+    """The first after a stop takes back what that has put behind the times; what is left is compared with."""
+    config = LogConfig(index_interval_bytes=100)
+    failed = 0
+    for after in range(4):
+        files = CrashingFiles()
+        store = open_store(files, config)
+        log = store.create("t", 0, TOPIC_ID, config, NOW_MS)
+        for number in range(4):  # the third is indexed, as the next one will be; the stop indexes the time of the last
+            append(log, batch(timestamp=NOW_MS + number))
+        store.close()
+        log = open_store(files, config).logs["t", 0]
+        expected = content(log)
+        files.fail(errno.EIO, "read", path=".timeindex", after=after, times=1)
+        try:
+            append(log, batch(timestamp=NOW_MS + 9))
+        except KafkaError:
+            failed += 1
+            assert content(log) == expected
+        files.heal()
+        append(log, batch(timestamp=NOW_MS + 10))
+        assert_derived_state(log)
+    assert failed
