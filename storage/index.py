@@ -104,13 +104,17 @@ class EntryFile:
 
     def _read_written(self) -> bytes:
         """What is in the file. Raises ColdRead if the pool is not patient."""
-        if self._pool.is_patient:
-            return self._pool.files.read(self.path)[: self._written]
+        return self._read(self._written, 0)
+
+    def _read(self, length: int, position: int) -> bytes:
+        """Some of the file; less where it was cut. Raises ColdRead if the pool is not patient."""
         file = self._pool.files.open(self.path)
         try:
-            data = file.read_cached(self._written, 0)
+            if self._pool.is_patient:
+                return file.read_at(length, position)
+            data = file.read_cached(length, position)
             if data is None:
-                raise ColdRead(file, self.path, self._written, 0)
+                raise ColdRead(file, self.path, length, position)
             return bytes(data)
         finally:
             file.release()
@@ -209,7 +213,7 @@ class Index(EntryFile):
         self._last: tuple[int, int] | None = None
 
     def last(self) -> tuple[int, int]:
-        """Key and value of the last entry, both relative; raises IndexError if there is none."""
+        """Key and value of the last entry, both relative. Raises IndexError if there is none, ColdRead as `_load`."""
         if self._last is None:
             self._last = self._read_last()
         return self._last
@@ -257,15 +261,14 @@ class Index(EntryFile):
         if self._pending:
             key, value = self.ENTRY.unpack(self._pending[-size:])
             return key, value
-        file = self._pool.files.open(self.path)
-        data = file.read_at(size, self._written - size)
-        file.release()
+        data = self._read(size, self._written - size)
         if len(data) < size:
             raise CutIndex(self.path, self.base_offset)
         key, value = self.ENTRY.unpack(data)
         return key, value
 
     def _load(self) -> tuple[array[int], array[int]]:
+        """All entries, in memory from now on. Raises ColdRead if the pool is not patient."""
         columns = self._columns
         if columns is None:
             data = self.content()

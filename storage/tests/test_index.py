@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.files import Files
-from storage.index import OffsetIndex, TimeIndex
+from storage.files import ColdRead, File, Files
+from storage.index import Index, OffsetIndex, TimeIndex
 from storage.pool import Pool
 from storage.tests.crashing_files import CrashingFiles
 
@@ -159,3 +160,36 @@ def test_the_last_entry_of_an_index_that_was_cut_is_an_error_of_the_disk() -> No
     pool.files.write(times.path, b"")
     with pytest.raises(OSError, match="was cut"):
         again.last()
+
+
+@pytest.mark.parametrize("look,position", [(Index.last, 12), (Index.first, 0)])
+def test_an_impatient_look_leaves_the_disk_to_a_thread(
+    look: Callable[[Index], object], position: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = TimeIndex(new_pool(), "/d", BASE)
+    written.append(7, BASE + 1)
+    written.append(9, BASE + 2)
+    written.flush()
+    files = written._pool.files
+    assert isinstance(files, CrashingFiles)
+    index = TimeIndex(written._pool, "/d", BASE, written.size)
+    monkeypatch.setattr(File, "read_cached", lambda *_: None)
+    index._pool.is_patient = False
+    with pytest.raises(ColdRead) as caught:
+        look(index)
+    assert caught.value.place == (index.path, position)
+    caught.value.release()
+    assert (files.reads, files.open_handles) == (0, 0)
+    index._pool.is_patient = True
+    assert (index.last(), index.first()) == ((9, 2), (7, 1))
+
+
+def test_an_impatient_look_takes_what_is_in_memory() -> None:
+    written = TimeIndex(new_pool(), "/d", BASE)
+    written.append(7, BASE + 1)
+    written.append(9, BASE + 2)
+    written._pool.is_patient = False
+    assert (written.last(), written.first()) == ((9, 2), (7, 1))
+    written.flush()
+    index = TimeIndex(written._pool, "/d", BASE, written.size)
+    assert (index.last(), index.first()) == ((9, 2), (7, 1))
