@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import trio
@@ -47,17 +47,18 @@ SHUTDOWN_GRACE_S = 1.0
 YOUNG_OBJECTS = 20_000
 
 
-def serve(config: BrokerConfig) -> None:
-    """Run a broker until SIGTERM or SIGINT. Raises what keeps it from starting."""
-    trio.run(_serve, config)
+def serve(config: BrokerConfig, started: Callable[[], None] = lambda: None) -> None:
+    """Run a broker until SIGTERM or SIGINT. Raises what keeps it from starting, before `started` is called."""
+    trio.run(_serve, config, started)
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(config: BrokerConfig, started: Callable[[], None]) -> None:
     gc.disable()  # most of what a start makes stays: to look for garbage in it again and again takes a tenth of it
     broker = Broker(config)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
+            started()
             print(ready_line(config, broker.endpoints), flush=True)  # noqa: T201  all that stdout is for
             gc.collect()
             gc.freeze()  # what was made until now stays: the collector need not walk it again

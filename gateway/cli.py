@@ -230,12 +230,18 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
     from gateway import broker
 
     gc.enable()
+    outcome = "did not start"
+
+    def started() -> None:
+        nonlocal outcome
+        outcome = "stopped"
+
     try:
         if is_adopting:
             _adopt(settings)
-        broker.serve(settings)
+        broker.serve(settings, started)
     except Exception as error:  # noqa: BLE001 - what is not explained is raised again
-        return _explain(error, settings)
+        return _explain(error, settings, f"the broker {outcome}")
     return 0
 
 
@@ -249,7 +255,7 @@ def _adopt(settings: BrokerConfig) -> None:
     adoption.adopt(settings, Files(), Random(), SystemClock().now_ms())
 
 
-def _explain(error: BaseException, settings: BrokerConfig) -> int:
+def _explain(error: BaseException, settings: BrokerConfig, outcome: str) -> int:
     """One sentence for what a person can mend; a traceback for what is our own mistake."""
     from protocol.errors import KafkaError
     from storage.errors import DirectoryLocked, StorageError
@@ -259,19 +265,19 @@ def _explain(error: BaseException, settings: BrokerConfig) -> int:
     if isinstance(error, DirectoryLocked):
         return _fail(str(error), FAILED)
     if isinstance(error, OSError):
-        return _fail(_reason(error, settings) or f"the broker stopped: {error}", FAILED)
+        return _fail(_reason(error, settings, outcome) or f"{outcome}: {error}", FAILED)
     if isinstance(error, KafkaError | StorageError):
-        return _fail(f"the broker stopped: {error}", FAILED)
+        return _fail(f"{outcome}: {error}", FAILED)
     raise error
 
 
-def _reason(error: OSError, settings: BrokerConfig) -> str | None:
+def _reason(error: OSError, settings: BrokerConfig, outcome: str) -> str | None:
     """What the system refused and what to do about it. An error of a file has its name, one of a listener has not."""
     from socket import gaierror
 
     if error.errno == errno.ENOSPC:
         directories = ",".join(settings.log_directories)
-        return f"the broker stopped: no space is left in log.dirs={directories}; free some, and start it again"
+        return f"{outcome}: no space is left in log.dirs={directories}; free some, and start it again"
     if error.filename is not None:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR):
             return None

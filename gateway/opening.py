@@ -200,8 +200,10 @@ class Openings:
         for opening in batch:
             self.progress.running.remove(opening)
             key = opening.found.topic, opening.found.index
-            if isinstance(result, BaseException) and not isinstance(result, StoppedError) and opening.log is None:
-                opening.error = opening.error or StorageError(f"{opening.found} cannot be opened: {result!r}")
+            is_fault = isinstance(result, BaseException) and not isinstance(result, StoppedError)
+            if is_fault and opening.log is None and opening.error is None:
+                opening.error = StorageError(f"{opening.found} cannot be opened: {result!r}")
+                logger.error("partition %s stays closed: %r", opening.found, result)
             directory.store.end_opening(opening)
             if key not in directory.store.unopened:
                 keys.append(key)

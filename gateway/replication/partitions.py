@@ -282,7 +282,8 @@ class Partitions:
         if log is not None and log.topic_id in (None, topic.topic_id):
             self._serve(topic, index, log, log_config)
         elif failed is not None:
-            self._refuse(topic, index, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failed)))
+            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failed))  # whoever opened it has told the log
+            self._absent.put(key, Absent(State.OFFLINE, topic.topic_id, error=error))
         elif absent is None or absent.topic_id != topic.topic_id:  # else it is being made, or will be tried again
             return self._is_to_be_made(topic, index)
         return False

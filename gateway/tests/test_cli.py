@@ -23,11 +23,11 @@ Served = list[BrokerConfig]
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     """What the broker would have been started with."""
     configs: Served = []
-    replace_broker(monkeypatch, configs.append)
+    replace_broker(monkeypatch, lambda config, started: configs.append(config))
     return configs
 
 
-def replace_broker(monkeypatch: pytest.MonkeyPatch, serve: Callable[[BrokerConfig], None]) -> None:
+def replace_broker(monkeypatch: pytest.MonkeyPatch, serve: Callable[[BrokerConfig, Callable[[], None]], None]) -> None:
     module = ModuleType("gateway.broker")
     module.serve = serve  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "gateway.broker", module)
@@ -176,26 +176,42 @@ def test_what_has_no_effect_is_logged_at_start(served: Served, caplog: pytest.Lo
             ExceptionGroup("", [ExceptionGroup("", [PermissionError(13, "Permission denied", "/data")])]),
             "cannot use /data: Permission denied; log.dirs has to be a directory that this user can write to",
         ),
-        (OSError(errno.ENOSPC, "No space", "data/x"), "the broker stopped: no space is left in log.dirs=data; free"),
-        (OSError(errno.EIO, "I/O error", "/data/x"), "the broker stopped: [Errno 5] I/O error: '/data/x'"),
-        (OSError(errno.EIO, "I/O error"), "the broker stopped: [Errno 5] I/O error"),
+        (
+            OSError(errno.ENOSPC, "No space", "data/x"),
+            "the broker did not start: no space is left in log.dirs=data; free",
+        ),
+        (OSError(errno.EIO, "I/O error", "/data/x"), "the broker did not start: [Errno 5] I/O error: '/data/x'"),
+        (OSError(errno.EIO, "I/O error"), "the broker did not start: [Errno 5] I/O error"),
         (DirectoryLocked("data", 42), "the data directory data is in use by process 42;"),
-        (StorageError("it is damaged"), "the broker stopped: it is damaged"),
+        (StorageError("it is damaged"), "the broker did not start: it is damaged"),
     ],
 )
 def test_why_a_broker_does_not_start(
     error: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def serve(config: BrokerConfig) -> None:
+    def serve(config: BrokerConfig, started: Callable[[], None]) -> None:
         raise error
 
     replace_broker(monkeypatch, serve)
     assert cli.main(["serve"]) == 1
-    assert capsys.readouterr().err.startswith(f"headgate: {sentence}")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"headgate: {sentence}")
+
+
+def test_what_ends_a_broker_that_had_started(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def serve(config: BrokerConfig, started: Callable[[], None]) -> None:
+        started()
+        raise StorageError("its log is gone")
+
+    replace_broker(monkeypatch, serve)
+    assert cli.main(["serve"]) == 1
+    assert capsys.readouterr().err == "headgate: the broker stopped: its log is gone\n"
 
 
 def test_our_own_mistakes_are_not_dressed_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    def serve(config: BrokerConfig) -> None:
+    def serve(config: BrokerConfig, started: Callable[[], None]) -> None:
         raise ExceptionGroup("", [ZeroDivisionError("a bug")])
 
     replace_broker(monkeypatch, serve)

@@ -238,10 +238,14 @@ def test_a_damaged_partition_is_told_and_stops_no_other(
     assert [broker.code("t", index) for index in (0, 1)] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     assert list(broker.services.partitions.offline) == [("t", 0)]
     assert "1 of them stay closed" in caplog.text
+    (error,) = (record.getMessage() for record in caplog.records if record.levelno == logging.ERROR)
+    assert error.startswith("partition t-0 stays closed: ")
     broker.close()
 
 
-def test_a_thread_that_fails_leaves_its_partitions_offline(left: Path, late: Callable[..., Late]) -> None:
+def test_a_thread_that_fails_leaves_its_partitions_offline(
+    left: Path, late: Callable[..., Late], caplog: pytest.LogCaptureFixture
+) -> None:
     broker = late(num_recovery_threads_per_data_dir="2")
     broker.start()
     while broker.slices.waiting:
@@ -249,6 +253,7 @@ def test_a_thread_that_fails_leaves_its_partitions_offline(left: Path, late: Cal
         done(finish(work) if "_survey" in repr(work) else ValueError("a fault of ours"))
     assert not broker.services.partitions.opening
     assert {broker.code("t"), broker.code("large")} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert caplog.text.count("partition large-0 stays closed: ValueError('a fault of ours')") == 1
     broker.close()
     assert not (left / CLEAN).exists()
 
