@@ -312,8 +312,15 @@ def _remove_replaced(pool: Pool, directory: str, base_offset: int, names: Mappin
             "back from a copy, or remove it if the segments that it was to replace are still there"
         )
     logger.info("%s ends a compaction that was interrupted, up to offset %d", segment.path, walk.next_offset)
-    for old in names:
-        if old.endswith((LOG_SUFFIX, *DERIVED_SUFFIXES[:3])) and base_offset <= _base(old) < end_offset:
+    replaced = sorted(name for name in names if name.endswith(_KINDS) and base_offset <= _base(name) < end_offset)
+    last = max(map(_base, replaced), default=base_offset)
+    for old in replaced:
+        if _base(old) < last:
+            pool.files.remove(f"{directory}/{old}")
+    if last > base_offset:  # where the new one may end that one tells: there must be no other one without it
+        pool.files.sync_directory(directory)
+    for old in replaced:
+        if _base(old) == last:
             pool.files.remove(f"{directory}/{old}")
 
 

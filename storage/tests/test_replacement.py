@@ -239,6 +239,26 @@ def test_what_was_replaced_does_not_come_back_however_the_disk_keeps_names(cut_a
         assert values(log) == EXPECTED
 
 
+@pytest.mark.parametrize("cut_after", range(3, 14))
+def test_a_start_that_is_cut_short_leaves_a_new_segment_that_the_next_one_takes_up(cut_after: int) -> None:
+    """The one behind it was made after the last sync, and is lost: what is replaced tells alone where it may end."""
+    for seed in range(20):
+        files = CrashingFiles()
+        files.mixes_names = True
+        compacting(files, filled(files).logs[KEY])
+        files.remove(f"{PARTITION}/{24:020d}.log")
+        files.remove("/data/recovery-point-offset-checkpoint")
+        files.sync_directory("/data")
+        files = files.copy()
+        files.mixes_names = True
+        files.cut_after = cut_after
+        with suppress(PowerCut):
+            open_store(files, LARGE)
+        store = open_store(files.crash(Random(seed), power=True), LARGE)
+        assert not store.failed
+        assert values(store.logs[KEY]) == {key: value for key, value in EXPECTED.items() if key != "head"}
+
+
 def test_a_new_segment_that_would_reach_behind_the_old_ones_takes_nothing_away() -> None:
     """A bit of the offset of its last batch is wrong, which no checksum covers."""
     files = CrashingFiles()
