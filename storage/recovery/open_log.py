@@ -106,7 +106,9 @@ def _keep_found(log: Log, found: Found) -> None:
 def _tidy(pool: Pool, found: Found, names: dict[str, int]) -> None:
     """Finish what a crash interrupted: deletions and replacements that had not happened yet."""
     for name in list(names):
-        is_orphan = name.endswith(DERIVED_SUFFIXES[:3]) and name.rpartition(".")[0] + LOG_SUFFIX not in names
+        of_size = names.get(name.rpartition(".")[0] + LOG_SUFFIX, -1)
+        # Those of what was cut off would be taken for those of what is written next.
+        is_orphan = name.endswith(DERIVED_SUFFIXES[:3]) and (of_size < 0 or (of_size == 0 < names[name]))
         path = f"{found.directory}/{name}"
         if name.endswith(DELETED_SUFFIX):
             pool.doomed.add(path)  # large ones take long

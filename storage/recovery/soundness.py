@@ -59,12 +59,13 @@ def end_of_finished(segment: Segment, end_offset: int) -> int | None:
     # Records out of order: the newest may be far from the end, and the entry that tells of it be lost.
     known = offsets.floor(times.last_offset) if times.entries else offsets.last_position
     walk = segment.walk(min(known, offsets.last_position))
-    newest, is_right = NO_TIMESTAMP, not times.entries  # else one that was there before a cut may be back
+    newest = NO_TIMESTAMP, segment.base_offset - 1
     for _, header in walk:
-        newest = max(newest, header.max_timestamp)
-        is_its = header.base_offset <= times.last_offset <= header.last_offset
-        is_right |= is_its and header.max_timestamp == times.last_timestamp
-    is_sealed = is_right and newest <= times.last_timestamp and times.last_offset < end_offset
+        if header.max_timestamp > newest[0]:
+            newest = header.max_timestamp, header.last_offset
+    # Else an entry is lost, or one that was there before a cut is back.
+    is_sealed = newest == (times.last_timestamp, times.last_offset) and times.last_offset < end_offset
+    is_sealed = is_sealed and times.entries <= offsets.entries + 1
     is_sound = walk.problem is None and is_sealed and offsets.is_increasing and times.is_increasing
     return walk.next_offset if is_sound and _has_sound_ends(segment) else None
 

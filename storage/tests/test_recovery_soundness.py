@@ -10,7 +10,7 @@ import pytest
 from storage.config import LogConfig
 from storage.recovery.soundness import has_indexes
 from storage.segment import Segment
-from storage.tests.builders import NOW_MS, TOPIC_ID, append, assert_derived_state, batch, numbered, open_store
+from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, assert_derived_state, batch, numbered, open_store
 from storage.tests.crashing_files import CrashingFiles
 from storage.tests.reopened import KEY, PARTITION, leave_idle, names
 from storage.tests.reopened import reopened as reopened_store
@@ -104,4 +104,38 @@ def test_a_hole_at_the_beginning_of_an_index_is_found(lost: slice) -> None:
     index[lost] = bytes(lost.stop - lost.start)
     log = open_store(files.crash(Random(0), power=False), config).logs["t", 0]
     assert log.pool.files.read(path) == whole
+    assert_derived_state(log)
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+@pytest.mark.parametrize(
+    "times",
+    [
+        [(NOW_MS, 0)],
+        [(NOW_MS, 3)],  # the same time comes before
+        [(NOW_MS - 5, 0), (NOW_MS, 1)],
+    ],
+)
+def test_a_time_index_of_what_was_cut_off_is_not_taken_for_that_of_the_next_batches(
+    times: list[tuple[int, int]], is_back: bool
+) -> None:
+    """A cut was killed before it came to the indexes; where it `is_back`, a power cut took what a start did to it."""
+    files = CrashingFiles()
+    store = open_store(files)
+    store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    path, index = f"{PARTITION}/{0:020d}.timeindex", b"".join(struct.pack(">qi", *entry) for entry in times)
+    files.write(path, index)
+    files.write(f"{PARTITION}/{0:020d}.index", b"")
+    files = files.crash(Random(1), power=False)
+    store = open_store(files)
+    log = store.logs[KEY]
+    assert not files.exists(path)
+    append(log, batch(2), batch(2))
+    log.flush()
+    store.checkpoint({KEY: log.end_offset})
+    if is_back:
+        files.write(path, index)
+        files.write(f"{PARTITION}/{0:020d}.index", b"")
+    log = reopened_store(files).logs[KEY]
+    assert log.end_offset == 4
     assert_derived_state(log)
