@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -71,22 +72,30 @@ def dump(options: argparse.Namespace) -> Told:
     pool = Pool(Overlay())
     for found in _found(options):
         if isinstance(found, str):
-            yield from _with_failures(_dump_file(pool, found, options))
+            yield from _with_failures(found, partial(_dump_file, pool, found, options))
             continue
+        if not found.data.is_read:
+            yield from map(Failure, found.data.problems)
         for partition in found.partitions:
-            source = _source(pool, found.data, partition)
-            yield from _with_failures(_dump_source(source, options))
+            yield from _with_failures(partition.directory, partial(_dump_partition, pool, found, partition, options))
 
 
-def _with_failures(rows: Iterable[Row]) -> Told:
+def _with_failures(path: str, rows: Callable[[], Iterable[Row | Failure]]) -> Told:
+    """The rows of what lies at `path`; what goes wrong with it is told, and ends no other."""
     try:
-        yield from rows
+        yield from rows()
     except (Damaged, StorageError) as error:
         yield Failure(error)
     except KafkaError as error:
         yield Failure(error.message)
     except OSError as error:
-        yield Failure(f"{error.filename or 'the disk'}: {error.strerror}")
+        yield Failure(places.reason(error, path))
+
+
+def _dump_partition(
+    pool: Pool, found: Place, partition: PartitionDirectory, options: argparse.Namespace
+) -> Iterator[Row]:
+    return _dump_source(_source(pool, found.data, partition), options)
 
 
 def _source(pool: Pool, data: DataDirectory, partition: PartitionDirectory) -> _Source:
@@ -185,13 +194,16 @@ def _reports(found: list[Place], options: argparse.Namespace) -> Iterator[tuple[
                     place.data, partition, progress.add, options.index_interval_bytes
                 )
             except OSError as error:  # a disk that fails, or files that a running broker has removed meanwhile
-                report = Failure(f"{partition}: {error.filename or partition.directory}: {error.strerror}")
+                report = Failure(f"{partition}: {places.reason(error, partition.directory)}")
             progress.clear()
             yield report, place.data
 
 
 def _log_bytes(partition: PartitionDirectory) -> int:
-    names = Files().list(partition.directory)
+    try:
+        names = Files().list(partition.directory)
+    except OSError:  # whoever reads it tells
+        return 0
     return sum(size for name, size in names.items() if name.endswith(LOG_SUFFIX))
 
 
@@ -200,13 +212,31 @@ def repair(options: argparse.Namespace) -> Told:
     found = _directories(options, "repair")
     files = Files()
     with ExitStack() as locks:
+        refused = set[int]()
         for data in {id(place.data): place.data for place in found}.values():
-            locks.enter_context(_lock(files, data))
-        for report, data in _reports(found, options):
+            failures = list(_taken(locks, files, data))
+            if failures:
+                refused.add(id(data))
+            yield from failures
+        for report, data in _reports([place for place in found if id(place.data) not in refused], options):
             if isinstance(report, Failure):
                 yield report
                 continue
-            yield from _repair(files, report, data, is_dry=options.dry_run)
+            repaired = partial(_repair, files, report, data, is_dry=options.dry_run)
+            yield from _with_failures(report.partition.directory, repaired)
+
+
+def _taken(locks: ExitStack, files: Files, data: DataDirectory) -> Iterator[Failure]:
+    """Keep brokers away from a data directory; why it must not be changed, if so."""
+    if not data.is_read:
+        yield from map(Failure, data.problems)
+        return
+    try:
+        locks.enter_context(_lock(files, data))
+    except StorageError as error:
+        yield Failure(error)
+    except OSError as error:
+        yield Failure(places.reason(error, data.path))
 
 
 def _repair(files: Files, report: Report, data: DataDirectory, *, is_dry: bool) -> Told:
@@ -249,10 +279,17 @@ def _lock(files: Files, data: DataDirectory) -> AbstractContextManager[None]:
 def listing(options: argparse.Namespace) -> Told:
     """What there is; nothing is read but the ends of logs."""
     for place in _directories(options, "ls"):
-        damaged = []
-        for row in listings.segment_rows(place) if options.segments else listings.partition_rows(place):
-            yield row
-            if row.get("state") == listings.DAMAGED:
-                damaged.append(row["directory"])
-        yield from (Failure(f"{path} is damaged: `headgate log verify {path}` says more") for path in damaged)
+        failures = []
+        rows_of = listings.segment_rows if options.segments else listings.partition_rows
+        for partition in place.partitions:
+            one = place._replace(partitions=[partition])
+            for row in _with_failures(partition.directory, partial(rows_of, one)):
+                if isinstance(row, Failure):
+                    failures.append(row)
+                    continue
+                yield row
+                if row.get("state") == listings.DAMAGED:
+                    path = row["directory"]
+                    failures.append(Failure(f"{path} is damaged: `headgate log verify {path}` says more"))
+        yield from failures
         yield from (Failure(problem) for problem in place.data.problems)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 import sys
@@ -60,37 +61,53 @@ class DataDirectory:
     start_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     cleaned: Mapping[TopicPartition, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    is_read: bool = True
+    """False: the system refused to read one of its small files, so that nothing may be changed by what they say."""
     holder: int | None = None
     """The process id of the broker that has it now, if that can be told."""
 
     @classmethod
     def read(cls, files: Files, path: str) -> DataDirectory:
         """Look at the small files; there may be none of them."""
-        data = cls(path, is_clean=files.exists(f"{path}/{CLEAN_SHUTDOWN}"), holder=_holder(f"{path}/{LOCK}"))
+        data = cls(path, is_clean=files.exists(f"{path}/{CLEAN_SHUTDOWN}"))
+        with data._told(f"{path}/{LOCK}"):
+            data.holder = _holder(f"{path}/{LOCK}")
         data.recovery_points = data._offsets(files, RECOVERY_POINTS)
         data.high_watermarks = data._offsets(files, HIGH_WATERMARKS)
         data.start_offsets = data._offsets(files, START_OFFSETS)
         data.cleaned = data._offsets(files, CLEANED_OFFSETS)
-        try:
+        with data._told(f"{path}/{directories.META_PROPERTIES}"):
             directories.read_meta(files, path)
-        except BadFile as error:
-            data.problems.append(str(error))
         return data
 
     def _offsets(self, files: Files, name: str) -> Mapping[TopicPartition, int]:
         path = f"{self.path}/{name}"
-        try:
+        with self._told(path):
             return {} if is_empty(files, path) else checkpoint.read_offsets(files, path)
+        return {}
+
+    @contextlib.contextmanager
+    def _told(self, path: str) -> Iterator[None]:
+        """What is wrong with a file stands in `problems`."""
+        try:
+            yield
         except BadFile as error:
             self.problems.append(str(error))
-            return {}
+        except OSError as error:
+            self.problems.append(reason(error, path))
+            self.is_read = False
 
 
 class Place(NamedTuple):
-    """A data directory with the partitions of it that are meant."""
+    """A data directory with the partitions of it that are meant, those that cannot be read among them."""
 
     data: DataDirectory
     partitions: Sequence[PartitionDirectory]
+
+
+def reason(error: OSError, path: str) -> str:
+    """What the system refused, and of which file: of `path`, where the error does not say."""
+    return f"{error.filename or path}: {error.strerror or error}"
 
 
 def is_empty(files: Files, path: str) -> bool:
@@ -114,37 +131,44 @@ def find(
     """What each path means: partitions, or the path of one file.
 
     Of a data directory only these topics and partitions are taken, all if none are named. What it says of its
-    partitions is read once, however many paths lead there. Raises NotFound.
+    partitions is read once, however many paths lead there. One that cannot be read has that for its problem, and no
+    partitions. Raises NotFound.
     """
     known: dict[Path, DataDirectory] = {}
     for given in paths:
         path = given.rstrip("/") or "/"
-        if Path(path).is_file():
-            yield path
-        elif not Path(path).is_dir():
-            raise NotFound(f"there is no {path}")
-        else:
-            above, found = _directory(files, path, topics, partitions)
-            real = Path(above).resolve()
-            if real not in known:
-                known[real] = DataDirectory.read(files, above)
-            yield Place(known[real], found)
+        try:
+            yield _find(files, path, topics, partitions, known)
+        except OSError as error:
+            yield Place(DataDirectory(path, problems=[reason(error, path)], is_read=False), [])
+
+
+def _find(
+    files: Files, path: str, topics: Collection[str], partitions: Collection[int], known: dict[Path, DataDirectory]
+) -> Place | str:
+    if Path(path).is_file():
+        return path
+    if not Path(path).is_dir():
+        raise NotFound(f"there is no {path}")
+    above, found = _directory(files, path, topics, partitions)
+    real = Path(above).resolve()
+    if real not in known:
+        known[real] = DataDirectory.read(files, above)
+    return Place(known[real], found)
 
 
 def _directory(
     files: Files, path: str, topics: Collection[str], partitions: Collection[int]
 ) -> tuple[str, list[PartitionDirectory]]:
     """The data directory, and what is meant of it."""
-    names, real = files.list(path), Path(path).resolve()
+    names, real = [entry.name for entry in Path(path).iterdir()], Path(path).resolve()
     own = _parse(str(real))
     if own is not None and any(map(directories.is_of_log, names)):
         above = parent(path)
         is_above = Path(above).resolve() == real.parent  # not so of ".", nor of a link
         return above if is_above else str(real.parent), [own._replace(directory=path)]
-    parsed = (_parse(f"{path}/{name}") for name, size in names.items() if size < 0)
-    partitions_of = (
-        one for one in parsed if one is not None and not directories.is_no_partition(files.list(one.directory))
-    )
+    parsed = (_parse(f"{path}/{name}") for name in names)
+    partitions_of = (one for one in parsed if one is not None and _may_be_one(files, one.directory))
     found = sorted(partitions_of, key=lambda one: (one.key, one.directory))
     if not found and not files.exists(f"{path}/{directories.META_PROPERTIES}"):
         raise NotFound(f"{path} is neither a data directory nor a partition's: nothing in it is named <topic>-<number>")
@@ -161,6 +185,16 @@ def _directory(
             f"{path} has no partition {', '.join(map(str, absent))}{whose}; `headgate log ls {path}` lists all"
         )
     return path, wanted
+
+
+def _may_be_one(files: Files, directory: str) -> bool:
+    """Whether what is called like a partition's directory is one; so is what cannot be read: who reads it tells why."""
+    try:
+        return not directories.is_no_partition(files.list(directory))
+    except FileNotFoundError:
+        return Path(directory).is_symlink()  # else it went meanwhile
+    except OSError:
+        return True
 
 
 def _parse(path: str) -> PartitionDirectory | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from storage.files import Files
 from tools.log import actions, checks
 from tools.log.actions import Failure
 from tools.log.checks import Report
+from tools.log.overlay import Overlay
 from tools.log.places import DataDirectory, PartitionDirectory
 from tools.tests.log_data import Data, change, positions
 
@@ -37,6 +39,7 @@ def options(data: Data | None, **more: object) -> argparse.Namespace:
         "limit": None,
         "index_interval_bytes": 4096,
         "dry_run": False,
+        "segments": False,
     }
     return argparse.Namespace(**{**defaults, **more})
 
@@ -77,6 +80,123 @@ def test_files_that_go_away_meanwhile_cost_their_partition_only(data: Data, monk
     told = list(actions.verify(options(data, topics=["a", "c"])))
     assert [isinstance(one, Failure) for one in told] == [True, False]
     assert str(told[0]).startswith("a-0: ")
+
+
+def not_a_directory(data: Data, monkeypatch: pytest.MonkeyPatch) -> str:
+    data.directory("b").rename(data.path / "elsewhere")
+    data.directory("b").touch()
+    return f"{data.directory('b')}: Not a directory"
+
+
+def broken_link(data: Data, monkeypatch: pytest.MonkeyPatch) -> str:
+    data.directory("b").rename(data.path / "elsewhere")
+    data.directory("b").symlink_to(data.path / "nowhere")
+    return f"{data.directory('b')}: No such file or directory"
+
+
+def no_rights(data: Data, monkeypatch: pytest.MonkeyPatch) -> str:
+    refuse(monkeypatch, "list", str(data.directory("b")), PermissionError(13, "Permission denied"))
+    return f"{data.directory('b')}: Permission denied"
+
+
+def failing_disk(data: Data, monkeypatch: pytest.MonkeyPatch) -> str:
+    path = str(data.segments("b")[-1])
+    refuse(monkeypatch, "open", path, OSError(5, "Input/output error", path), Overlay)
+    return f"{path}: Input/output error"
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, method: str, path: str, error: OSError, kind: type[Files] = Files) -> None:
+    whole = getattr(kind, method)
+
+    def called(self: Files, given: str, *others: object, **more: object) -> object:
+        if given == path:
+            raise error
+        return whole(self, given, *others, **more)
+
+    monkeypatch.setattr(kind, method, called)
+
+
+Refusal = Callable[[Data, pytest.MonkeyPatch], str]
+
+
+@pytest.mark.parametrize("refusal", [not_a_directory, broken_link, no_rights, failing_disk])
+@pytest.mark.parametrize("run", [actions.listing, actions.dump, actions.verify, actions.repair])
+def test_a_partition_that_cannot_be_read_is_told_and_ends_no_other(
+    run: Callable[[argparse.Namespace], actions.Told], refusal: Refusal, data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = data.segments("c")[0]
+    if run is actions.repair:
+        change(log, positions(log)[2] + 16)
+    sentence = refusal(data, monkeypatch)
+    told = list(run(options(data, limit=1)))
+    (failure,) = (one for one in told if isinstance(one, Failure))
+    assert sentence in failure
+    assert [one["topic"] for one in told if not isinstance(one, Failure)] == (
+        ["c"] if run is actions.repair else ["a", "c"]
+    )
+
+
+def test_segments_are_listed_beside_a_partition_that_cannot_be_read(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_rights(data, monkeypatch)
+    told = list(actions.listing(options(data, segments=True)))
+    assert {one["topic"] for one in told if not isinstance(one, Failure)} == {"a", "c"}
+    assert isinstance(told[-1], Failure)
+
+
+@pytest.mark.parametrize("run", [actions.listing, actions.dump, actions.verify, actions.repair])
+def test_a_data_directory_that_cannot_be_read_is_told_and_ends_no_other(
+    run: Callable[[argparse.Namespace], actions.Told], data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    iterdir = Path.iterdir
+
+    def refused(self: Path) -> Iterator[Path]:
+        if self.name == "other":
+            raise PermissionError(13, "Permission denied", str(self))
+        return iterdir(self)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    told = list(run(options(data, paths=[str(tmp_path / "other"), str(data.path)], limit=1)))
+    assert f"{tmp_path / 'other'}: Permission denied" in str(told[0])
+    assert {one["topic"] for one in told if not isinstance(one, Failure)} >= {"b"}
+
+
+def test_a_file_that_cannot_be_read_ends_no_other(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing, other = data.segments("b")[-1], data.segments("a")[-1]
+    sentence = failing_disk(data, monkeypatch)
+    told = list(actions.dump(options(None, paths=[str(failing), str(other)])))
+    assert told[0] == Failure(sentence)
+    assert {one["topic"] for one in told[1:] if not isinstance(one, Failure)} == {"a"}
+
+
+def test_nothing_is_repaired_by_checkpoints_that_cannot_be_read(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would be written anew without what they say of other partitions."""
+    path = str(data.path / "recovery-point-offset-checkpoint")
+    refuse(monkeypatch, "read", path, OSError(5, "Input/output error", path))
+    assert list(actions.repair(options(data))) == [Failure(f"{path}: Input/output error")]
+    assert len(list(actions.listing(options(data)))) == 4
+
+
+def test_a_repair_that_the_disk_refuses_ends_no_other(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = data.segments("c")[0]
+    change(log, positions(log)[2] + 16)
+    temporary = f"{data.segments('b')[0]}.tmp"
+    refuse(monkeypatch, "write", temporary, OSError(28, "No space left on device", temporary))
+    told = list(actions.repair(options(data)))
+    assert told[0] == Failure(f"{temporary}: No space left on device")
+    assert [one["topic"] for one in told[1:] if not isinstance(one, Failure)] == ["c"]
+
+
+def test_a_directory_that_a_broker_has_keeps_no_other_from_repair(data: Data, tmp_path: Path) -> None:
+    with Data(tmp_path / "other") as other:
+        other.fill("d")
+    lock = Files().lock(str(other.path / ".lock"))
+    told = list(actions.repair(options(data, paths=[str(other.path), str(data.path)])))
+    lock.release()
+    assert "is in use by process" in str(told[0])
+    assert [one["topic"] for one in told[1:] if not isinstance(one, Failure)] == ["b"]
 
 
 def test_a_repair_gives_the_lock_back(data: Data) -> None:
