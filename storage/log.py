@@ -429,23 +429,29 @@ class Log:
         finally:
             self.pool.is_patient = True
 
-    def offset_for_time(self, timestamp_ms: int, up_to: int, more: More | None = None) -> Steps[times.Found]:
+    def offset_for_time(
+        self, timestamp_ms: int, up_to: int, more: More | None = None, patient: bool = True
+    ) -> Steps[times.Found]:
         """In slices, the first record of this time or later, below `up_to`. They need nothing of the log any more.
 
-        If they end with `More`, ask again with that. Raises KafkaError(KAFKA_STORAGE_ERROR), the slices OSError.
+        If they end with `More`, ask again with that. Raises KafkaError(KAFKA_STORAGE_ERROR), and ColdRead if not
+        `patient`; the slices OSError.
         """
         start_offset = self.start_offset if more is None else max(self.start_offset, more.base_offset)
-        return self._search(times.first_from, start_offset, timestamp_ms, start_offset).steps(up_to)
+        return self._search(times.first_from, patient, start_offset, timestamp_ms, start_offset).steps(up_to)
 
-    def max_timestamp(self, up_to: int, more: More | None = None) -> Steps[times.Found]:
+    def max_timestamp(self, up_to: int, more: More | None = None, patient: bool = True) -> Steps[times.Found]:
         """The same for the first record with the highest timestamp, if that is below `up_to`. Source: KIP-734."""
-        return self._search(times.newest, self.start_offset, self.start_offset, more).steps(up_to)
+        return self._search(times.newest, patient, self.start_offset, self.start_offset, more).steps(up_to)
 
-    def _search(self, plan: Callable[..., times.Search], since: int, *wanted: object) -> times.Search:
+    def _search(self, plan: Callable[..., times.Search], patient: bool, since: int, *wanted: object) -> times.Search:
+        self.pool.is_patient = patient
         try:
             return plan(self._segments.since(since), *wanted)
         except OSError as error:
             raise self.disk_error(error) from error
+        finally:
+            self.pool.is_patient = True
 
     def starts(self) -> list[int]:
         """Where each segment begins, the oldest first, and where the last one ends, if there is anything in it."""

@@ -234,7 +234,7 @@ def _scan(header: BatchHeader, data: bytes, wanted: Wanted) -> Steps[TimestampOf
 
 
 def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int) -> First:
-    """For the first record of this time or later, from `start_offset` on. Raises OSError."""
+    """For the first record of this time or later, from `start_offset` on. Raises OSError, ColdRead."""
     pieces: list[FileSlice] = []
     more = None
     for segment in segments:
@@ -247,7 +247,7 @@ def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int
 
 
 def newest(segments: Sequence[Segment], start_offset: int, more: More | None = None) -> Search:
-    """For the first record with the highest timestamp. Raises OSError.
+    """For the first record with the highest timestamp. Raises OSError, ColdRead.
 
     Who says `more` has looked where the headers claim the highest one to be, and has not found it there.
     """

@@ -26,6 +26,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from storage.files import ColdRead
 from storage.log import Log
 from storage.times import Found, More, TimestampOffset
 
@@ -45,16 +46,28 @@ MOST_OFFSETS = 100_000
 
 Row = ListOffsetsPartitionResponse
 Answer = Callable[[ListOffsetsPartition, Partition], Row]
-Outcome = Found | KafkaError | OSError
+
+
+class Brought(NamedTuple):
+    """A search was not planned: a thread has read what that needs, at this place, and it is to be planned again."""
+
+    place: tuple[str, int]
+
+
+Outcome = Found | Brought | KafkaError | OSError
 
 
 class Search(NamedTuple):
-    """A time that is sought in a partition, and the rows that want it. `more`: what was looked through already."""
+    """A time that is sought in a partition, and the rows that want it.
+
+    `more`: what was looked through already. `brought`: what a thread has read for the plan to come.
+    """
 
     partition: Partition
     timestamp: int
     rows: list[Row]
     more: More | None = None
+    brought: Brought | None = None
 
 
 @handles(ListOffsetsRequest, versions="1-11")
@@ -146,14 +159,16 @@ class Searching:
         if self._under_way and found is not None:
             for search, one in zip(self._under_way, found, strict=True):
                 if isinstance(one, More):
-                    self._left.append(search._replace(more=one))
+                    self._left.append(search._replace(more=one, brought=None))
+                elif isinstance(one, Brought):
+                    self._left.append(search._replace(brought=one))
                 else:
                     _fill(search.rows, one)
             self._under_way = []
         return not self._under_way
 
     def _begin(self) -> None:
-        planned: list[Steps[Found]] = []
+        planned: list[Steps[Found | Brought]] = []
         for _ in range(min(AT_ONCE, len(self._left))):
             search = self._left.popleft()
             try:
@@ -167,13 +182,24 @@ class Searching:
         made = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters))
         self._found = self._found if made is None else made
 
-    def _plan(self, search: Search) -> Steps[Found]:
+    def _plan(self, search: Search) -> Steps[Found | Brought]:
+        """What finds it, or brings what is missing for such a plan."""
+        try:
+            return self._planned(search, patient=False)
+        except ColdRead as cold:
+            cold.__traceback__ = None  # it holds the frames of what was given up, and these the files of segments
+            if search.brought is None or cold.place != search.brought.place:
+                return _bring(cold)
+            cold.release()
+        return self._planned(search, patient=True)  # it was brought, and is gone again: that would have no end
+
+    def _planned(self, search: Search, patient: bool) -> Steps[Found]:
         log, end = search.partition.log, search.partition.readable_end(self._isolation_level)
         is_newest = search.timestamp == MAX_TIMESTAMP
         return (
-            log.max_timestamp(end, search.more)
+            log.max_timestamp(end, search.more, patient)
             if is_newest
-            else log.offset_for_time(search.timestamp, end, search.more)
+            else log.offset_for_time(search.timestamp, end, search.more, patient)
         )
 
     def _done(self, found: list[Outcome] | Exception) -> None:
@@ -181,7 +207,17 @@ class Searching:
         self._broker.purgatory.touch(self._moved)
 
 
-def _all(searches: Iterable[Steps[Found]]) -> Steps[list[Outcome]]:
+def _bring(cold: ColdRead) -> Steps[Brought]:
+    """Read what is not in memory, in a thread: the first slice, which may be run by the loop, does nothing."""
+    try:
+        yield
+        cold.warm()
+    finally:
+        cold.release()
+    return Brought(cold.place)
+
+
+def _all(searches: Iterable[Steps[Found | Brought]]) -> Steps[list[Outcome]]:
     """What each finds; more than one of them are no work for the loop."""
     results: list[Outcome] = []
     for steps in searches:

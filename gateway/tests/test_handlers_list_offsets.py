@@ -1,6 +1,7 @@
 """ListOffsets."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.records.batch import Record, build
 from protocol.records.compression import ZSTD, finish
-from storage.files import Files
+from storage.files import File, Files
 
 NOW_MS = 1_700_000_000_000
 NOTHING = (0, -1, -1)
@@ -282,5 +283,71 @@ def test_one_partition_that_is_refused_stops_no_other(
 
     monkeypatch.setattr(type(node.services.partitions.get("t", 0).log), "max_timestamp", refuse)
     answers = parked(node, seek(node, (0, -3), (1, NOW_MS)))
+    thread.run()
+    assert rows(answers[0]) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1), (0, 0, NOW_MS + 1)]
+
+
+class ColdDisk:
+    """What is read of it is not in memory before a thread has read it; and not even then, if it `forgets`."""
+
+    def __init__(self) -> None:
+        self.forgets = False
+        self.brought: set[int] = set()
+
+
+@pytest.fixture
+def cold(node: Node, thread: Thread, monkeypatch: pytest.MonkeyPatch) -> ColdDisk:
+    """Partition 0 has indexes of some batches, which nobody holds in memory."""
+    log = node.services.partitions.get("t", 0).log
+    log.config = replace(log.config, index_interval_bytes=0)
+    append(node, NOW_MS + 200)
+    append(node, NOW_MS + 300)
+    log.roll(NOW_MS)
+    log.release()
+    disk = ColdDisk()
+
+    def read_cached(file: File, length: int, position: int) -> bytes | None:
+        is_there = os.fstat(file.fileno).st_ino in disk.brought and not disk.forgets
+        return file.read_at(length, position) if is_there else None
+
+    def warm(file: File, _: int, __: int) -> None:
+        disk.brought.add(os.fstat(file.fileno).st_ino)
+
+    monkeypatch.setattr(File, "read_cached", read_cached)
+    monkeypatch.setattr(File, "warm", warm)
+    return disk
+
+
+@pytest.mark.parametrize("timestamp,found", [(NOW_MS + 150, (0, 2, NOW_MS + 200)), (-3, (0, 3, NOW_MS + 300))])
+def test_indexes_on_a_cold_disk_are_read_by_a_thread(
+    node: Node, thread: Thread, cold: ColdDisk, timestamp: int, found: tuple[int, ...]
+) -> None:
+    answers = parked(node, seek(node, (0, timestamp), (1, -1)))
+    for _ in range(3):
+        assert not answers
+        thread.run()
+    assert rows(answers[0]) == [found, (0, 2, -1)]
+    assert len(cold.brought) == 2, "the time index and the offset index; of the batches the bytes were taken at once"
+    assert not thread.begun
+
+
+def test_what_is_gone_again_when_it_was_brought_is_waited_for(node: Node, thread: Thread, cold: ColdDisk) -> None:
+    """Else a search would have no end where memory is short, or where a file system never answers at once."""
+    cold.forgets = True
+    answers = parked(node, seek(node, (0, NOW_MS + 150)))
+    thread.run()
+    assert not answers
+    thread.run()
+    assert rows(answers[0]) == [(0, 2, NOW_MS + 200)]
+
+
+def test_a_disk_that_fails_under_an_index_stops_no_other_partition(
+    node: Node, thread: Thread, cold: ColdDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(File, "warm", fail)
+    answers = parked(node, seek(node, (0, NOW_MS + 150), (1, NOW_MS)))
     thread.run()
     assert rows(answers[0]) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1), (0, 0, NOW_MS + 1)]

@@ -22,6 +22,7 @@ from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import Record, build
@@ -46,9 +47,24 @@ class _GatedFile(File):
         self._files.pass_gate("write", self._path)
         super().write_at(data, position)
 
+    def read_at(self, length: int, position: int) -> bytes:
+        self._files.pass_gate("read", self._path)
+        return super().read_at(length, position)
+
+    def read_cached(self, length: int, position: int) -> bytes | bytearray | None:
+        if self._files.is_closed("read", self._path):
+            return None
+        return super().read_cached(length, position)
+
+    def warm(self, length: int, position: int) -> None:
+        self._files.pass_gate("read", self._path)
+
 
 class GatedFiles(Files):
-    """The disk, behind a gate: while that is closed, syncs of some paths, or also writes, do not end."""
+    """The disk, behind a gate: while that is closed, syncs of some paths, or what else is said, do not end.
+
+    Before it was opened again nothing that is read of them is in memory.
+    """
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -65,8 +81,11 @@ class GatedFiles(Files):
     def open_gate(self) -> None:
         self.gate.set()
 
+    def is_closed(self, operation: str, path: str) -> bool:
+        return not self.gate.is_set() and self.path in path and operation in self.operations
+
     def pass_gate(self, operation: str, path: str) -> None:
-        if self.gate.is_set() or self.path not in path or operation not in self.operations:
+        if not self.is_closed(operation, path):
             return
         assert threading.get_ident() != self.loop_thread, f"{operation} of {path} would stop the loop"
         self.waiting += 1
@@ -76,6 +95,10 @@ class GatedFiles(Files):
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return _GatedFile(self, path, os.open(path, flags, 0o644))
+
+    def read(self, path: str) -> bytes:
+        self.pass_gate("read", path)
+        return super().read(path)
 
     def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
         self.pass_gate("write", path)
@@ -129,13 +152,14 @@ def creation(name: str, partitions: int = 1, **configs: str) -> CreateTopicsRequ
     return CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
 
 
-def produced(name: str, *values: bytes, acks: int = -1) -> ProduceRequest:
-    data = memoryview(build([Record(timestamp=SystemClock().now_ms(), value=value) for value in values]))
+def produced(name: str, *values: bytes, acks: int = -1, later_ms: int = 0) -> ProduceRequest:
+    now_ms = SystemClock().now_ms() + later_ms
+    data = memoryview(build([Record(timestamp=now_ms, value=value) for value in values]))
     return ProduceRequest(None, acks, 60_000, [TopicProduceData(name, partition_data=[PartitionProduceData(0, data)])])
 
 
-async def append(client: WireClient, name: str, *values: bytes, acks: int = -1) -> tuple[int, int]:
-    response = await client.ask(produced(name, *values, acks=acks), 9)
+async def append(client: WireClient, name: str, *values: bytes, **options: int) -> tuple[int, int]:
+    response = await client.ask(produced(name, *values, **options), 9)
     (row,) = response.responses[0].partition_responses
     return row.error_code, row.base_offset
 
@@ -333,4 +357,35 @@ def test_the_first_who_asks_for_a_coordinator_waits_for_its_files_alone(tmp_path
         response: Any = await waits.receive()
         assert (response.error_code, response.node_id) == (0, 0)
 
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("name", [".timeindex", ".index"])
+@pytest.mark.parametrize("timestamp", [5, -3], ids=["first from a time", "newest"])
+def test_who_seeks_a_time_waits_for_the_indexes_alone(tmp_path: Path, name: str, timestamp: int) -> None:
+    """As after a start: then nothing is known yet of what is in the segments."""
+
+    async def before(broker: MemoryBroker, files: GatedFiles) -> None:
+        client = broker.connect()
+        await client.ask(creation("plain"), 5)
+        await client.ask(creation("there", segment_bytes="400", index_interval_bytes="0"), 5)
+        for number in range(9):
+            assert await append(client, "there", bytes(50), later_ms=1_000 * number) == (0, number)
+
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        waits, others = broker.connect(), broker.connect()
+        log = broker.broker.services.partitions.get("there", 0).log
+        assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+        topics = [ListOffsetsTopic("there", partitions=[ListOffsetsPartition(0, timestamp=timestamp)])]
+        files.close(name, "read")
+        await waits.send(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
+        await files.until_waiting()
+        for number in range(3):
+            assert await append(others, "plain", b"a") == (0, number)
+        files.open_gate()
+        response: Any = await waits.receive()
+        (row,) = response.topics[0].partitions
+        assert (row.error_code, row.offset) == (0, 0 if timestamp == 5 else 8)
+
+    run(tmp_path, before)
     run(tmp_path, scenario)

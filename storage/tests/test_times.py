@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
@@ -12,13 +13,14 @@ from hypothesis import strategies as st
 
 from protocol.records import control
 from protocol.records.batch import Record, _seal, build, patch, read_header
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, finish
+from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, Steps, finish
 from protocol.records.control import Marker
 from storage.appending import make_room
 from storage.config import LOG_APPEND_TIME, LogConfig
+from storage.files import ColdRead
 from storage.log import Log
-from storage.tests.builders import NOW_MS, append, batch, new_log, open_store
-from storage.tests.crashing_files import CrashingFiles
+from storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, new_log, open_store
+from storage.tests.crashing_files import CrashingFiles, OpenFile
 from storage.tests.test_log import BOUNDARIES, LOG
 from storage.times import RECORDS_AT_ONCE, SEGMENTS_AT_ONCE, Found, More, TimestampOffset
 
@@ -249,3 +251,51 @@ def test_segments_below_the_start_of_the_log_are_not_searched() -> None:
     expected = (SEGMENTS_AT_ONCE, NOW_MS + 500, 0)
     assert finish(log.offset_for_time(NOW_MS, log.end_offset)) == expected
     assert finish(log.max_timestamp(log.end_offset)) == expected
+
+
+@pytest.mark.parametrize(
+    "search,found,read",
+    [
+        (
+            lambda log: log.offset_for_time(NOW_MS + 1, log.end_offset, patient=False),
+            1,
+            [".timeindex", ".index", "2.timeindex", "2.index", "4.timeindex", "4.index"],
+        ),
+        (
+            lambda log: log.max_timestamp(log.end_offset, patient=False),
+            5,
+            [".timeindex", "2.timeindex", "4.timeindex", "4.index"],
+        ),
+    ],
+    ids=["first from a time", "newest"],
+)
+def test_an_impatient_plan_leaves_each_look_at_an_index_to_a_thread(
+    search: Callable[[Log], Steps[Found]], found: int, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, brought = CrashingFiles(), list[tuple[str, int]]()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=200, index_interval_bytes=0), NOW_MS)
+    for number in range(6):
+        append(log, batch(1, timestamp=NOW_MS + number))
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
+    store.close()
+    log = open_store(files).logs["t", 0]
+
+    def read_cached(file: OpenFile, length: int, position: int) -> bytes | None:
+        is_there = (file._path, position) in brought or file._path.endswith(".log")
+        return bytes(file._node.content[position : position + length]) if is_there else None
+
+    monkeypatch.setattr(OpenFile, "read_cached", read_cached)
+    steps, before = None, files.reads
+    while steps is None:
+        try:
+            steps = search(log)
+        except ColdRead as cold:
+            brought.append(cold.place)
+            cold.release()
+        assert log.pool.is_patient, "for whoever comes between"
+        assert files.reads == before
+    assert [path.rpartition("/")[2].lstrip("0") for path, _ in brought] == read
+    result = finish(steps)
+    assert isinstance(result, TimestampOffset)
+    assert result.offset == found
