@@ -25,10 +25,11 @@ TORN_SUFFIX = ".torn"
 _COPY_BYTES = 1024 * 1024
 
 
-def keep_aside(files: Files, segment: Segment, position: int) -> Steps[str]:
+def keep_aside(files: Files, segment: Segment, position: int, *, is_synced: bool = True) -> Steps[str]:
     """Copy what follows a position to a file of its own, in slices. They raise OSError, and then there is none.
 
-    Zeros alone, which some file systems leave, are not worth one. Returns its path, in any case.
+    What `is_synced` is on the disk afterwards, before what it was copied from is cut. Zeros alone, which some file
+    systems leave, are not worth a file. Returns its path, in any case.
     """
     path = name_aside(files, segment.path, position)
     try:
@@ -37,6 +38,9 @@ def keep_aside(files: Files, segment: Segment, position: int) -> Steps[str]:
             if data.count(0) < len(data) or files.exists(path):
                 files.append(path, data)
             yield
+        if is_synced and files.exists(path):
+            files.sync(path)
+            files.sync_directory(segment.directory)
     except OSError:
         with contextlib.suppress(OSError):
             files.remove(path)

@@ -165,12 +165,13 @@ def _cut(log: Log, found: Found, segment: Segment, torn: Torn, later: Sequence[S
         found, torn.at, segment.path, log.end_offset, torn.reason, segment.size - torn.at, len(later), TORN_SUFFIX,
     )  # fmt: skip
     files = log.pool.files
+    is_worth_little = torn.is_beginning and not later  # and a power cut may leave one in each of 10,000 logs
     try:
-        yield from keep_aside(files, segment, torn.at)
+        yield from keep_aside(files, segment, torn.at, is_synced=not is_worth_little)
         for unreachable in later:
             yield from keep_aside(files, unreachable, 0)
     except OSError as error:
-        if error.errno not in NO_ROOM or later or not torn.is_beginning:
+        if error.errno not in NO_ROOM or not is_worth_little:
             raise  # so it stays closed, and whole, until there is room
         logger.warning("%s: there is no room to keep the beginning of a batch, which nobody was told of", found)
     log.drop_behind(segment, torn.at)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import struct
 import zlib
+from itertools import product
+from random import Random
 
 import pytest
 
@@ -13,10 +16,13 @@ from storage.errors import CorruptLog, UnsupportedLog
 from storage.log import Log
 from storage.recovery.aside import TORN_SUFFIX
 from storage.recovery.scan import Clean, Corrupt, Torn, judge
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, assert_derived_state, batch, content
-from storage.tests.crashing_files import CrashingFiles
-from storage.tests.reopened import FIRST, KEY, PARTITION, filled, names, reopened
+from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, assert_derived_state, batch, content, open_store
+from storage.tests.crashing_files import CrashingFiles, PowerCut
+from storage.tests.reopened import FIRST, KEY, PARTITION, filled, killed, names, reopened
 from storage.walk import Walk
+
+LOST = b"\1" * 100
+"""Neither a batch nor the beginning of one."""
 
 
 def walk_of(log: Log, damage: int | None = None) -> Walk:
@@ -59,6 +65,26 @@ def test_a_torn_tail_is_cut_and_kept_aside(caplog: pytest.LogCaptureFixture) -> 
     assert f"cut at byte {size} of {last.path}, offset {end}" in caplog.text
     append(log, batch())
     assert_derived_state(log)
+
+
+def test_no_power_cut_takes_what_was_on_the_disk_and_is_cut_off() -> None:
+    """It is in the segment or beside it, whenever the power fails while the log is opened."""
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    path = log.segments[-1].path
+    log.segments[-1].file.write_at(LOST, log.segments[-1].size)
+    left = killed(files)
+    left.sync(path)
+    left.sync_directory(PARTITION)
+    for cut_after, seed in product(range(12), range(10)):
+        files = left.copy()
+        files.cut_after = cut_after
+        with contextlib.suppress(PowerCut):
+            open_store(files)
+            assert cut_after > 4
+        files = files.crash(Random(seed), power=True)
+        kept = [f"{PARTITION}/{name}" for name in names(files, TORN_SUFFIX)]
+        assert any(LOST in files.read(one) for one in (path, *kept)), (cut_after, seed)
 
 
 def test_what_lies_behind_a_torn_place_is_kept_aside_too() -> None:
