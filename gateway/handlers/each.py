@@ -199,17 +199,22 @@ SETTLED_MS = 30_000.0
 _LEAST_TIMEOUT_MS = 1_000
 
 
-def refusal(error: KafkaError | OSError) -> tuple[ErrorCode, str]:
+def refusal(error: KafkaError | OSError, topic: str = "", index: int = -1) -> tuple[ErrorCode, str]:
     """What a client hears of an error. An OSError is the disk's: KAFKA_STORAGE_ERROR, and the log has the rest.
 
     Clients show the code alone, and many retry without a word: why the store refuses has to stand in the broker's log.
+    `topic` and `index`: of which partition, for those errors that do not say it themselves.
     """
     if isinstance(error, KafkaError):
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-            logger.error("refused to a client: %s", error.message)
+            logger.error("refused to a client%s: %s", _of(topic, index), error.message)
         return error.code, error.message
-    logger.error("the store failed", exc_info=error)
+    logger.error("the store failed%s", _of(topic, index), exc_info=error)
     return ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}"
+
+
+def _of(topic: str, index: int) -> str:
+    return f" ({topic}-{index})" if topic else ""
 
 
 def known_code(code: ErrorCode, version: int, storage_error_since: int) -> ErrorCode:

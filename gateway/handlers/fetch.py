@@ -13,6 +13,7 @@ Versions before 10 do not know zstd, and those before 4 no batches: what they ge
 Versions from 4 on know nothing but batches: they are made of messages of magic 0 and 1, which an adopted log may hold.
 """
 
+import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Sized
 from functools import partial
@@ -282,7 +283,7 @@ class Plan:
     def _refused(self, key: TopicKey, wanted: FetchPartition, error: KafkaError | OSError) -> PartitionData:
         self._is_told = True
         context = self._context
-        code, _ = refusal(error)
+        code, _ = refusal(error, self._topic(key), wanted.partition)
         row = PartitionData(wanted.partition, code, -1, records=b"")
         if code in HINTED:
             topic = key if isinstance(key, str) else self._broker.partitions.topic_name(key)
@@ -293,6 +294,12 @@ class Plan:
         else:
             row.error_code = self._known(code)
         return row
+
+    def _topic(self, key: TopicKey) -> str:
+        """The name behind a key; nothing where there is none."""
+        with contextlib.suppress(KafkaError):
+            return key if isinstance(key, str) else self._broker.partitions.topic_name(key)
+        return ""
 
     def _known(self, code: ErrorCode) -> ErrorCode:
         return known_code(code, self._context.version, STORAGE_ERROR_SINCE)
@@ -426,10 +433,10 @@ class _Converting(Plan):
         if isinstance(made, Exception):
             raise made
         has_moved = False
-        for (_, wanted), row, one in zip(self._turn.partitions, rows, made, strict=True):
+        for (key, wanted), row, one in zip(self._turn.partitions, rows, made, strict=True):
             if isinstance(one, KafkaError | OSError):
                 self._is_told = True
-                code = self._known(refusal(one)[0])
+                code = self._known(refusal(one, self._topic(key), wanted.partition)[0])
                 # A fetching client knows one word for records that cannot be read, whatever is wrong with them.
                 row.error_code = ErrorCode.CORRUPT_MESSAGE if isinstance(one, KafkaError) else code
                 _give_up(row, b"")

@@ -163,7 +163,7 @@ class Searching:
                 elif isinstance(one, Brought):
                     self._left.append(search._replace(brought=one))
                 else:
-                    _fill(search.rows, one)
+                    _fill(search, one)
             self._under_way = []
         return not self._under_way
 
@@ -174,7 +174,7 @@ class Searching:
             try:
                 planned.append(self._plan(search))
             except KafkaError as error:
-                _fill(search.rows, error)
+                _fill(search, error)
             else:
                 self._under_way.append(search)
         conversions = self._broker.conversions
@@ -227,13 +227,13 @@ def _all(searches: Iterable[Steps[Found | Brought]]) -> Steps[list[Outcome]]:
     return results
 
 
-def _fill(rows: list[Row], found: TimestampOffset | KafkaError | OSError | None) -> None:
-    for row in rows:
+def _fill(search: Search, found: TimestampOffset | KafkaError | OSError | None) -> None:
+    for row in search.rows:
         row.offset, row.timestamp, row.leader_epoch = NOTHING
         if isinstance(found, TimestampOffset):
             row.offset, row.timestamp, row.leader_epoch = found
         elif found is not None:
-            row.error_code = refusal(found)[0]
+            row.error_code = refusal(found, search.partition.topic, search.partition.index)[0]
 
 
 def _late() -> ListOffsetsResponse:

@@ -77,7 +77,7 @@ class Behind:
         """The write has ended."""
         self.end_conversion()
         if isinstance(result, KafkaError | OSError):
-            self.row.refuse(*_known(refusal(result), self.version))
+            self._refuse(result)
             self.row.record_errors = _record_errors(result)
             self._end_offset = 0
             return
@@ -117,12 +117,15 @@ class Behind:
         if self._end_offset is None or self.is_met:
             return
         if log.sync_error is not None:
-            self.row.refuse(*_known(refusal(log.sync_error), self.version))
+            self._refuse(log.sync_error)
         elif self._end_offset > log.end_offset:
             lost = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has lost it before it was replicated")
-            self.row.refuse(*_known(refusal(lost), self.version))
+            self._refuse(lost)
         elif log.is_retired and log.flushing is None:
             self.row.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted before it was on the disk")
+
+    def _refuse(self, error: KafkaError | OSError) -> None:
+        self.row.refuse(*_known(refusal(error, self.partition.topic, self.partition.index), self.version))
 
 
 class Unsynced(Behind):
@@ -354,7 +357,7 @@ def _refuse(
     topic: str, data: PartitionProduceData, error: KafkaError | OSError, context: Context, behind: list[Behind]
 ) -> PartitionProduceResponse:
     """A row that says why nothing was appended, and if somebody else leads the partition, who that is (KIP-951)."""
-    code, message = _known(refusal(error), context.version)
+    code, message = _known(refusal(error, topic, data.index), context.version)
     row = PartitionProduceResponse(data.index, code, -1, error_message=message)
     row.record_errors = _record_errors(error)
     if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:

@@ -415,7 +415,7 @@ def test_who_waits_for_a_partition_that_another_broker_leads_from_now_on_is_told
 
 @pytest.mark.parametrize("version, code", [(0, 6), (5, 6), (6, 56), (12, 56)])
 def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
-    node: Node, version: int, code: int, monkeypatch: pytest.MonkeyPatch
+    node: Node, version: int, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node)
@@ -425,6 +425,7 @@ def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
 
     monkeypatch.setattr(type(node.services.partitions.get("t", 0)), "read", fail)
     assert [row.error_code for row in rows(old(node, version, from_offset(0)))] == [code]
+    assert caplog.messages == ["the store failed (t-0)"]
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 9])

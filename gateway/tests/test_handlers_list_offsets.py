@@ -266,9 +266,12 @@ def test_what_is_plain_and_short_needs_no_thread(node: Node, thread: Thread) -> 
     assert rows(seek(node, (0, NOW_MS + 150))) == [(0, 2, NOW_MS + 200)]
 
 
-def test_a_disk_that_fails_and_one_that_does_not_answer(node: Node, thread: Thread) -> None:
+def test_a_disk_that_fails_and_one_that_does_not_answer(
+    node: Node, thread: Thread, caplog: pytest.LogCaptureFixture
+) -> None:
     answers = parked(node, seek(node, (0, NOW_MS)))
     thread.run([OSError(5, "Input/output error")])
+    assert caplog.messages == ["the store failed (t-0)"]
     assert rows(answers[0]) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)]
     answers = parked(node, seek(node, (0, NOW_MS)))
     node.time.advance(30_000)

@@ -11,7 +11,7 @@ from gateway.handlers.produce import LEAST_WAIT_MS, Behind
 from gateway.tests.builders import Node, led_elsewhere
 from gateway.tests.manual import Threads
 from gateway.waiting import SILENCE, Waiting
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.produce import (
     PartitionProduceData,
@@ -591,7 +591,7 @@ def test_the_time_of_an_append_is_told_from_version_2_on(node: Node, version: in
     assert {record.timestamp for record in stored(node)} == {now_ms}
 
 
-def test_who_waits_for_what_the_disk_has_lost_is_told(node: Node) -> None:
+def test_who_waits_for_what_the_disk_has_lost_is_told(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     """As with replicas that had not fetched it yet."""
     node.services.metadata.create_topic("t", 1)
     node.ask(request(("t", 0, batch(b"a"))), 9)
@@ -601,3 +601,12 @@ def test_who_waits_for_what_the_disk_has_lost_is_told(node: Node) -> None:
         item.give_up()
     assert (there.row.error_code, gone.row.error_code) == (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
     assert "the disk has lost it" in (gone.row.error_message or "")
+    assert caplog.messages == ["refused to a client (t-0): the disk has lost it before it was replicated"]
+
+
+def test_the_log_names_the_partition_that_takes_nothing(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    node.services.metadata.create_topic("t", 1)
+    full = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk of /data is nearly full")
+    node.services.partitions.get("t", 0).read_only = full
+    assert rows(node.ask(request(("t", 0, batch(b"a"))), 9)) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
+    assert caplog.messages == ["refused to a client (t-0): the disk of /data is nearly full"]

@@ -221,7 +221,8 @@ def test_a_failed_write_is_told_and_nothing_of_it_stays(
     disk.error = OSError(28, "No space left on device")
     disk.run_thread()
     assert lost[0].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert caplog.messages[-1] == "refused to a client: the disk of t-0 refuses: [Errno 28] No space left on device"
+    told = "refused to a client (t-0): the disk of t-0 refuses: [Errno 28] No space left on device"
+    assert caplog.messages[-1] == told
     disk.error = None
     disk.run_thread()
     assert lost[1].row == (0, 1), "the producer is not known any more: it may begin at any sequence"
