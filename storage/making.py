@@ -1,7 +1,7 @@
 """The making of a partition, and its end, apart from the store: begun and ended by it, done in between by any thread.
 
 As in an opening, the thread touches the files of this one partition and nothing else. Whoever has several of the same
-name lets them follow each other: the directory that one leaves is another's.
+name in one log directory lets them follow each other: the directory that one leaves is another's.
 
     making      clear the way, forget what checkpoints say of the name, directory, partition.metadata, .log
     deletion    one rename to *-delete; what is in it is removed later (`doomed.py`)
@@ -62,6 +62,11 @@ class Making:
         self.error: KafkaError | None = None
         self.cleared: list[tuple[Pool, str]] = []
         """What was in the way, and is to be removed."""
+
+    @property
+    def directory(self) -> str:
+        """The log directory in which it is, or is tried."""
+        return self.places[self.number].directory
 
     def run(self) -> None:
         """Make it. What goes wrong stands in `error`."""
@@ -130,7 +135,7 @@ class Making:
 class Deletion:
     """The end of a partition that is served no more. Afterwards its directory is at `path`, if `is_moved`."""
 
-    __slots__ = ("_directory", "_files", "_removed", "_topic_id", "delay_ms", "is_moved", "key", "path")
+    __slots__ = ("_files", "_name", "_removed", "_topic_id", "delay_ms", "directory", "is_moved", "key", "path")
 
     def __init__(self, key: TopicPartition, topic_id: bytes, place: Place, path: str, delay_ms: float) -> None:
         """Use `Stores.begin_deletion`: `topic_id` is of the topic that was deleted."""
@@ -139,19 +144,21 @@ class Deletion:
         self.delay_ms = delay_ms
         self.is_moved = False
         self._topic_id = topic_id
-        self._directory = f"{place.directory}/{directories.partition_name(*key)}"
+        self.directory = place.directory
+        """The log directory in which it is."""
+        self._name = f"{place.directory}/{directories.partition_name(*key)}"
         self._files = place.pool.files
         self._removed = place.removed
 
     def run(self) -> None:
         """Rename the directory. What fails is logged; the topic id keeps it from coming back."""
         try:
-            known = _topic_id(self._files, self._directory)
+            known = _topic_id(self._files, self._name)
             if known in (None, self._topic_id) or known in self._removed:
-                self._files.rename(self._directory, self.path)
+                self._files.rename(self._name, self.path)
                 self.is_moved = True
             else:
-                logger.error("%s is of another topic than the one that is deleted; it stays", self._directory)
+                logger.error("%s is of another topic than the one that is deleted; it stays", self._name)
         except OSError as error:
             logger.error("the log of %s-%d is left behind: it cannot be deleted: %s", *self.key, error)
 

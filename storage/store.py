@@ -49,7 +49,7 @@ class Store:
     """The logs of one data directory.
 
     `failed` are the partitions that stay closed, and why; `unopened` those that are not open yet, some being opened;
-    `making` new ones on their way.
+    `making` new ones on their way; `leaving` those that are none any more, and whose directories are to be renamed.
     """
 
     def __init__(self, directory: str, pool: Pool, lock: Lock, meta: Meta, config: LogConfig, random: Random) -> None:
@@ -63,6 +63,7 @@ class Store:
         self.failed: dict[TopicPartition, StorageError] = {}
         self.unopened: dict[TopicPartition, Opening | None] = {}
         self.making: set[TopicPartition] = set()
+        self.leaving: set[TopicPartition] = set()
         self.removed: set[bytes] = set()
         """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
         self._forget: Callable[[], None] | None = None  # see `Place.forget`: until it was run
@@ -383,10 +384,12 @@ class Store:
         path = self._path(directories.deleted_name(*key, self._random))
         log = self._retire(key)
         delay_ms = (self.config if log is None else log.config).file_delete_delay_ms
+        self.leaving.add(key)
         return Deletion(key, topic_id, self._place(), path, delay_ms)
 
     def end_deletion(self, deletion: Deletion) -> None:
         """A deletion was run: what is left is removed after file.delete.delay.ms."""
+        self.leaving.discard(deletion.key)
         if deletion.is_moved:
             self.pool.doomed.add(deletion.path, deletion.delay_ms, is_directory=True)
 

@@ -223,12 +223,15 @@ class Stores:
     def begin_making(self, key: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Making:
         """What makes a new partition, in the directory with the fewest; in another one if that refuses.
 
-        It is to be run in any thread, and handed to `end_making`. Raises KafkaError as `Store.begin_making` does.
+        It is to be run in any thread, behind what was begun in the first of its directories before, and handed to
+        `end_making`. Raises KafkaError as `Store.begin_making` does.
         """
         store = self.store_of(key)
         if store is not None:
             return Making(key, topic_id, config, now_ms, [store.begin_making(key, topic_id)])
-        stores = sorted(self._stores, key=lambda store: self._rank(store, now_ms))
+        first, *others = sorted(self._stores, key=lambda store: self._rank(store, now_ms))
+        # In another one nothing is in order with this: what leaves there could take the new one with it.
+        stores = [first, *(store for store in others if key not in store.leaving)]
         places: list[Place] = []
         try:
             places += [store.begin_making(key, topic_id) for store in stores]
@@ -257,6 +260,10 @@ class Stores:
         refused_ms = self._refused_ms.get(store.directory)
         has_refused = refused_ms is not None and abs(now_ms - refused_ms) < REFUSAL_MS
         return has_refused, store.directory in self.low, len(store)
+
+    def is_making(self, key: TopicPartition) -> bool:
+        """Whether a partition of this name was begun to be made, of whichever topic."""
+        return any(key in store.making for store in self._stores)
 
     def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> Deletion | None:
         """As `Store.begin_deletion`, wherever it is; None where it is not, or only being made."""

@@ -13,21 +13,28 @@ A partition is in one state, and a key that is in none is no partition:
 
 What is new is made before the image that has it is anybody's to see (`prepare`), so that nobody meets MAKING who does
 not guess the name; but a disk that hangs keeps no change from being seen for longer than `PREPARE_MS`. What is deleted
-is no partition any more from then on; its directory is renamed by a thread. Files are worked on one thing after another
-(`file_work.py`): a topic that is made anew comes behind the end of the old one.
+is no partition any more from then on; its directory is renamed by a thread.
+
+Files are worked on by a thread for each log directory (`file_work.py`), and what becomes of a topic that is made anew
+does not depend on which of them is quicker. All is begun in the order it came, so that the old partition has left the
+store when the new one gets its place. If that is in the same directory, it comes behind the renaming there. If it is
+not, the one has nothing to do with the other: should a stop come between them, the next start finds both, and knows by
+their ids which was deleted. Of one name one partition is made at a time, as nobody knows yet where it will be: the next
+one is MAKING until that is known.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.config import BrokerConfig
 from gateway.metadata.image import INTERNAL_TOPICS, Image, Topic
 from gateway.replication.absent import Absences, Absent, State, unknown
-from gateway.replication.file_work import FileWork
+from gateway.replication.file_work import FileWork, Together
 from gateway.replication.partition import Partition
 from gateway.replication.writer import Disk
 from gateway.waiting import Purgatory
@@ -48,6 +55,20 @@ AT_ONCE = 64
 # So long a change of the metadata waits for the files of its new partitions, and those behind it with it.
 PREPARE_MS = 5_000.0
 _OPENING = Absent(State.OPENING)
+
+
+class _New(NamedTuple):
+    """A partition that is being made, of which topic."""
+
+    topic: Topic
+    making: Making
+
+    @property
+    def directory(self) -> str:
+        return self.making.directory
+
+    def run(self) -> None:
+        self.making.run()
 
 
 class Retried(NamedTuple):
@@ -81,6 +102,7 @@ class Partitions:
         self._disks: dict[str, Disk] = {}  # of each log directory that is in use: one may be slow, and no other
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._absent = Absences()
+        self._behind: dict[tuple[str, int], Topic] = {}  # whose partition is to be made after an older one
         self._names: dict[bytes, str] = {}
         self._image = Image.empty()
         self._is_following = False
@@ -193,24 +215,14 @@ class Partitions:
 
         Where that takes long `done` is called before, too: clients meet MAKING then, and come again.
         """
-        before = len(self._files)
+        together = Together(done)
         for name in names:
             topic = new.topics.get(name)
             if topic is not None:
                 indexes = range(_known(old.topics.get(name), topic), len(topic.partitions))
                 wanted = [index for index in indexes if self._is_to_be_made(topic, index)]
-                self._make([(topic, index) for index in wanted], is_new=True)
-        if len(self._files) > before:
-            timer = None if self._scheduler is None else self._scheduler.call_after(PREPARE_MS, done)
-
-            def end() -> None:
-                if timer is not None:
-                    timer.cancel()
-                done()
-
-            self._files.add(list, end)  # behind them
-        else:
-            done()
+                self._make([(topic, index) for index in wanted], is_new=True, together=together)
+        together.all_added(self._scheduler, PREPARE_MS)
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Bring the partitions of these topics in step with a changed image."""
@@ -235,19 +247,25 @@ class Partitions:
     def opened(self, keys: Collection[tuple[str, int]]) -> None:
         """The logs of these are open now, or stay closed."""
         for key in keys:
-            name, index = key
-            absent = self._absent.get(key)
-            if absent is not None and absent.state in (State.OPENING, State.LEAVING):
-                self._absent.drop(key)
-            if absent is not None and absent.doomed is not None:
-                self._delete([key], absent.doomed)
-            topic = self._image.topics.get(name)
-            if topic is not None and index < len(topic.partitions):
-                log_config = self._config.log_config(topic.configs)
-                if self._put_one(topic, index, log_config):
-                    self._make([(topic, index)], is_new=absent is not None and absent.doomed is not None)
-                elif key in self._partitions:
-                    self._came_online(key)
+            try:
+                self._opened(key)
+            except Exception:  # a fault of ours, which those behind it may not have
+                logger.exception("%s-%d was opened, and cannot be taken up", *key)
+
+    def _opened(self, key: tuple[str, int]) -> None:
+        name, index = key
+        absent = self._absent.get(key)
+        if absent is not None and absent.state in (State.OPENING, State.LEAVING):
+            self._absent.drop(key)
+        is_doomed = absent is not None and absent.doomed is not None
+        if absent is not None and absent.doomed is not None:
+            self._delete([key], absent.doomed)
+        topic = self._image.topics.get(name)
+        if topic is not None and index < len(topic.partitions):
+            if self._put_one(topic, index, self._config.log_config(topic.configs)):
+                self._make([(topic, index)], is_new=is_doomed)
+            elif key in self._partitions:
+                self._came_online(key)
 
     def _came_online(self, key: tuple[str, int]) -> None:
         for callback in self._on_open:
@@ -343,7 +361,14 @@ class Partitions:
 
     # Making
 
-    def _make(self, wanted: Sequence[tuple[Topic, int]], *, is_new: bool, state: State = State.MAKING) -> None:
+    def _make(
+        self,
+        wanted: Sequence[tuple[Topic, int]],
+        *,
+        is_new: bool,
+        state: State = State.MAKING,
+        together: Together | None = None,
+    ) -> None:
         """Have the logs of these made, some at a time."""
         lost = set()
         for topic, index in wanted:
@@ -353,29 +378,24 @@ class Partitions:
             error = None if before is None else before.error
             self._absent.put((topic.name, index), Absent(state, topic.topic_id, is_new, error))
         for first in range(0, len(wanted), AT_ONCE):
-            self._make_some(wanted[first : first + AT_ONCE], lost)
+            begin = partial(self._begin_some, wanted[first : first + AT_ONCE], lost)
+            self._files.add(begin, self._made, together)
 
-    def _make_some(self, wanted: Sequence[tuple[Topic, int]], lost: Collection[tuple[str, int]]) -> None:
-        makings: list[tuple[Topic, Making]] = []
-
-        def begin() -> list[Making]:
-            for topic, index in wanted:
+    def _begin_some(self, wanted: Iterable[tuple[Topic, int]], lost: Collection[tuple[str, int]]) -> list[_New]:
+        begun = []
+        for topic, index in wanted:
+            try:
                 making = self._begin_making(topic, index, lost)
+            except Exception:
+                logger.exception("%s-%d cannot be made", topic.name, index)
+                self._give_up(topic, index)
+            else:
                 if making is not None:
-                    makings.append((topic, making))
-            return [making for _, making in makings]
-
-        def end() -> None:
-            for topic, making in makings:
-                self._made(topic, making)
-            if not self._files.is_over:
-                for topic, index in wanted:
-                    self._give_up(topic, index)
-
-        self._files.add(begin, end)
+                    begun.append(_New(topic, making))
+        return begun
 
     def _give_up(self, topic: Topic, index: int) -> None:
-        """Have a partition tried again later that nobody came to: no thread, or a fault of ours in what was before."""
+        """Have a partition tried again later that nobody came to: no thread, or a fault of ours."""
         absent = self._absent.get((topic.name, index))
         if absent is not None and absent.topic_id == topic.topic_id and absent.state in (State.MAKING, State.RETRYING):
             error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic.name}-{index} could not be made yet")
@@ -386,6 +406,9 @@ class Partitions:
         key = topic.name, index
         absent = self._absent.get(key)
         if absent is None or absent.topic_id != topic.topic_id:  # it was deleted meanwhile
+            return None
+        if self._store.is_making(key):
+            self._behind[key] = topic
             return None
         try:
             if not absent.is_new:
@@ -399,7 +422,17 @@ class Partitions:
             self._refuse(topic, index, error, is_new=absent.is_new)
             return None
 
-    def _made(self, topic: Topic, making: Making) -> None:
+    def _made(self, ended: Iterable[_New]) -> None:
+        for topic, making in ended:
+            try:
+                self._take_up(topic, making)
+            except Exception:  # a fault of ours, which those behind it may not have
+                logger.exception("%s-%d was made, and cannot be taken up", *making.key)
+            if not self._files.is_over:
+                self._give_up(topic, making.key[1])
+                self._make_next(making.key)
+
+    def _take_up(self, topic: Topic, making: Making) -> None:
         """A log was made, or could not be. What its topic has met meanwhile stands in the image, or in `removed`."""
         key, index = making.key, making.key[1]
         absent = self._absent.get(key)
@@ -407,8 +440,8 @@ class Partitions:
         try:
             log = self._store.end_making(making)
         except KafkaError as error:
-            self.disk_failed(making.places[making.number].directory, error)
-            if is_wanted and absent is not None and making.error is not None:  # else the broker stops
+            self.disk_failed(making.directory, error)
+            if is_wanted and absent is not None and making.error is not None:  # else no thread came to it
                 self._refuse(topic, index, error, is_new=absent.is_new)
             return
         if is_wanted:
@@ -419,29 +452,40 @@ class Partitions:
             if is_known and not self._is_following:
                 self._came_online(key)
         elif topic.topic_id in self._store.removed:
-            self._delete([key], topic.topic_id, is_next=True)
+            self._delete([key], topic.topic_id)
+
+    def _make_next(self, key: tuple[str, int]) -> None:
+        """Make what came behind an older partition of its name."""
+        topic, absent = self._behind.pop(key, None), self._absent.get(key)
+        if topic is not None and absent is not None and absent.topic_id == topic.topic_id:
+            self._make([(topic, key[1])], is_new=absent.is_new, state=absent.state)
 
     def retry(self, done: Callable[[Retried], None] = lambda _: None) -> None:
         """Try again to make some of what could not be made: the reason may have been a moment without room.
 
-        The next call goes on where this one ended; `done` is called at its end. What could not be opened is another's
-        to try (`gateway.opening`); what is in a refused directory stays there.
+        The next call goes on where this one ended; `done` is called at its end, or where that takes long before. What
+        could not be opened is another's to try (`gateway.opening`); what is in a refused directory stays there.
         """
         store, topics = self._store, self._image.topics
         offline = (key for key in self._absent.within(State.OFFLINE) if key not in store.failed)
         keys = list(islice((key for key in offline if key[0] in topics and self._may_be_made(key)), AT_ONCE))
         new, old = list[tuple[Topic, int]](), list[tuple[Topic, int]]()
         for name, index in keys:
-            (new if self._is_new((name, index)) else old).append((topics[name], index))
+            log = store.logs.get((name, index))
+            if log is not None and log.topic_id in (None, topics[name].topic_id):  # a fault of ours, and not the disk's
+                self.opened([(name, index)])
+            else:
+                (new if self._is_new((name, index)) else old).append((topics[name], index))
 
         def ended() -> None:
             offline = self.offline
             refused = sum(key in offline for key in keys)
             done(Retried(len(keys) - refused, refused))
 
-        self._make(new, is_new=True, state=State.RETRYING)
-        self._make(old, is_new=False, state=State.RETRYING)
-        self._files.add(list, ended)
+        together = Together(ended)
+        self._make(new, is_new=True, state=State.RETRYING, together=together)
+        self._make(old, is_new=False, state=State.RETRYING, together=together)
+        together.all_added(self._scheduler, PREPARE_MS)
 
     def _may_be_made(self, key: tuple[str, int]) -> bool:
         return self._is_new(key) or key in self._store or not self._store.refused
@@ -471,21 +515,15 @@ class Partitions:
         for first in range(0, len(keys), AT_ONCE):
             self._delete_later(keys[first : first + AT_ONCE], topic.topic_id)
 
-    def _delete(self, keys: Sequence[tuple[str, int]], topic_id: bytes, *, is_next: bool = False) -> None:
+    def _delete(self, keys: Sequence[tuple[str, int]], topic_id: bytes) -> None:
         """Have no logs of these any more. What cannot be renamed now goes at the next start, by its topic id."""
         deletions = self._begin_deletions(keys, topic_id)
         if deletions:
-            self._files.add(lambda: deletions, lambda: self._deleted(deletions), is_next=is_next)
+            self._files.add_begun(deletions, self._deleted)
 
     def _delete_later(self, keys: Sequence[tuple[str, int]], topic_id: bytes) -> None:
         """The same when its turn has come: for many that nobody else will take."""
-        deletions: list[Deletion] = []
-
-        def begin() -> list[Deletion]:
-            deletions.extend(self._begin_deletions(keys, topic_id))
-            return deletions
-
-        self._files.add(begin, lambda: self._deleted(deletions))
+        self._files.add(partial(self._begin_deletions, keys, topic_id), self._deleted)
 
     def _begin_deletions(self, keys: Sequence[tuple[str, int]], topic_id: bytes) -> list[Deletion]:
         begun = (self._store.begin_deletion(key, topic_id) for key in keys)

@@ -206,6 +206,8 @@ def test_topics_that_change_while_logs_are_opened(left: Path, late: Callable[...
     broker.slices.run_one(-1)  # its files are made by a thread, and nobody sees it before
     assert [broker.code("t", index) for index in range(3)] == [6, 6, 0]
     broker.slices.run_all()
+    broker.advance()
+    broker.slices.run_all()
     assert partitions.get("large", 0).log.end_offset == 0
     assert partitions.get("t", 0).log.config.max_message_bytes == 1000
     assert [partitions.get("t", index).high_watermark for index in range(3)] == [2, 1, 0]
@@ -218,6 +220,8 @@ def test_a_topic_that_is_deleted_before_its_turn(left: Path, late: Callable[...,
     broker.services.metadata.delete_topic("t")
     broker.start()
     broker.services.metadata.delete_topic("large")
+    broker.slices.run_all()
+    broker.advance()
     broker.slices.run_all()
     assert [p.topic for p in broker.services.partitions] == [CONSUMER_OFFSETS]
     assert broker.broker.openings.progress.left == 0

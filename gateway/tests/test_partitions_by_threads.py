@@ -10,9 +10,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.metadata.image import CONSUMER_OFFSETS
+from gateway.metadata.image import CONSUMER_OFFSETS, Topic
 from gateway.replication import partitions as partitions_module
-from gateway.replication.partitions import PREPARE_MS
+from gateway.replication.partitions import PREPARE_MS, Partitions
 from gateway.scheduler import StoppedError
 from gateway.tests.builders import Node
 from protocol.errors import ErrorCode, KafkaError
@@ -33,19 +33,34 @@ class Desk:
         self.metadata, self.partitions = node.services.metadata, node.services.partitions
         self.is_over = False
         self.waiting: list[tuple[Any, Callable[[Any], None]]] = []
+        self.later: list[Callable[[], None]] = []
         self.metadata.prepare = self.partitions.prepare
         self.partitions._files.go_on_in_threads(self)  # type: ignore[arg-type]
 
     def in_slices(self, work: Any, done: Callable[[Any], None]) -> None:
         self.waiting.append((work, done))
 
-    def run_one(self) -> None:
-        work, done = self.waiting.pop(0)
+    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> None:
+        assert delay_ms == 0
+        self.later.append(callback)
+
+    def next_turn(self) -> None:
+        later, self.later = self.later, []
+        for callback in later:
+            callback()
+
+    def run_one(self, number: int = 0) -> None:
+        """End what is in one thread, which is begun with what came before it."""
+        self.next_turn()
+        work, done = self.waiting.pop(number)
         done(finish(work))
+        self.next_turn()
 
     def run_all(self) -> None:
-        while self.waiting:
-            self.run_one()
+        while self.waiting or self.later:
+            self.next_turn()
+            if self.waiting:
+                self.run_one()
 
     def code(self, topic: str = "t", index: int = 0) -> ErrorCode:
         try:
@@ -60,7 +75,11 @@ class Desk:
 
     def names(self) -> list[str]:
         """The directories of topics, and what was made of them: t-0, delete, stray."""
-        found = Path(self.node.config.log_directories[0]).glob("[a-z]*-*")
+        return self.names_in(self.node.config.log_directories[0])
+
+    @staticmethod
+    def names_in(directory: str) -> list[str]:
+        found = Path(directory).glob("[a-z]*-*")
         return sorted(
             path.name.rpartition("-")[2] if "." in path.name else path.name for path in found if path.is_dir()
         )
@@ -236,6 +255,31 @@ def test_a_fault_in_one_making_stops_no_other_and_it_is_tried_again(
     assert desk.code() == NONE
 
 
+def test_a_fault_in_taking_up_one_stops_no_other_and_it_is_tried_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[Any] = []
+    serve = Partitions._serve
+
+    def fail_first(partitions: Partitions, topic: Topic, index: int, *arguments: Any) -> None:
+        if index == 0:
+            raise ValueError("a fault of ours")
+        serve(partitions, topic, index, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Partitions, "_serve", fail_first)
+        desk.metadata.create_topic("t", 3)
+        desk.run_all()
+        assert [desk.code("t", index) for index in range(3)] == [STORAGE, NONE, NONE]
+        desk.metadata.change_topic_configs("t", {})
+        desk.partitions.opened([("t", 0), ("t", 1)])
+        desk.partitions.retry(told.append)
+    assert "a fault of ours" in caplog.text
+    assert desk.code() == STORAGE
+    desk.partitions.retry(told.append)
+    assert (told, desk.code()) == ([(0, 1), (1, 0)], NONE)
+
+
 @pytest.mark.parametrize("what", ["begin", "thread"])
 def test_what_no_thread_came_to_is_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     with monkeypatch.context() as patch:
@@ -267,6 +311,7 @@ def test_a_topic_that_is_deleted_while_it_is_tried_again_leaves_nothing(
     assert desk.names() == ["t-0"], "it was made"
     desk.run_one()
     assert desk.names() == ["delete"], "and goes before another is made"
+    assert desk.code() == NOT_LEADER
     desk.run_all()
     assert desk.names() == ["delete", "t-0"]
     assert desk.code() == NONE
@@ -300,6 +345,180 @@ def test_a_stop_in_the_middle_is_ended_by_the_next_start(desk: Desk, caplog: pyt
     desk.node.restart()
     partitions = desk.node.services.partitions
     assert [partitions.get("t", index).log.end_offset for index in (0, 1)] == [0, 0]
+
+
+# Several log directories
+
+
+class TwoDisks(Desk):
+    """Log directories a and b: of what waits, what is in which of them."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(Node(root, log_dirs=f"{root}/a,{root}/b"))
+        self.a, self.b = self.partitions.directories
+
+    def run_in(self, directory: str) -> None:
+        """End all that is in one directory; the other one hangs."""
+        is_done = False
+        while not is_done:
+            self.next_turn()
+            queue = self.partitions._files._directories.get(directory)
+            is_done = queue is None or not queue.is_busy
+            if not is_done:
+                self.run_one(self._number(directory))
+
+    def _number(self, directory: str) -> int:
+        parts = [work.gi_frame.f_locals["runnables"] for work, _ in self.waiting]
+        (number,) = [number for number, part in enumerate(parts) if part[0].directory == directory]
+        return number
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Iterator[TwoDisks]:
+    disks = TwoDisks(tmp_path)
+    yield disks
+    disks.partitions._files.go_on_in_threads(None)
+    disks.node.close()
+
+
+def prefer(disks: TwoDisks, directory: str) -> None:
+    """Have new partitions made there, if there is nothing against it."""
+    for each in (disks.a, disks.b):
+        disks.partitions.refuse_writes(each, None if each == directory else KafkaError(STORAGE, "full"))
+
+
+def test_what_is_in_another_directory_than_the_hung_one_is_made_and_served(disks: TwoDisks) -> None:
+    disks.metadata.create_topic("t", 4)
+    disks.metadata.create_topic("u", 1)
+    first, second = disks.metadata._pending
+    disks.run_in(disks.b)
+    assert disks.names_in(disks.b) == ["t-0", "t-2"]
+    assert [disks.code("t", index) for index in range(4)] == [NONE, NOT_LEADER, NONE, NOT_LEADER]
+    assert not first.is_settled, "when all of them are there"
+    disks.run_in(disks.a)
+    assert first.is_settled
+    assert [disks.code("t", index) for index in range(4)] == [NONE] * 4
+    disks.run_all()
+    assert second.is_settled
+
+
+def test_a_new_topic_in_one_directory_is_told_while_another_one_hangs(disks: TwoDisks) -> None:
+    prefer(disks, disks.a)
+    disks.metadata.create_topic("t", 1)
+    disks.run_all()
+    disks.metadata.delete_topic("t")
+    prefer(disks, disks.b)
+    disks.metadata.create_topic("u", 1)
+    change = disks.metadata.pending
+    assert change is not None
+    disks.run_in(disks.b)
+    assert (change.is_settled, disks.code("u")) == (True, NONE)
+    assert disks.names_in(disks.a) == ["t-0"]
+    disks.run_all()
+    assert disks.names_in(disks.a) == ["delete"]
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_topic_made_anew_in_another_directory_does_not_wait_for_the_end_of_the_old_one(
+    disks: TwoDisks, is_stopped: bool
+) -> None:
+    prefer(disks, disks.a)
+    disks.metadata.create_topic("t", 1)
+    disks.run_all()
+    disks.append()
+    disks.metadata.delete_topic("t")
+    prefer(disks, disks.b)
+    disks.metadata.create_topic("t", 1)
+    disks.run_in(disks.b)
+    assert disks.code() == NONE
+    disks.append()
+    disks.append()
+    assert (disks.names_in(disks.a), disks.names_in(disks.b)) == (["t-0"], ["t-0"])
+    if not is_stopped:  # else before the old one was renamed
+        disks.run_all()
+        assert disks.names_in(disks.a) == ["delete"]
+    disks.waiting.clear()
+    disks.node.restart()
+    log = disks.node.services.partitions.get("t", 0).log
+    assert (log.directory, log.end_offset) == (f"{disks.b}/t-0", 2)
+    assert "t-0" not in disks.names_in(disks.a)
+
+
+def test_what_one_directory_refuses_is_not_made_where_the_old_one_leaves(
+    disks: TwoDisks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could be made there before that is renamed, which would take its directory away."""
+    prefer(disks, disks.a)
+    disks.metadata.create_topic("t", 1)
+    disks.run_all()
+    disks.metadata.delete_topic("t")
+    prefer(disks, disks.b)
+    with monkeypatch.context() as patch:
+        make = Making._make
+
+        def full(making: Making, place: Any, directory: str) -> Any:
+            if place.directory == disks.b:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return make(making, place, directory)
+
+        patch.setattr(Making, "_make", full)
+        disks.metadata.create_topic("t", 1)
+        disks.run_in(disks.b)
+        assert disks.code() == STORAGE
+        disks.run_all()
+        disks.partitions.retry()
+        disks.run_all()
+    assert disks.names_in(disks.a) == ["delete", "t-0"], "it is, as soon as that is over"
+    assert disks.code() == NONE
+
+
+@pytest.mark.parametrize("is_elsewhere", [True, False])
+def test_of_one_name_one_partition_is_made_at_a_time(
+    disks: TwoDisks, is_elsewhere: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody knows where the older one will be, if its directory refuses it."""
+    disks.partitions._scheduler = disks.node.services.scheduler
+    prefer(disks, disks.a)
+    for _ in range(3):
+        disks.metadata.create_topic("t", 1)
+        disks.node.time.advance(PREPARE_MS)
+        assert disks.code() == NOT_LEADER
+        disks.next_turn()
+        disks.metadata.delete_topic("t")
+        disks.node.time.advance(PREPARE_MS)
+        assert disks.code() == UNKNOWN
+        prefer(disks, disks.b if is_elsewhere else disks.a)
+    disks.partitions._files.add(list, lambda _: None)  # so that the last is not begun in this turn
+    disks.metadata.create_topic("t", 1)
+    ((work, done),) = disks.waiting
+    disks.waiting.clear()
+    done(finish(work))
+    disks.run_all()
+    assert [disks.names_in(disks.a), disks.names_in(disks.b)] == (
+        [["delete"], ["t-0"]] if is_elsewhere else [["delete", "t-0"], []]
+    ), "the first is deleted; those between were never made"
+    assert disks.partitions.get("t", 0).log.topic_id == disks.metadata.planned.topics["t"].topic_id
+    assert not [one for one in caplog.records if one.levelname in ("ERROR", "WARNING") and "full" not in one.message]
+
+
+def test_what_is_tried_again_on_a_hung_disk_keeps_no_other_from_being_tried(
+    disks: TwoDisks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    with monkeypatch.context() as patch:
+        Full(patch)
+        disks.metadata.create_topic("t", 2)
+        disks.run_all()
+    disks.partitions._scheduler = disks.node.services.scheduler
+    disks.partitions.retry(told.append)
+    disks.run_in(disks.b)
+    assert sorted(disks.code("t", index) for index in (0, 1)) == [NONE, STORAGE]
+    assert not told
+    disks.node.time.advance(PREPARE_MS)
+    assert told == [(1, 1)]
+    disks.run_all()
+    assert told == [(1, 1)]
+    assert [disks.code("t", index) for index in (0, 1)] == [NONE, NONE]
 
 
 def test_groups_are_there_when_their_topic_is(desk: Desk) -> None:

@@ -15,7 +15,9 @@ import trio
 from gateway.broker import Broker
 from gateway.clock import SystemClock
 from gateway.config import BrokerConfig
+from gateway.replication.partitions import PREPARE_MS
 from gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
@@ -26,7 +28,7 @@ from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequ
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import Record, build
-from storage.files import File, Files
+from storage.files import File, Files, parent
 
 LIMIT_S = 20.0
 """Far more than anything here takes, and far less than the disk would."""
@@ -343,6 +345,27 @@ def test_partitions_come_and_go_beside_everybody_else(tmp_path: Path) -> None:
         assert await append(waits, "new", b"a") == (0, 0), "it is another one"
 
     run(tmp_path, scenario)
+
+
+def test_what_comes_and_goes_in_one_directory_does_not_wait_for_another(tmp_path: Path) -> None:
+    """A topic of the same name too, whose old partition is not renamed yet."""
+
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        client, partitions = broker.connect(), broker.broker.services.partitions
+        await client.ask(creation("old"), 5)
+        hung = parent(partitions.get("old", 0).log.directory)
+        files.close(f"{hung}/", "make", "rename")
+        await client.ask(DeleteTopicsRequest(topic_names=["old"], timeout_ms=60_000), 5)
+        await files.until_waiting()
+        partitions.refuse_writes(hung, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "there is no room"))
+        for name in ("old", "new"):
+            with trio.fail_after(PREPARE_MS / 2_000):
+                response: Any = await client.ask(creation(name), 5)
+            assert response.topics[0].error_code == 0
+            assert await append(client, name, b"a") == (0, 0)
+        assert Path(hung, "old-0").exists()
+
+    run(tmp_path, scenario, log_dirs=f"{tmp_path}/a,{tmp_path}/b")
 
 
 def test_the_first_who_asks_for_a_coordinator_waits_for_its_files_alone(tmp_path: Path) -> None:

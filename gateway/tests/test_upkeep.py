@@ -443,7 +443,7 @@ def test_while_a_thread_makes_some_no_others_are_begun(node: Node, monkeypatch: 
     disk = Full(node, monkeypatch, at_once=4)
     node.services.metadata.create_topic("t", 30)
     disk.has_room = True
-    scheduler, work = Mock(is_over=False), upkeep(node)
+    scheduler, work = Mock(is_over=False, call_after=node.time.scheduler.call_after), upkeep(node)
     node.services.partitions._files.go_on_in_threads(scheduler)
     for _ in range(3):
         work.retry()
