@@ -164,7 +164,10 @@ class Plan:
         return Waiting(self._watched, deadline_ms, self._attempt, self._expire)
 
     def _expire(self) -> FetchResponse | Waiting:
-        return self.response(self.rows())
+        """Answer with what is in memory. The rest is brought for the next fetch, which may wait for it."""
+        rows = self.rows(patient=False)
+        self.warm_ahead()
+        return self.response(rows)
 
     def warm(self) -> Waiting:
         """Have a thread read what the plan needs, then plan again, until there is something; then answer with that.
@@ -231,7 +234,11 @@ class Plan:
         number, _ = self._watched[wait_list]
         key, wanted = self._turn.partitions[number]
         self._is_told = False
-        row = self._row(key, wanted, wanted.partition_max_bytes, True)
+        try:
+            row = self._row(key, wanted, wanted.partition_max_bytes, True, patient=False)
+        except ColdRead as cold:
+            self._note_cold(cold)
+            return self._expire()
         lists = len(self._watched)
         if not self._is_told:
             self._watch(number, row, True)
@@ -240,7 +247,7 @@ class Plan:
         if is_ready and len(self._turn.partitions) == 1 and wanted.partition_max_bytes <= self._max_bytes:
             return self.response([row])  # all that planning once more would find
         _release(row)
-        return self.response(self.rows()) if is_ready else None
+        return self._expire() if is_ready else None
 
     def _find(self, key: TopicKey, index: int) -> Partition:
         partitions = self._broker.partitions

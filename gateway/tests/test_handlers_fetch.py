@@ -263,6 +263,11 @@ def test_an_incremental_fetch_tells_only_what_is_new(node: Node) -> None:
 
 @pytest.fixture
 def cold(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The threads of `let_cool`."""
+    return let_cool(node, monkeypatch)
+
+
+def let_cool(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Nothing on the disk is in memory until a thread has read it; the threads, which a test lets run."""
     threads: list[Any] = []
     brought: set[tuple[int, int]] = set()
@@ -379,6 +384,33 @@ def test_a_disk_that_does_not_answer_is_told(node: Node, cold: list[Any]) -> Non
     (error,) = answers
     assert error.code == ErrorCode.REQUEST_TIMED_OUT
     let_one_end(node, cold)
+
+
+@pytest.mark.parametrize("is_woken", [True, False])
+def test_a_poll_ends_with_what_is_in_memory_by_then(
+    node: Node, monkeypatch: pytest.MonkeyPatch, is_woken: bool
+) -> None:
+    node.services.metadata.create_topic("t", 2)
+    for index in (0, 1, 1):
+        append(node, "t", b"a", index=index)
+    fetch = request(wanted(node, "t", 12, from_offset(0, 0), from_offset(1, 1)), max_wait_ms=500, min_bytes=1 << 19)
+    answers = parked(node, fetch)
+    threads = let_cool(node, monkeypatch)
+    log = node.services.partitions.get("t", 1).log
+    monkeypatch.setattr(log._segments, "_memo", {})
+    if is_woken:
+        append(node, "t", b"b", index=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(File, "read_at", lambda *_: pytest.fail("it would wait for the disk"))
+        node.time.advance(0 if is_woken else 500)
+    assert [row.partition_index for row in rows(answers[0]) if len(row.records)] == [0], "nothing had to be looked up"
+    sizes(answers[0])
+    while threads:
+        let_one_end(node, threads)
+    answers = parked(node, fetch)
+    node.time.advance(500)
+    assert [row.partition_index for row in rows(answers[0]) if len(row.records)] == [0, 1], "it was brought meanwhile"
+    sizes(answers[0])
 
 
 @pytest.mark.parametrize("version", range(19))
