@@ -103,6 +103,7 @@ class Space:
 
     def _note_hung(self, directory: str) -> None:
         self.hung.add(directory)
+        self._partitions.set_hung(directory, is_hung=True)
         logger.error("the disk of %s has not told its room for %d s: it hangs", directory, HUNG_MS / 1000)
 
     def _seen(self, directory: str, timer: Timer, found: tuple[int, int] | BaseException) -> None:
@@ -110,6 +111,7 @@ class Space:
         timer.cancel()
         if directory in self.hung:
             self.hung.discard(directory)
+            self._partitions.set_hung(directory, is_hung=False)
             logger.warning("the disk of %s answers again", directory)
         try:
             if isinstance(found, BaseException):

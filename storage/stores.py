@@ -44,7 +44,7 @@ class Stores:
         self._stores = tuple(stores)
         self.refused = dict(refused or {})
         self.low: frozenset[str] = frozenset()
-        """Directories with hardly any room: what is new goes into others, if there are any."""
+        """Directories with hardly any room, or whose disks do not answer: what is new goes into others, if possible."""
         self.removed: set[bytes] = set()
         """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
         for store in self._stores:

@@ -114,6 +114,7 @@ class Partitions:
         """What `space` told of the log directories when last asked (`gateway.space`), which waits for no disk."""
         self._full: dict[str, KafkaError] = {}  # directories without room, and what producers are told
         self._failed: dict[str, KafkaError] = {}  # the same of those whose disks are gone
+        self._hung: set[str] = set()
         self.disk_failed: Callable[[str, object], None] = lambda _, __: None
         """Called with a log directory and each error of a write or a sync in it."""
 
@@ -165,13 +166,21 @@ class Partitions:
             self._failed[directory] = reason
         self._check_all()
 
+    def set_hung(self, directory: str, *, is_hung: bool) -> None:
+        """The disk of a log directory does not answer: as long as there is another one, that gets what is new."""
+        (self._hung.add if is_hung else self._hung.discard)(directory)
+        self._look_for_room()
+
     @property
     def offline_directories(self) -> Collection[str]:
         """The log directories whose disks are gone since the start."""
         return self._failed.keys()
 
+    def _look_for_room(self) -> None:
+        self._store.low = frozenset((*self._full, *self._failed, *self._hung))
+
     def _check_all(self) -> None:
-        self._store.low = frozenset((*self._full, *self._failed))
+        self._look_for_room()
         for partition in self._partitions.values():
             self._check_room(partition)
 

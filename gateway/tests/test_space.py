@@ -228,6 +228,12 @@ def test_the_disks_are_looked_at_again_after_a_fault_of_who_is_told(
     assert not space.low
 
 
+def directories_of_new(node: Node, name: str) -> set[str]:
+    node.services.metadata.create_topic(name, 3)
+    partitions = [node.services.partitions.get(name, index) for index in range(3)]
+    return {Path(partition.log.directory).parent.name for partition in partitions}
+
+
 def test_a_disk_that_hangs_holds_up_no_other_and_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -247,12 +253,14 @@ def test_a_disk_that_hangs_holds_up_no_other_and_is_told_once(
         node.time.advance(LOOK_MS)
     assert asked == ["b"] * 30
     assert looking.hung == {f"{tmp_path}/a"}
+    assert directories_of_new(node, "meanwhile") == {"b"}
     described = node.ask(DescribeLogDirsRequest(topics=[]), 4).results
     assert [(row.total_bytes, row.usable_bytes) for row in described][1] == (1 << 40, 1 << 39)
     assert asked == ["b"] * 30 + ["a"], "only of the one that never told anything"
     threads.run_one()
     node.time.advance(LOOK_MS)
     assert not looking.hung
+    assert directories_of_new(node, "afterwards") == {"a"}, "which has fewer"
     assert [record.getMessage() for record in caplog.records if "/a " in record.getMessage()] == [
         f"the disk of {tmp_path}/a has not told its room for 10 s: it hangs",
         f"the disk of {tmp_path}/a answers again",
