@@ -1,4 +1,4 @@
-"""The recurring work on one data directory that waits for its disk: checkpoints, removals, mending.
+"""The recurring work on one data directory that waits for its disk: checkpoints, retention, removals, mending.
 
 Each directory has its own threads for that, one for each kind of work: a disk that hangs holds up no other directory.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from gateway.clock import Clock
 from gateway.directory_health import DirectoryHealth
 from gateway.mender import Mender, Told
+from gateway.retention import Retention
 from gateway.scheduler import Scheduler
 from protocol.errors import KafkaError
 from storage.checkpoint import TopicPartition, offsets_of
@@ -43,6 +44,7 @@ class DirectoryUpkeep:
         self._tell_changed = changed
         self.health = DirectoryHealth(store.directory, store.pool.files, store.meta, self._changed, clock, scheduler)
         self._mender = Mender(self.broken, self._is_there, tell, clock, scheduler, self.health.note)
+        self.retention = Retention(self._is_at_hand, self.remake_index, self.health.note, clock, scheduler)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write down high watermarks, those of this directory, recovery points and log starts."""
@@ -117,6 +119,9 @@ class DirectoryUpkeep:
     def broken(self) -> list[Log]:
         """The logs of which a sync failed."""
         return list(self._store.pool.broken)
+
+    def _is_at_hand(self, log: Log) -> bool:
+        return self._is_there(log) and not self.health.is_offline
 
     def _is_there(self, log: Log) -> bool:
         return self._store.logs.get(log.key) is log

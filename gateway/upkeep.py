@@ -7,7 +7,6 @@ deleted (`directory_upkeep.py`), asking for room. Everything else is short, or m
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 
 from gateway.clock import Clock
@@ -23,7 +22,6 @@ from gateway.space import Space
 from protocol.errors import ErrorCode, KafkaError
 from storage.files import parent
 from storage.flush import is_due
-from storage.index import CutIndex
 from storage.log import Log
 from storage.stores import Stores
 
@@ -37,10 +35,6 @@ RETRY_MS, MOST_RETRY_MS = 1_000, 16_000
 REMOVE_MS = 1_000
 # How often is looked for logs of which a sync failed.
 MEND_MS = 1_000
-# Retention looks at many partitions: for so long, then others have a turn.
-SLICE_MS = 2.0
-# Of one log so many segments are deleted in a turn. Each costs four renames: about 0.1 ms.
-SLICE_SEGMENTS = 8
 # How often retention is asked while a disk is nearly full.
 LOW_CHECK_MS = 10_000
 
@@ -60,7 +54,6 @@ class Upkeep:
         self._partitions = partitions
         self._clock = clock
         self._scheduler = scheduler
-        self._to_expire: deque[Partition] = deque()
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
         self._is_making = False
         self._has_lost_metadata = False
@@ -120,33 +113,11 @@ class Upkeep:
 
     def expire(self) -> None:
         """Roll what is old enough, and delete what retention no longer keeps: all partitions, some in each turn."""
-        if not self._to_expire:
-            self._to_expire.extend(self._partitions)
-            self._expire_some()
-
-    def _expire_some(self) -> None:
-        until_ms = self._clock.monotonic_ms() + SLICE_MS
-        while self._to_expire and self._clock.monotonic_ms() < until_ms:
-            partition = self._to_expire.popleft()
-            if self._is_there(partition.log) and not self._is_offline(partition) and self._expire(partition):
-                self._to_expire.append(partition)
-        if self._to_expire:
-            self._scheduler.call_after(0.0, self._expire_some)
-
-    def _expire(self, partition: Partition) -> bool:
-        """Whether there is more to be deleted."""
-        now_ms = self._clock.now_ms()
-        try:
-            if partition.log.delete_old_segments(now_ms, partition.high_watermark, SLICE_SEGMENTS) == SLICE_SEGMENTS:
-                return True
-            partition.roll_if_due(now_ms)
-        except CutIndex as error:
-            self._directory_of(partition).remake_index(partition.log, error.base_offset)
-        except (OSError, KafkaError) as error:
-            logger.error("old segments of %r cannot be removed: %s", partition.log, error)
-        except Exception:  # whatever is wrong with one log, the others have their retention
-            logger.exception("old segments of %r cannot be removed", partition.log)
-        return False
+        found: dict[str, list[Partition]] = {}
+        for partition in self._partitions:
+            found.setdefault(parent(partition.log.directory), []).append(partition)
+        for directory, partitions in found.items():
+            self._by_name[directory].retention.run(partitions)
 
     def _expire_if_low(self) -> None:
         if self._space.low:
@@ -191,9 +162,6 @@ class Upkeep:
 
     def _directory_of(self, partition: Partition) -> DirectoryUpkeep:
         return self._by_name[parent(partition.log.directory)]
-
-    def _is_there(self, log: Log) -> bool:
-        return self._store.logs.get(log.key) is log
 
     def _was_cut(self, log: Log) -> None:
         self._has_lost_metadata = self._has_lost_metadata or log.topic == METADATA_TOPIC

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import shutil
+from typing import TypeAlias
 
 from storage.errors import DirectoryLocked
 
@@ -179,6 +180,10 @@ class _ReadOnlyFile(File):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
+Place: TypeAlias = tuple[str, int]
+"""A file, and a position in it."""
+
+
 class ColdRead(Exception):
     """A plan that must not wait needs what is not in memory. A thread may `warm` it, then it is planned again.
 
@@ -187,7 +192,7 @@ class ColdRead(Exception):
 
     def __init__(self, file: File, path: str, length: int, position: int) -> None:
         super().__init__(f"{length} bytes at {position} of {path} are not in memory")
-        self.place = (path, position)
+        self.place: Place = (path, position)
         self._file = file
         self._length = length
         self._position = position

@@ -9,12 +9,15 @@ loop goes on with what cannot get in its way:
     flushing   a thread               no      yes    no     yes               yes
     rolling    a thread               no      no     no     no                no
     mending    a thread               no      no     no     no                no
+    expiring   a thread               no      yes    no     no                no
     failed     a sync of it           no      no     yes    yes               yes
     deleted                           no      no     no     no                yes
 
 A flush covers what is written, not what is staged or being written. Who writes or flushes has the files open and needs
-no names. Who rolls or mends opens and makes files by their names: of a log that is deleted meanwhile they are gone with
-the directory, so that this ends with an error, unless there were another log of the same name.
+no names. Who rolls, mends or deletes segments opens, makes or renames files by their names: of a log that is deleted
+meanwhile they are gone with the directory, so that this ends with an error, unless there were another log of the same
+name. Segments that are being deleted are not the log's any more: what comes behind them goes on, but is not safe on the
+disk before they are gone, as a recovery would find them in front of it.
 """
 
 from __future__ import annotations
@@ -24,14 +27,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from storage.log import Log
 
-STAGED, WRITING, FLUSHING, ROLLING, MENDING, FAILED, DELETED = (1 << number for number in range(7))
+STAGED, WRITING, FLUSHING, ROLLING, MENDING, EXPIRING, FAILED, DELETED = (1 << number for number in range(8))
 
 # What may not be done while one of these has the log.
-FLUSH = FLUSHING | ROLLING | MENDING | FAILED | DELETED
+FLUSH = FLUSHING | ROLLING | MENDING | EXPIRING | FAILED | DELETED
 ROLL = STAGED | WRITING | ROLLING | MENDING | FAILED | DELETED
-MEND = STAGED | WRITING | FLUSHING | ROLLING | MENDING | DELETED
-DELETE_SEGMENTS = ROLLING | MENDING | DELETED
-BY_NAME = ROLLING | MENDING
+MEND = STAGED | WRITING | FLUSHING | ROLLING | MENDING | EXPIRING | DELETED
+DELETE_SEGMENTS = ROLLING | MENDING | EXPIRING | DELETED
+BY_NAME = ROLLING | MENDING | EXPIRING
 
 
 def holders(log: Log) -> int:
@@ -57,14 +60,15 @@ def waits(log: Log, act: int) -> bool:
 
 
 def lend(log: Log, who: int) -> None:
-    """A thread begins to work with the names of its files: `ROLLING` or `MENDING`."""
-    assert not log.by_name, f"a thread works with the files of {log!r}"
-    log.by_name = who
+    """A thread begins to work with the names of its files: `ROLLING`, `MENDING` or `EXPIRING`."""
+    beside = {ROLLING: EXPIRING, EXPIRING: 0, MENDING: 0}[who]
+    assert not log.by_name & ~beside, f"a thread works with the files of {log!r}"
+    log.by_name |= who
 
 
-def give_back(log: Log) -> None:
+def give_back(log: Log, who: int) -> None:
     """That thread has ended."""
-    log.by_name = 0
+    log.by_name &= ~who
 
 
 def is_lent(log: Log) -> bool:

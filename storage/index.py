@@ -32,11 +32,11 @@ NO_TIMESTAMP = -1
 MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
 
 
-class CutIndex(OSError):
-    """A file is shorter than what was written to it; `storage.mending` makes it again."""
+class WrongIndex(OSError):
+    """A file is not what was written to it; `storage.mending` makes it again."""
 
-    def __init__(self, path: str, base_offset: int) -> None:
-        super().__init__(errno.EIO, "the index was cut behind the broker's back, and is to be made again", path)
+    def __init__(self, path: str, base_offset: int, what: str = "was cut") -> None:
+        super().__init__(errno.EIO, f"the index {what}: changed behind the broker's back, it is to be made again", path)
         self.base_offset = base_offset
 
 
@@ -113,9 +113,9 @@ class EntryFile:
             if self._pool.is_patient:
                 return file.read_at(length, position)
             data = file.read_cached(length, position)
-            if data is None:
+            if data is None and file.size() >= position + length:
                 raise ColdRead(file, self.path, length, position)
-            return bytes(data)
+            return file.read_at(length, position) if data is None else bytes(data)
         finally:
             file.release()
 
@@ -263,7 +263,7 @@ class Index(EntryFile):
             return key, value
         data = self._read(size, self._written - size)
         if len(data) < size:
-            raise CutIndex(self.path, self.base_offset)
+            raise WrongIndex(self.path, self.base_offset)
         key, value = self.ENTRY.unpack(data)
         return key, value
 

@@ -12,8 +12,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
-from protocol.records.batch import NO_TIMESTAMP
 from storage.hops import NO_LIMIT, WINDOW_BYTES, Hop, seek
+from storage.index import WrongIndex
 
 if TYPE_CHECKING:
     from storage.segment import Segment
@@ -62,27 +62,19 @@ def _locate_anyway(segment: Segment, offset: int) -> int:
     return segment.size if hop is None else hop[0]
 
 
-def correct_newest(segment: Segment) -> bool:
-    """Whether the highest timestamp was wrong, as its time index tells it; it is right now. Raises KafkaError, OSError.
+def check_newest(segment: Segment) -> None:
+    """Make sure that a batch has the highest timestamp, as the time index tells it: by that retention goes.
 
-    Retention goes by it, so that it is looked at before records go.
+    Raises WrongIndex, OSError; ColdRead if the pool is not patient.
     """
-    timestamp, offset = segment.max_timestamp, segment.max_timestamp_offset
+    timestamp = segment.max_timestamp
     if segment.holds_messages or timestamp < 0:
-        return False
+        return
     try:
-        told = next(iter(segment.walk(locate(segment, offset))), None)
-    except FileNotFoundError:  # an attempt to delete it has come this far
-        return False
-    if told is not None and told[1].max_timestamp == timestamp:
-        return False
-    newest = NO_TIMESTAMP
-    for _, header in segment.walk():
-        if header.max_timestamp > newest:
-            newest = header.max_timestamp
-            segment.note_newest(newest, header.last_offset)
-    logger.warning(
-        "%s is wrong: it told of %d as the time of the newest record, which is %d; if the file is removed while no "
-        "broker runs, the next start makes it anew", segment.times.path, timestamp, newest,
-    )  # fmt: skip
-    return newest != timestamp
+        position = locate(segment, segment.max_timestamp_offset)
+        if position < segment.size and segment.read_head(segment.read_window(position)).max_timestamp == timestamp:
+            return
+    except KafkaError:  # it is damaged, and as old as it seems
+        return
+    told = f"told of {timestamp} as the time of the newest record, which no batch has"
+    raise WrongIndex(segment.times.path, segment.base_offset, told)

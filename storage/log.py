@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch_head
 from protocol.records.compression import Steps, finish
 from protocol.records.control import Marker
-from storage import appending, flush, holding, retention, rolling, snapshots, times, truncation, validation
+from storage import appending, expiry, flush, holding, rolling, snapshots, times, truncation, validation
 from storage.aborted import Reaching
 from storage.appending import Owner, make_room, written
 from storage.config import LogConfig
@@ -273,18 +273,14 @@ class Log:
         config = self.config
         return rolling.longest_ms(config, self._jitter) if config.segment_jitter_ms else config.max_segment_ms
 
-    def roll_if_due(self, now_ms: int) -> bool:
-        """Begin a new segment if the present one was begun longer ago than segment.ms; whether it was done.
+    def is_aged(self, now_ms: int) -> bool:
+        """Whether the segment being written has something, and was begun longer ago than segment.ms.
 
         An append rolls by the time of records, which may be years old: by the clock of a log that gets them all the
         time each look would roll it.
         """
         active = self._segments.active
-        is_aged = now_ms - active.created_ms > self.longest_ms()
-        if not active.size or not is_aged or not holding.may(self, holding.ROLL):
-            return False
-        self.roll(now_ms)
-        return True
+        return active.size > 0 and now_ms - active.created_ms > self.longest_ms()
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment. The old one becomes durable with the next `flush`, which is then due. Raises OSError.
@@ -294,11 +290,11 @@ class Log:
         # By name, as the bytes may be on the disk before, by a flush that is under way.
         if not self.seal():  # a roll before had come so far
             self.indexes_unsynced += self._segments.active.sealed_files
-        if self.is_retired:
-            raise OSError(errno.ESTALE, "the log was deleted; its directory may be another's by now", self.directory)
         self._begin_segment(now_ms)
 
     def _begin_segment(self, now_ms: int) -> None:
+        if self.is_retired:
+            raise OSError(errno.ESTALE, "the log was deleted; its directory may be another's by now", self.directory)
         segment = Segment.create(self.pool, self.directory, self.end_offset, now_ms)
         self._jitter = self._random.random()
         self.names_unsynced = True
@@ -467,44 +463,61 @@ class Log:
 
     # Upkeep
 
-    def delete_old_segments(self, now_ms: int, up_to: int, most: int | None = None) -> int:
-        """Delete what retention no longer keeps, below the high watermark `up_to`; how many segments, `most` at most.
+    def begin_expiry(
+        self, now_ms: int, up_to: int, most: int | None = None, *, patient: bool = True
+    ) -> expiry.Expired | None:
+        """Give up the oldest segments, `most` at most, that retention does not keep, below the high watermark `up_to`.
 
-        That takes no room on the disk. Raises OSError.
+        They are to be run, in any thread, and handed to `end_expiry`. None if there are none, or not now: see
+        `holding`. Raises OSError, of these WrongIndex for `mending.remake_steps`; ColdRead if not `patient`.
         """
-        if not holding.may(self, holding.DELETE_SEGMENTS):
-            return 0
-        count = self._expired(now_ms, up_to, most)
-        config = self.config
-        if count and config.retention_ms >= 0 and self._segments.correct_newest(count, now_ms - config.retention_ms):
-            count = self._expired(now_ms, up_to, most)
-        count = self._segments.deletable(count)
-        if count == len(self._segments):
-            if not holding.may(self, holding.ROLL):
-                return 0
-            with suppress(OSError):  # where there is no room for it now, it is written with the next segment
-                self._take_snapshot()
-            self._begin_segment(now_ms)
-        if count:
-            self.advance_start(self._segments[count].base_offset)
-            self.names_unsynced = True
-            self._segments.delete_first(count, config.file_delete_delay_ms)
-        return count
+        self.pool.is_patient = patient
+        try:
+            return expiry.begin(self, self._segments, now_ms, up_to, most)
+        finally:
+            self.pool.is_patient = True
 
-    def _expired(self, now_ms: int, up_to: int, most: int | None) -> int:
-        config = self.config
-        deletes = config.is_deleted
-        return retention.expired(
-            self._segments.facts(self.end_offset),
-            total_bytes=self._segments.size,
-            last=len(self._segments) - 1,
-            now_ms=now_ms,
-            retention_ms=config.retention_ms if deletes else -1,
-            retention_bytes=config.retention_bytes if deletes else -1,
-            start_offset=self.start_offset,
-            up_to=up_to,
-            most=most,
-        )
+    def end_expiry(self, expired: expiry.Expired) -> None:
+        """They were run: those that are left are tried again with the next ones."""
+        expiry.end(self, self._segments, expired)
+
+    def is_outlived(self, now_ms: int, up_to: int, *, patient: bool = True) -> bool:
+        """Whether nothing in the log is kept, so that its only segment may go too: see `leave`.
+
+        Raises OSError; ColdRead if not `patient`.
+        """
+        if len(self._segments) > 1 or not self.active.size:
+            return False
+        self.pool.is_patient = patient
+        try:
+            return expiry.expired(self, self._segments, now_ms, up_to) > 0
+        finally:
+            self.pool.is_patient = True
+
+    def leave(self, now_ms: int) -> None:
+        """Begin a new segment behind one that is to be deleted: unlike `roll` that needs no room on the disk.
+
+        Raises OSError.
+        """
+        with suppress(OSError):  # where there is no room for it now, it is written with the next segment
+            self._take_snapshot()
+        self._begin_segment(now_ms)
+
+    def delete_old_segments(self, now_ms: int, up_to: int, most: int | None = None) -> int:
+        """Delete what retention does not keep all at once; how many segments. Raises OSError as `begin_expiry` does."""
+        count = 0
+        while (expired := self.begin_expiry(now_ms, up_to, most)) is not None:
+            count += len(expired.left)
+            try:
+                expired.run()
+            finally:
+                self.end_expiry(expired)
+            if most is not None:
+                break
+        if holding.may(self, holding.ROLL | holding.DELETE_SEGMENTS) and self.is_outlived(now_ms, up_to):
+            self.leave(now_ms)
+            count += self.delete_old_segments(now_ms, up_to)
+        return count
 
     def advance_start(self, offset: int) -> None:
         """Records before `offset` are no longer to be had; their segments go with `delete_old_segments`."""

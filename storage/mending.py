@@ -431,7 +431,7 @@ def _forget(log: Log, base_offset: int, position: int, offset: int) -> None:
 
 def end(log: Log, mending: Mending) -> bool:
     """All was run, or failed to: whether the log takes records again."""
-    holding.give_back(log)
+    holding.give_back(log, holding.MENDING)
     if not mending.is_wanted:
         return False
     for segment in mending.sealed:

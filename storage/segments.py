@@ -12,9 +12,8 @@ from itertools import zip_longest
 from operator import is_
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import HEADER_SIZE, BatchHeader
+from protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from protocol.records.control import Marker
-from storage import locating
 from storage.aborted import Reaching
 from storage.hops import seek
 from storage.replacement import Compacted
@@ -77,22 +76,15 @@ class Segments:
         """Whether there may be messages of magic 0 and 1 in one of them."""
         return any(segment.holds_messages for segment in self._items)
 
-    def facts(self, end_offset: int) -> Iterator[Expirable]:
-        """What decides which of them may go, the oldest first, each when it is asked for. Raises OSError."""
+    def facts(self, start_offset: int, end_offset: int, *, reads_times: bool) -> Iterator[Expirable]:
+        """What decides which of them may go, the oldest first, each when it is asked for. Raises OSError, ColdRead.
+
+        Times are not read where nobody wants them, nor of a segment before the log's start.
+        """
         for segment, behind in zip_longest(self._items, self._items[1:]):
             end = end_offset if behind is None else behind.base_offset
-            yield Expirable(end, segment.size, _newest_ms(segment))
-
-    def correct_newest(self, count: int, before_ms: int) -> bool:
-        """Whether the first of them are not as old as their indexes said, by which all of their records are older.
-
-        Raises OSError.
-        """
-        old = [segment for segment in self._items[:count] if 0 <= segment.max_timestamp < before_ms]
-        try:
-            return sum(map(locating.correct_newest, old)) > 0
-        except KafkaError:  # it is damaged, and as old as it seemed
-            return False
+            is_wanted = reads_times and end > start_offset
+            yield Expirable(end, segment.size, _newest_ms(segment) if is_wanted else NO_TIMESTAMP)
 
     # Finding
 
@@ -265,15 +257,28 @@ class Segments:
         self._items.append(segment)
         self.active = segment
 
-    def delete_first(self, count: int, delay_ms: float) -> None:
-        """Delete the oldest; one of them at least stays. Raises OSError, and then some are deleted.
-
-        Their files are on the disk for `delay_ms` more.
-        """
+    def delete_first(self, delay_ms: float) -> None:
+        """Delete the oldest of several; its files go after `delay_ms`. Raises OSError, and then it stays."""
         self._memo = None
-        for _ in range(count):
-            self._items[0].delete(delay_ms)  # one that fails is the first still, and tried again
-            del self._items[0]
+        self._items[0].delete(delay_ms)
+        del self._items[0]
+
+    def first(self, count: int) -> list[Segment]:
+        """The oldest ones."""
+        return self._items[:count]
+
+    def forget_first(self, count: int) -> list[Segment]:
+        """The oldest ones, which are no longer among these; at least one stays."""
+        self._memo = None
+        gone = self._items[:count]
+        del self._items[:count]
+        for segment in gone:
+            segment.close()
+        return gone
+
+    def put_back(self, segments: Sequence[Segment]) -> None:
+        """Have these, which were forgotten, as the oldest ones again."""
+        self._items[:0] = segments
 
     def seal(self, unsynced: list[str]) -> bool:
         """Write out all indexes that are not; whether there were any. Raises OSError.

@@ -40,7 +40,7 @@ def restart(log: Log, segments: Segments, offset: int, now_ms: int) -> None:
     if first.base_offset != offset:
         segments.add(Segment.create(log.pool, log.directory, offset, now_ms))
         log.pool.files.sync_directory(log.directory)
-        segments.delete_first(1, log.config.file_delete_delay_ms)
+        segments.delete_first(log.config.file_delete_delay_ms)
         log.pool.files.sync_directory(log.directory)
     log.start_offset = log.end_offset = log.recovery_point = offset
     log.names_unsynced, log.has_transactions = True, False

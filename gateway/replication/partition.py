@@ -14,6 +14,7 @@ from gateway.replication.writer import Disk, RollIsDue, Writer
 from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
+from storage.holding import ROLL, may
 from storage.log import AppendInfo, Log
 from storage.slices import FileSlice
 from storage.validation import HEADER
@@ -229,10 +230,17 @@ class Partition:
         else:
             self.disk.write(roll)
 
-    def roll_if_due(self, now_ms: int) -> None:
-        """Begin a new segment if that is due by the clock; not while the disk is slow. Raises OSError."""
-        if self.writer() is None:
-            self.log.roll_if_due(now_ms)
+    def roll_soon(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        """Have a thread begin a new segment, for which appends wait, then call `done` with what went wrong.
+
+        That is not called where the log cannot be rolled now.
+        """
+        if self.disk is None or self.log.staged is not None:
+            return
+        writer = self.writer() or Writer(self, self.disk)
+        if writer.is_idle and may(self.log, ROLL):
+            self._writer = writer
+            writer.roll(roll, done)
 
     def sync_soon(self) -> None:
         """Have the log flushed: at once, together with others, if somebody may wait for it, else in its turn."""

@@ -64,6 +64,13 @@ class Syncs:
         if not self._is_flushing:
             self._flush_next()
 
+    def given_back(self, partition: Partition) -> None:
+        """A thread has no longer the log, which kept it from being flushed."""
+        if partition in self._wanted:
+            self.commit(partition)
+        if partition in self._queue:
+            self.flush(partition)
+
     def write(self, write: Callable[[], None]) -> None:
         """Have a small file written that is not waited for; what comes in so many milliseconds by one thread."""
         self._writes.append(write)

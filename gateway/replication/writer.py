@@ -10,6 +10,7 @@ belongs into the next one is written. Then the loop tries again.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
 from collections import deque
@@ -190,7 +191,7 @@ class Writer:
             try:
                 staged, taken = self._stage()
             except RollIsDue:
-                self._roll_by_thread()
+                self._roll_for_append(self._queue[0].now_ms)
                 return
             if staged is not None:
                 self._write_by_thread(staged, taken)
@@ -198,22 +199,36 @@ class Writer:
             self._tell(taken)
         self._is_writing = False
 
-    def _roll_by_thread(self) -> None:
-        log, append = self._partition.log, self._queue[0]
+    def _roll_for_append(self, now_ms: int) -> None:
+        log = self._partition.log
+
+        def rolled(error: OSError | None) -> None:
+            if error is not None:
+                self._drop_first(log.disk_error(error))
+
+        self.roll(lambda: log.roll(now_ms), rolled)
+
+    def roll(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        """Have a thread begin a new segment, then call `done` with what went wrong, then write what has come."""
+        log = self._partition.log
 
         def rolled(result: object) -> None:
-            holding.give_back(log)
+            holding.give_back(log, holding.ROLLING)
             if isinstance(result, OSError):
                 self._disk.failed(result)
-                self._drop_first(log.disk_error(result))
             elif isinstance(result, BaseException):
                 logger.error("a segment of %r cannot be begun", log, exc_info=result)
-                self._drop_first(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the write failed"))
-            self._partition.sync_soon()  # no flush could begin meanwhile, and one is due since
-            self._write()
+                result = OSError(errno.EIO, "an error of the broker, see its log")
+            try:
+                done(result if isinstance(result, OSError) else None)
+            finally:
+                self._partition.sync_soon()  # no flush could begin meanwhile, and one is due since
+                self._write()
+                self._partition.writer()  # which gives this one up, if nothing waits
 
+        self._is_writing = True
         holding.lend(log, holding.ROLLING)
-        self._disk.in_thread(lambda: log.roll(append.now_ms), rolled)
+        self._disk.in_thread(roll, rolled)
 
     def _drop_first(self, error: KafkaError) -> None:
         append = self._queue.popleft()

@@ -412,3 +412,26 @@ def test_who_seeks_a_time_waits_for_the_indexes_alone(tmp_path: Path, name: str,
 
     run(tmp_path, before)
     run(tmp_path, scenario)
+
+
+def test_old_segments_are_renamed_beside_everybody_else(tmp_path: Path) -> None:
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        client, there = broker.connect(), tmp_path / "old-0"
+        await client.ask(creation("plain"), 5)
+        await client.ask(creation("old", segment_bytes="300", retention_bytes="0"), 5)
+        files.close("/old-0/", "rename")
+        for number in range(3):
+            assert await append(client, "old", bytes(200)) == (0, number)
+        await files.until_waiting()
+        start = broker.broker.services.partitions.get("old", 0).log.start_offset
+        assert start > 0
+        assert (there / f"{0:020d}.log").exists()
+        for number in range(3):
+            assert await append(client, "plain", b"a") == (0, number)
+        assert (await fetched(client, "old")).error_code == 1, "it begins behind them"
+        files.open_gate()
+        while list(there.glob("*.log")) != [there / f"{3:020d}.log"]:  # noqa: ASYNC110  nobody tells of it
+            await trio.sleep(0.001)
+        assert await append(client, "old", b"a") == (0, 3)
+
+    run(tmp_path, scenario, log_retention_check_interval_ms="20")

@@ -398,7 +398,7 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
     node.time.advance()
     assert log.flushing is None
     assert not disk.waiting
-    holding.give_back(log)
+    holding.give_back(log, holding.ROLLING)
     partition.sync_soon()
     node.time.advance()
     assert log.flushing is not None

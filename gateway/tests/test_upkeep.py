@@ -10,7 +10,7 @@ from gateway.replication import partitions as partitions_module
 from gateway.replication.partitions import Retried
 from gateway.tests.builders import Node, UnsyncedFiles
 from gateway.tests.manual import Threads
-from gateway.upkeep import SLICE_SEGMENTS, Upkeep
+from gateway.upkeep import Upkeep
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import Record, build
 from protocol.records.compression import finish
@@ -201,25 +201,6 @@ def test_who_waits_for_the_disk_is_told_that_it_failed_and_served_once_it_is_men
     assert partition.high_watermark == 3
 
 
-def test_retention_looks_at_some_partitions_in_each_turn(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    node.services.metadata.create_topic("t", 20, configs={"segment.bytes": "200", "retention.ms": "1000"})
-    for index in range(20):
-        batch = build([Record(timestamp=1, value=bytes(100))])
-        node.services.partitions.get("t", index).append(memoryview(batch), 1, NOW_MS)
-    work = upkeep(node)
-    now_ms = iter(range(10_000))
-    monkeypatch.setattr(type(node.time.clock), "monotonic_ms", lambda _: float(next(now_ms)))
-    work.expire()
-    logs = [node.services.partitions.get("t", index).log for index in range(20)]
-    left = sum(log.size > 0 for log in logs)
-    assert 0 < left < 20
-    work.expire()
-    assert left == sum(log.size > 0 for log in logs), "it goes on by itself"
-    monkeypatch.undo()
-    node.time.advance(100_000)
-    assert not any(log.size for log in logs)
-
-
 def test_the_log_of_a_deleted_topic_is_not_flushed(node: Node, threads: Threads) -> None:
     """Its path may belong to a new topic of that name by then."""
     for name in ("a", "b"):
@@ -269,83 +250,6 @@ def test_while_a_flush_is_under_way_no_other_begins(node: Node, threads: Threads
     work.flush_due()
     work.flush_due()
     assert len(threads.waiting) == 1
-
-
-@pytest.mark.parametrize("fault", [OSError(5, "Input/output error"), ValueError("whatever it is")])
-def test_one_log_does_not_end_the_retention_of_the_others(
-    node: Node, fault: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    for name in ("a", "b"):
-        node.services.metadata.create_topic(name, 1, configs={"segment.bytes": "200", "retention.ms": "1000"})
-        append(node, name)
-    work = upkeep(node)
-    broken, other = (node.services.partitions.get(name, 0).log for name in ("a", "b"))
-    due = Log.delete_old_segments
-
-    def fail(log: Log, *args: int) -> int:
-        if log is broken:
-            raise fault
-        return due(log, *args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Log, "delete_old_segments", fail)
-        node.time.advance(5_000)
-        work.expire()
-        node.time.advance()
-    assert "old segments of Log(" in caplog.text
-    assert str(fault) in caplog.text
-    assert (broken.start_offset, other.start_offset) == (0, 1)
-    work.expire()
-    node.time.advance()
-    assert broken.start_offset == 1
-
-
-def test_an_index_that_was_cut_does_not_end_the_retention_of_other_logs(node: Node) -> None:
-    for name in ("a", "b"):
-        node.services.metadata.create_topic(name, 1, configs={"segment.bytes": "200", "retention.ms": "1000"})
-        for number in range(3):
-            append(node, name, NOW_MS + number)
-    node.restart()  # after a start timestamps are not known yet
-    upkeep(node).start()
-    path = Path(node.services.partitions.get("a", 0).log.segments[0].times.path)
-    assert path.stat().st_size
-    path.write_bytes(b"")
-    for _ in range(3):
-        node.time.advance(node.config.log_retention_check_interval_ms)
-    assert node.services.partitions.get("b", 0).log.start_offset == 3
-
-
-def test_many_segments_of_one_log_are_deleted_in_several_turns(node: Node) -> None:
-    count = 3 * SLICE_SEGMENTS
-    for name in ("large", "small"):
-        node.services.metadata.create_topic(name, 1, configs={"segment.bytes": "200", "retention.ms": "1000"})
-    for number in range(count):
-        append(node, "large", NOW_MS + number)
-    append(node, "small")
-    large, small = (node.services.partitions.get(name, 0).log for name in ("large", "small"))
-    assert len(large.segments) == count
-    node.time.clock.elapsed_ms += 5_000
-    work = upkeep(node)
-    work._to_expire.extend(node.services.partitions)
-    while work._to_expire:
-        before = len(large.segments)
-        partition = work._to_expire.popleft()
-        if work._expire(partition):
-            work._to_expire.append(partition)
-        assert before - len(large.segments) <= SLICE_SEGMENTS
-        assert small.start_offset == 1 or len(large.segments) >= count - SLICE_SEGMENTS, "others have their turn"
-    assert (large.start_offset, small.start_offset) == (count, 1)
-
-
-def test_a_first_look_reads_nothing_of_segments_that_stay(node: Node) -> None:
-    node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200"})
-    for number in range(5):
-        append(node, "t", NOW_MS + number)
-    node.restart()
-    log = node.services.partitions.get("t", 0).log
-    for segment in log.segments[1:]:
-        Path(segment.times.path).unlink()
-    assert log.delete_old_segments(NOW_MS, log.end_offset) == 0
 
 
 def test_a_checkpoint_that_cannot_begin_is_not_the_last(

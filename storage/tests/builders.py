@@ -236,3 +236,12 @@ def assert_producers(known: Producers, rebuilt: Producers, *, whole: bool) -> No
         assert not shorter or of_it.batches[-shorter:] == producer.batches[-shorter:]
         assert of_it.is_partial or not whole or of_it == producer
     assert known.by_id.keys() == rebuilt.by_id.keys() or not whole
+
+
+def assert_index_files(log: Log, files: Files) -> None:
+    """After a clean stop each is what the log's bytes make of it."""
+    for segment in filter(lambda segment: segment.size, log.segments):
+        expected = rebuilt_indexes(segment, log.config.index_interval_bytes, sealed=segment.size > 0)
+        for index, data in zip((segment.offsets, segment.times), expected, strict=True):
+            there = files.read(index.path) if files.exists(index.path) else b""
+            assert there == data, index.path

@@ -20,7 +20,8 @@ from storage.pool import Pool
 from storage.tests.builders import NOW_MS, assert_transactions, content, content_up_to, replayed, stored
 from storage.tests.compacted import assert_indexes
 from storage.tests.crashing_files import PowerCut
-from storage.tests.histories import PRODUCERS, STEPS, TRANSACTIONAL, History, Sent, is_of
+from storage.tests.histories import PRODUCERS, STEPS, TRANSACTIONAL, History
+from storage.tests.sent import Sent, is_of
 from storage.tests.transactions_model import decide
 
 KEYS = 6

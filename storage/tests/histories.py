@@ -18,14 +18,13 @@ import errno
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader, read_header, split
-from protocol.records.control import TRANSACTION_BITS
-from storage import mending, snapshots
+from storage import holding, mending, snapshots
 from storage.config import CACHE, COMMIT, LogConfig
 from storage.errors import BadFile
+from storage.expiry import Expired
 from storage.flush import Flush
 from storage.log import Log
 from storage.producers import Producers
@@ -36,13 +35,13 @@ from storage.tests.builders import (
     NOW_MS,
     TOPIC_ID,
     assert_derived_state,
+    assert_index_files,
     assert_producers,
     batch,
     content,
     content_up_to,
     numbered,
     open_store,
-    rebuilt_indexes,
     replayed,
     stored,
     with_records,
@@ -50,7 +49,7 @@ from storage.tests.builders import (
 from storage.tests.crashing_files import CrashingFiles, PowerCut
 from storage.tests.damaged import look_at_wrong_bit
 from storage.tests.damaged_files import look_at_wrong_file
-from storage.validation import HEADER, OWN
+from storage.tests.sent import Sent, is_of, validation_of
 
 KEY = "t", 0
 PARTITION = "/data/t-0"
@@ -77,6 +76,8 @@ STEPS = {
     "retain": 1,
     "shrink": 1,
     "delete_records": 1,
+    "begin_expiry": 1,
+    "end_expiry": 1,
     "move_start": 1,
     "sweep": 1,
     "hold": 1,
@@ -92,18 +93,8 @@ STEPS = {
     "heal": 1,
 }
 """Step -> how often, against each other."""
-
-
-class Sent(NamedTuple):
-    """A batch: where it begins, the offset behind it, and its bytes as the client sent them."""
-
-    offset: int
-    end: int
-    data: bytes
-
-    def is_stored_as(self, header: BatchHeader, view: memoryview) -> bool:
-        """Equal but for what the leader patches: base offset and epoch."""
-        return header.base_offset == self.offset and bytes(view[16:]) == self.data[16:]
+BESIDE = ("begin_flush", "end_flush", "end_expiry", "look", "sweep")
+"""What may go on while a thread appends."""
 
 
 class History:
@@ -141,6 +132,7 @@ class History:
 
     def forget_what_is_under_way(self) -> None:
         self.flushes: list[Flush] = []
+        self.expired: list[Expired] = []
         self.checkpoints: list[tuple[Callable[[], None], int]] = []
         self.held: list[tuple[FileSlice, bytes]] = []
 
@@ -191,6 +183,7 @@ class History:
 
     def mend(self) -> None:
         """What a sync did not write is written once more; what the system has dropped meanwhile is lost, as it says."""
+        self.end_expiry()
         assert mending.mend(self.log)
         assert self.log.recovery_point == self.log.end_offset
         if self.files.drops_failed:
@@ -365,7 +358,7 @@ class History:
         """What a thread does, and what goes on meanwhile; why it failed."""
         if not self.files.faults and self.files.room is None:
             before = self.size_up_to(staged.first_offset)
-            getattr(self, self.random.choice(["begin_flush", "end_flush", "look", "sweep"]))()
+            getattr(self, self.random.choice(BESIDE))()
             assert content_up_to(self.log, staged.first_offset) == before
         try:
             staged.write()
@@ -423,13 +416,14 @@ class History:
     # Durability
 
     def flush(self) -> None:
+        self.end_expiry()
         while self.flushes:  # there is one at a time
             self.end_flush()
         self.log.flush()
         assert self.log.recovery_point >= self.log.end_offset
 
     def begin_flush(self) -> None:
-        if not self.flushes:
+        if holding.may(self.log, holding.FLUSH):
             self.flushes.append(self.log.begin_flush())
 
     def end_flush(self) -> None:
@@ -442,6 +436,7 @@ class History:
 
     def sync_soon(self) -> None:
         """An append is answered when this is done: one that is under way knows nothing of it."""
+        self.end_expiry()
         self.end_flush()
         self.log.flush()
 
@@ -508,6 +503,21 @@ class History:
         self.log.advance_start(offset)
         self.delete_old_segments()
 
+    def begin_expiry(self) -> None:
+        """The same as `delete_records`, with the files left to a thread."""
+        if not self.files.mixes_names:
+            self.move_start()
+            expired = self.log.begin_expiry(NOW_MS, self.log.end_offset)
+            self.expired += () if expired is None else (expired,)
+
+    def end_expiry(self) -> None:
+        if self.expired:
+            expired = self.expired.pop()
+            try:
+                expired.run()
+            finally:
+                self.log.end_expiry(expired)
+
     def delete_old_segments(self) -> None:
         if not self.files.mixes_names:
             self.log.delete_old_segments(NOW_MS, up_to=self.log.end_offset)
@@ -520,6 +530,7 @@ class History:
         self.held.clear()
         self.heal_syncs()
         self.end_flush()
+        self.end_expiry()
         ends = [sent.end for sent in self.acknowledged if sent.end >= self.log.start_offset]
         target = self.random.choice([self.log.start_offset, *ends])
         self.attempts = [self.acknowledged]  # what lies before a start that is lost may come back as well
@@ -561,6 +572,7 @@ class History:
     def restart(self) -> None:
         self.heal_syncs()
         self.end_flush()  # threads are waited for at a stop
+        self.end_expiry()
         self.forget_what_is_under_way()
         is_sound = self.files.room is None and not self.files.faults
         self.store.close()
@@ -647,7 +659,9 @@ class History:
         self.store.close()
         self.flip()
         assert self.files.open_handles == 0
-        self.check_files()
+        assert_index_files(self.log, self.files)
+        for offset in snapshots.offsets(self.files.list(PARTITION)):
+            self.check_snapshot(offset)
         self.lose_what_is_derived(self.files)
 
     def lose_what_is_derived(self, files: CrashingFiles) -> None:
@@ -661,16 +675,6 @@ class History:
         assert with_records(log) == with_records(self.log), "what was stored is still there"
         self.check_derived_state(log)
 
-    def check_files(self) -> None:
-        """After a clean stop each file is what the log's bytes make of it."""
-        for segment in filter(lambda segment: segment.size, self.log.segments):
-            expected = rebuilt_indexes(segment, self.config.index_interval_bytes, sealed=segment.size > 0)
-            for index, data in zip((segment.offsets, segment.times), expected, strict=True):
-                stored = self.files.read(index.path) if self.files.exists(index.path) else b""
-                assert stored == data, index.path
-        for offset in snapshots.offsets(self.files.list(PARTITION)):
-            self.check_snapshot(offset)
-
     def check_snapshot(self, offset: int) -> None:
         try:
             known = Producers.from_snapshot(self.files.read(f"{PARTITION}/{offset:020d}.snapshot"))
@@ -678,15 +682,3 @@ class History:
             assert offset < self.end
         else:
             assert_producers(known, replayed(self.log, offset), whole=not self.log.start_offset)
-
-
-def is_of(sent: Sent, producer: int, epoch: int | None = None) -> bool:
-    """Whether a batch of records is a producer's, of any epoch or of this one."""
-    header = read_header(sent.data)
-    is_its = header.producer_id == producer and epoch in (None, header.producer_epoch)
-    return is_its and not header.is_control
-
-
-def validation_of(view: memoryview) -> str:
-    """What belongs to transactions is taken as a coordinator sends it."""
-    return OWN if read_header(view).attributes & TRANSACTION_BITS else HEADER

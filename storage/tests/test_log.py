@@ -313,9 +313,10 @@ def test_segments_roll_by_the_time_of_records() -> None:
 def test_segments_without_timestamps_roll_by_the_clock() -> None:
     log = new_log(config=LogConfig(segment_ms=1000))
     append(log, batch(timestamp=-1))
-    assert not log.roll_if_due(NOW_MS + 1000)
-    assert log.roll_if_due(NOW_MS + 1001)
-    assert not log.roll_if_due(NOW_MS + 9999), "an empty segment stays"
+    assert not log.is_aged(NOW_MS + 1000)
+    assert log.is_aged(NOW_MS + 1001)
+    log.roll(NOW_MS + 1001)
+    assert not log.is_aged(NOW_MS + 9999), "an empty segment stays"
 
 
 def test_segments_roll_when_an_index_is_full() -> None:

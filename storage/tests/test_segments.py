@@ -51,7 +51,7 @@ def test_places_of_what_is_gone_are_forgotten(change: str) -> None:
         segments.drop_behind(first, first.size)
         assert (len(segments), segments.active) == (1, first)
     else:
-        segments.delete_first(len(segments) - 1, 0.0)
+        segments.forget_first(len(segments) - 1)
         assert (len(segments), segments.active) == (1, last)
     kept = segments.active
     assert segments.locate(kept.base_offset) == (kept, 0)
