@@ -252,6 +252,17 @@ class Log:
             raise appending.take_back(self, staged, error) from error
         written(self, staged)
 
+    def look_up(self) -> None:
+        """Have in memory what the next append asks for. Raises ColdRead if that is not to be had at once.
+
+        Raises OSError and KafkaError, with which the append would be refused too.
+        """
+        self.pool.is_patient = False
+        try:
+            self._segments.active.look_up()
+        finally:
+            self.pool.is_patient = True
+
     def begin_write(self) -> Staged | None:
         """Hand out what is staged: a thread may call its `write`, then comes `end_write`. None if nothing is staged.
 

@@ -218,12 +218,15 @@ class Segment:
     def first_timestamp(self) -> int:
         """The timestamp of the first batch: the segment's age is counted from it."""
         if self._first_timestamp == _UNKNOWN:
-            self._first_timestamp = self.read_head(self.file.read_at(batch.HEADER_SIZE, 0)).max_timestamp
+            self._load_first_timestamp()
         return self._first_timestamp
 
     def note_newest(self, timestamp: int, offset: int) -> None:
         """The batch that ends with this offset is the first with the highest timestamp."""
         self._max_timestamp, self._max_offset = timestamp, offset
+
+    def _load_first_timestamp(self) -> None:
+        self._first_timestamp = self.read_head(self.read_window(0)).max_timestamp
 
     def _load_max_timestamp(self) -> None:
         """From the last entry of the time index, which is written when the segment is sealed."""
@@ -234,6 +237,22 @@ class Segment:
             self._max_timestamp = NO_TIMESTAMP
 
     # Writing
+
+    def look_up(self) -> None:
+        """Have in memory what the first append since the start asks for. Raises OSError, ColdRead, and KafkaError.
+
+        That is its age, what `_unseal` looks at, and the page in which the file ends.
+        """
+        if not self.is_sealed:
+            return
+        if self._first_timestamp == _UNKNOWN:
+            self._load_first_timestamp()
+        if self.times.entries:
+            self.times.last()
+            self.times.first()
+        if self.offsets.entries:
+            self.offsets.last()
+        self.read_window(self.size - 1)
 
     def append(
         self, data: memoryview | bytes | bytearray, batches: Iterable[Written], index_interval_bytes: int

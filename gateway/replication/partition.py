@@ -10,10 +10,11 @@ fetchers).
 
 from collections.abc import Callable
 
-from gateway.replication.writer import Disk, RollIsDue, Writer
+from gateway.replication.writer import ASLEEP, Asleep, Disk, RollIsDue, Writer
 from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
+from storage.files import ColdRead
 from storage.holding import ROLL, may
 from storage.log import AppendInfo, Log
 from storage.slices import FileSlice
@@ -72,7 +73,7 @@ class Partition:
         """How many appends wait for their conversion: what comes after them has to be behind them."""
         self.waiters = WaitList()
         self.disk: Disk | None = None  # whose pace is not looked at
-        self._writer: Writer | None = None
+        self._writer: Writer | Asleep | None = ASLEEP if log.active.is_sealed else None
         self.advanced = advanced
         self.when_cut: Callable[[], None] | None = None
         """Told by `was_cut`: who keeps in memory what the log says."""
@@ -176,16 +177,33 @@ class Partition:
             self.advance()
 
     def writer(self) -> Writer | None:
-        """What appends have to go through now: a thread, while the disk is slow; None if they are made inline."""
+        """What appends have to go through now: a thread, while the disk is slow; None if they are made inline.
+
+        So has the first one since the start, if what it asks for is not in memory.
+        """
         if self.disk is None or not (self.disk.is_slow or self._writer):
             return None
         if self.log.staged is not None:  # promised before the disk was slow: written by the loop, at the turn's end
             return None
+        if isinstance(self._writer, Asleep):
+            self._writer = None if self.disk.is_slow or self._is_awake() else Writer(self, self.disk)
+            return self._writer or self.writer()
         if self._writer is None:
             self._writer = Writer(self, self.disk)
         elif self._writer.is_idle and not self.disk.is_slow:
             self._writer = None
         return self._writer
+
+    def _is_awake(self) -> bool:
+        """Whether an append would not have to read from the disk; it may be refused."""
+        try:
+            self.log.look_up()
+        except ColdRead as cold:
+            cold.release()
+            return False
+        except (OSError, KafkaError):
+            return True
+        return True
 
     def advance(self) -> None:
         """Move the high watermark to what every in-sync replica has: with one replica, to the end of its log.
@@ -237,7 +255,7 @@ class Partition:
         """
         if self.disk is None or self.log.staged is not None:
             return
-        writer = self.writer() or Writer(self, self.disk)
+        writer = (self._writer is not ASLEEP and self.writer()) or Writer(self, self.disk)
         if writer.is_idle and may(self.log, ROLL):
             self._writer = writer
             writer.roll(roll, done)

@@ -24,6 +24,7 @@ from gateway.scheduler import Scheduler
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch
 from storage import holding
+from storage.files import ColdRead
 from storage.staged import AppendInfo, Staged
 
 if TYPE_CHECKING:
@@ -156,6 +157,15 @@ class Disk:
         self._suspect()
 
 
+class Asleep:
+    """In the place of a writer: nothing was appended since the start, and the disk may have to be asked before."""
+
+    rolls = False
+
+
+ASLEEP = Asleep()
+
+
 class Writer:
     """Appends to one partition by a thread, one write at a time."""
 
@@ -164,6 +174,7 @@ class Writer:
         self._disk = disk
         self._queue: deque[_Append] = deque()
         self._is_writing = False
+        self._brought: tuple[str, int] | None = None  # the last that was not in memory
         self.rolls = False
         """Whether a roll is left to a thread, as what is staged now is to be written by one."""
 
@@ -188,6 +199,8 @@ class Writer:
     def _write(self) -> None:
         self._is_writing = True
         while self._queue:
+            if self._brings():
+                return
             try:
                 staged, taken = self._stage()
             except RollIsDue:
@@ -198,6 +211,33 @@ class Writer:
                 return
             self._tell(taken)
         self._is_writing = False
+
+    def _brings(self) -> bool:
+        """Whether a thread reads first what the first append since the start asks for.
+
+        What is gone again when it was brought is waited for, and what is wrong is found, by the append itself.
+        """
+        try:
+            self._partition.log.look_up()
+        except ColdRead as cold:
+            if cold.place == self._brought:
+                cold.release()
+                return False
+            self._brought = cold.place
+            self._bring_by_thread(cold)
+            return True
+        except (OSError, KafkaError):
+            return False
+        return False
+
+    def _bring_by_thread(self, cold: ColdRead) -> None:
+        cold.__traceback__ = None
+
+        def brought(_: object) -> None:
+            cold.release()
+            self._write()
+
+        self._disk.in_thread(cold.warm, brought)
 
     def _roll_for_append(self, now_ms: int) -> None:
         log = self._partition.log

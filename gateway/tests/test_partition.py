@@ -9,9 +9,11 @@ from crc32c import crc32c
 
 from gateway.replication.partition import ACKS_ALL, READ_COMMITTED, READ_UNCOMMITTED, Partition
 from gateway.tests.builders import Node
+from gateway.tests.manual import Threads
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import Record, build
+from storage.files import File
 
 
 @pytest.fixture
@@ -114,3 +116,40 @@ def test_batches_carry_the_leader_epoch(partition: Partition) -> None:
     partition.append(records(b"a"), 1, NOW_MS)
     assert [header.partition_leader_epoch for header in partition.log.headers(0)] == [7]
     assert partition.log.epochs.latest == 7
+
+
+@pytest.fixture
+def started(node: Node, tmp_path: Path) -> Iterator[Node]:
+    """A node that was started again, with a record in each partition."""
+    node.services.metadata.create_topic("t", 2)
+    for index in (0, 1):
+        node.services.partitions.get("t", index).append(records(b"a"), ACKS_ALL, NOW_MS)
+    node.close()
+    made = Node(tmp_path / "data")
+    yield made
+    made.close()
+
+
+def test_the_first_append_since_a_start_is_written_inline_where_nothing_has_to_be_read(
+    started: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warm, cold = (started.services.partitions.get("t", index) for index in (0, 1))
+    assert warm.writer() is None
+    monkeypatch.setattr(File, "read_cached", lambda *_: None)
+    assert warm.writer() is None, "it is not asked again"
+    assert cold.writer() is not None
+
+
+def test_the_first_append_since_a_start_does_not_wait_for_ever(started: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a thread has brought and is gone again is read by the loop."""
+    partition, threads, told = started.services.partitions.get("t", 0), Threads(), list[object]()
+    monkeypatch.setattr(started.services.scheduler, "in_thread", threads.in_thread)
+    monkeypatch.setattr(File, "read_cached", lambda *_: None)
+    for _ in range(2):
+        writer = partition.writer()
+        assert writer is not None
+        writer.append(records(b"b"), ACKS_ALL, NOW_MS, told.append)
+    assert len(threads.waiting) == 1, "the second waits with the first"
+    threads.run_all()
+    assert [getattr(info, "first_offset", info) for info in told] == [1, 2]
+    assert partition.writer() is None

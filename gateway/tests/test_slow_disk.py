@@ -383,22 +383,24 @@ def test_the_first_who_asks_for_a_coordinator_waits_for_its_files_alone(tmp_path
     run(tmp_path, scenario)
 
 
+async def eight(broker: MemoryBroker, files: GatedFiles) -> None:
+    """Leave records of some seconds in three segments."""
+    client = broker.connect()
+    await client.ask(creation("plain"), 5)
+    await client.ask(creation("there", segment_bytes="400", index_interval_bytes="0"), 5)
+    for number in range(8):
+        assert await append(client, "there", bytes(50), later_ms=1_000 * number) == (0, number)
+    log = broker.broker.services.partitions.get("there", 0).log
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+
+
 @pytest.mark.parametrize("name", [".timeindex", ".index"])
 @pytest.mark.parametrize("timestamp", [5, -3], ids=["first from a time", "newest"])
 def test_who_seeks_a_time_waits_for_the_indexes_alone(tmp_path: Path, name: str, timestamp: int) -> None:
     """As after a start: then nothing is known yet of what is in the segments."""
 
-    async def before(broker: MemoryBroker, files: GatedFiles) -> None:
-        client = broker.connect()
-        await client.ask(creation("plain"), 5)
-        await client.ask(creation("there", segment_bytes="400", index_interval_bytes="0"), 5)
-        for number in range(9):
-            assert await append(client, "there", bytes(50), later_ms=1_000 * number) == (0, number)
-
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
         waits, others = broker.connect(), broker.connect()
-        log = broker.broker.services.partitions.get("there", 0).log
-        assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
         topics = [ListOffsetsTopic("there", partitions=[ListOffsetsPartition(0, timestamp=timestamp)])]
         files.close(name, "read")
         await waits.send(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
@@ -408,9 +410,30 @@ def test_who_seeks_a_time_waits_for_the_indexes_alone(tmp_path: Path, name: str,
         files.open_gate()
         response: Any = await waits.receive()
         (row,) = response.topics[0].partitions
-        assert (row.error_code, row.offset) == (0, 0 if timestamp == 5 else 8)
+        assert (row.error_code, row.offset) == (0, 0 if timestamp == 5 else 7)
 
-    run(tmp_path, before)
+    run(tmp_path, eight)
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("name", [".timeindex", ".log"])
+def test_the_first_append_since_a_start_waits_alone_for_what_it_asks_of_the_disk(tmp_path: Path, name: str) -> None:
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        waits, others = broker.connect(), broker.connect()
+        partition = broker.broker.services.partitions.get("there", 0)
+        files.close(f"00000000000000000006{name}", "read")
+        await waits.send(produced("there", b"a", later_ms=9_000), 9)
+        await files.until_waiting()
+        for number in range(3):
+            assert await append(others, "plain", b"a") == (0, number)
+        files.open_gate()
+        response: Any = await waits.receive()
+        (row,) = response.responses[0].partition_responses
+        assert (row.error_code, row.base_offset) == (0, 8)
+        assert await append(others, "there", b"b", later_ms=10_000) == (0, 9)
+        assert partition.writer() is None, "it is written inline from now on"
+
+    run(tmp_path, eight)
     run(tmp_path, scenario)
 
 

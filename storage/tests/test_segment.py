@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import KafkaError
-from storage.files import File, Files
+from storage.files import ColdRead, File, Files
 from storage.pool import Pool
 from storage.recovery.soundness import has_indexes
 from storage.segment import Segment
 from storage.tests.builders import NOW_MS, rebuilt_indexes
-from storage.tests.crashing_files import CrashingFiles
+from storage.tests.crashing_files import CrashingFiles, OpenFile
 from storage.tests.segments import INTERVAL, add, new_segment, reopened
 
 
@@ -72,6 +72,36 @@ def test_truncation_restores_the_highest_timestamp(kept: int) -> None:
         assert segment.max_timestamp_offset == 101 + 2 * times.index(highest - NOW_MS)
         assert segment.first_timestamp == NOW_MS + 5
     assert (segment.offsets.content(), segment.times.content()) == rebuilt_indexes(segment, INTERVAL, sealed=False)
+
+
+def test_the_first_append_finds_in_memory_what_was_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = new_segment(batches=10)
+    assert segment.seal()
+    again, files = reopened(segment), segment._pool.files
+    assert isinstance(files, CrashingFiles)
+    brought = list[tuple[str, int]]()
+
+    def read_cached(file: OpenFile, length: int, position: int) -> bytes | None:
+        is_there = (file._path, position) in brought
+        return bytes(file._node.content[position : position + length]) if is_there else None
+
+    monkeypatch.setattr(OpenFile, "read_cached", read_cached)
+    before, again._pool.is_patient, is_ready = files.reads, False, False
+    while not is_ready:
+        try:
+            again.look_up()
+            is_ready = True
+        except ColdRead as cold:
+            brought.append(cold.place)
+            cold.release()
+    assert [path.rpartition(".")[2] for path, _ in brought] == ["log", "timeindex", "timeindex", "index", "log"]
+    assert len({*brought}) == len(brought)
+    again._pool.is_patient = True
+    assert again.first_timestamp == NOW_MS
+    add(again, 120, NOW_MS + 10)
+    assert files.reads == before
+    again.look_up()
+    assert files.reads == before, "only the first one asks"
 
 
 def test_rebuild_makes_the_indexes_again() -> None:
