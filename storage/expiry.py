@@ -60,8 +60,8 @@ def begin(log: Log, segments: Segments, now_ms: int, up_to: int, most: int | Non
 def end(log: Log, segments: Segments, made: Expired) -> None:
     """See `Log.end_expiry`."""
     holding.give_back(log, holding.EXPIRING)
-    if made.left and not log.is_retired:
-        segments.put_back(made.left)
+    if not log.is_retired:  # of one without its `.log` the next start removes what else there is
+        segments.put_back([segment for segment in made.left if not segment.is_deleted])
 
 
 def expired(log: Log, segments: Segments, now_ms: int, up_to: int, most: int | None = None) -> int:

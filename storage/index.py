@@ -240,6 +240,11 @@ class Index(EntryFile):
                 self._last = keys[entries - 1], values[entries - 1]
         super().truncate(entries)
 
+    def take_back(self, entries: int, last: tuple[int, int] | None) -> None:
+        """The same where the last of them is known, so that nothing is read: the disk may refuse that too."""
+        self._last = last
+        super().truncate(entries)
+
     def give_back(self) -> None:
         """Forget what was loaded."""
         if self._columns is not None:

@@ -149,13 +149,16 @@ class Compacted:
         """How many of the first segments, `count` at most, lie before those that are being replaced now.
 
         These stay until that has ended: of the new segment, which may win already, nobody else would tell that it is
-        to go with them.
+        to go with them. So does a new one as long as old ones have their names still, which would be there without it.
         """
-        begun = self._begun
-        if begun is None:
-            return count
-        first = begun.new.base_offset
-        return sum(segment.base_offset < first for segment in islice(self._segments, count))
+        last, firsts = self.unfinished, [] if self._begun is None else [self._begun.new.base_offset]
+        if last is not None and not all(segment.is_deleted for segment in last.old):
+            try:
+                last.rename_old()
+            except OSError as error:
+                logger.warning("%r stays for now: %s", last.new, error)
+                firsts.append(last.new.base_offset)
+        return sum(segment.base_offset < min(firsts) for segment in islice(self._segments, count)) if firsts else count
 
     def closed(self, bases: Collection[int]) -> list[Segment] | None:
         """The segments that begin at these offsets; None if one of them is gone, or is the one being written."""

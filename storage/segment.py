@@ -137,7 +137,7 @@ class Segment:
         if file is None:
             self._check_alive()
             file = self._pool.files.open(self.path)
-            if self.suffix.endswith(DELETED_SUFFIX):
+            if self.is_deleted:
                 return file
             if file.size() > self.size and not self.may_be_longer:
                 self._has_debris = True
@@ -329,14 +329,16 @@ class Segment:
             self._cut_debris(self.file)
         if self.is_sealed or not self.size:
             return False
+        times = self.times
+        before = times.entries, times.last() if times.entries else None
         try:
-            self.times.append(self.max_timestamp, self.max_timestamp_offset)
+            times.append(self.max_timestamp, self.max_timestamp_offset)
             self.offsets.touch()
-            self.times.touch()
+            times.touch()
             if self.aborted is not None:
                 self.aborted.touch()
         except OSError:  # more may be appended before it is tried again
-            self._trim_times()
+            times.take_back(*before)
             raise
         self._modified_ms = None
         self.is_sealed = True
@@ -420,16 +422,19 @@ class Segment:
         which may be deleted before these are removed.
         """
         self.close()
-        doomed, ending = self._pool.doomed, DELETED_SUFFIX
-        own = "" if self.suffix.endswith(DELETED_SUFFIX) else self.suffix
-        if replaced is not None:
-            ending = f".{replaced}{DELETED_SUFFIX}"
+        doomed, ending = self._pool.doomed, DELETED_SUFFIX if replaced is None else f".{replaced}{DELETED_SUFFIX}"
+        own = self.suffix.removesuffix(ending)
         for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES):
             doomed.rename(f"{self.directory}/{self.base_offset:020d}{suffix}{own}", ending, delay_ms)
-        self._suffix = LOG_SUFFIX + own + ending
+            self._suffix = LOG_SUFFIX + own + ending
         for index in (self.offsets, self.times, self.aborted):
             if index is not None:
                 index.note_deleted(own + ending)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether its `.log` has a name by which it is no segment any more."""
+        return self._suffix.endswith(DELETED_SUFFIX)
 
     # Reading
 

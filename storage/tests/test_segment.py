@@ -135,6 +135,24 @@ def test_a_failed_write_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -
     assert segment.end_offset() == 106
 
 
+@pytest.mark.parametrize("refused", [".index", ".timeindex", ".txnindex"])
+def test_a_seal_that_fails_is_taken_back_where_the_disk_lets_nothing_be_read_either(refused: str) -> None:
+    segment = new_segment(batches=20)
+    segment.follow_transactions()
+    segment.times.flush()
+    files = segment._pool.files
+    assert isinstance(files, CrashingFiles)
+    files.fail(errno.EIO, "create", "write", path=refused)
+    files.fail(errno.EIO, "read", "open")
+    with pytest.raises(OSError, match="EIO"):
+        segment.seal()
+    files.heal()
+    assert (segment.offsets.content(), segment.times.content()) == rebuilt_indexes(segment, INTERVAL, sealed=False)
+    add(segment, 140, NOW_MS + 20)
+    assert segment.seal()
+    assert (segment.offsets.content(), segment.times.content()) == rebuilt_indexes(segment, INTERVAL, sealed=True)
+
+
 def test_deleted_files_are_renamed_and_can_be_read_until_they_are_removed() -> None:
     segment = new_segment(batches=20)
     segment.seal()
