@@ -420,6 +420,10 @@ class Log:
         finally:
             self.pool.is_patient = True
 
+    def locate(self, offset: int) -> tuple[Segment, int]:
+        """Where the batch that holds `offset`, or the next one behind it, begins. Raises OSError, KafkaError."""
+        return self._segments.locate(offset)
+
     def aborted(self, start: int, up_to: int, piece: FileSlice | None = None, patient: bool = True) -> Reaching:
         """The aborted transactions with records from `start` on and before `up_to`, also if none is left of these.
 

@@ -41,7 +41,7 @@ from protocol.messages.fetch import (
     PartitionData,
 )
 from protocol.wire import ZERO_UUID
-from storage.files import ColdRead
+from storage.files import ColdRead, Place
 from storage.slices import FileSlice, MessagesSlice
 
 TopicKey = str | bytes
@@ -195,7 +195,7 @@ class Plan:
         if self.cold:
             self._start(WaitList())
 
-    def _start(self, brought: WaitList) -> set[tuple[str, int]]:
+    def _start(self, brought: WaitList) -> set[Place]:
         """Have a thread read all that is cold; then `brought` is touched. Gives the places."""
         broker = self._broker
         cold, self.cold = self.cold, []
@@ -597,7 +597,10 @@ def _reaches(piece: FileSlice, partition: Partition, end: int) -> bool:
     """Whether a piece goes up to the offset `end`; not if a limit cut it, or more is in the next segment."""
     segments = partition.log.segments
     last = segments[max(0, bisect_left(segments, end, key=lambda segment: segment.base_offset) - 1)]
-    limit = last.size if end == partition.log.end_offset else last.locate(end)
+    limit = last.size
+    if end != partition.log.end_offset:
+        owner, position = partition.log.locate(end)  # which the plan has just looked up: nothing is read
+        limit = position if owner is last else limit
     return piece.fileno == last.file.fileno and piece.position + len(piece) >= limit
 
 

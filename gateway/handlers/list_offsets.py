@@ -26,7 +26,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from storage.files import ColdRead
+from storage.files import ColdRead, Place
 from storage.log import Log
 from storage.times import Found, More, TimestampOffset
 
@@ -51,7 +51,7 @@ Answer = Callable[[ListOffsetsPartition, Partition], Row]
 class Brought(NamedTuple):
     """A search was not planned: a thread has read what that needs, at this place, and it is to be planned again."""
 
-    place: tuple[str, int]
+    place: Place
 
 
 Outcome = Found | Brought | KafkaError | OSError

@@ -24,7 +24,7 @@ from gateway.scheduler import Scheduler
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch
 from storage import holding
-from storage.files import ColdRead
+from storage.files import ColdRead, Place
 from storage.staged import AppendInfo, Staged
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Writer:
         self._disk = disk
         self._queue: deque[_Append] = deque()
         self._is_writing = False
-        self._brought: tuple[str, int] | None = None  # the last that was not in memory
+        self._brought: Place | None = None  # the last that was not in memory
         self.rolls = False
         """Whether a roll is left to a thread, as what is staged now is to be written by one."""
 

@@ -154,6 +154,18 @@ def test_a_marker_above_the_high_watermark_decides_nothing_yet(node: Node) -> No
     assert partition.last_stable_offset == 4
 
 
+def test_how_far_a_poll_reaches_is_not_looked_up_twice(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the loop could wait for the page in which a long transaction begins."""
+    write(node, 7, 0)
+    end(node, 7, is_commit=True)
+    write(node, 7, 1)
+    poll = fetch(12, 0, max_wait_ms=500, min_bytes=1 << 19)
+    assert isinstance(node.handle(poll, 12), Waiting), "it has all that there is before the open transaction"
+    for read in ("read_at", "read_cached"):
+        monkeypatch.setattr(File, read, lambda *_: pytest.fail("it was known"))
+    assert isinstance(node.handle(poll, 12), Waiting)
+
+
 def test_an_impatient_reader_waits_for_the_index_with_the_rest(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     write(node, 7, 0)
     end(node, 7, is_commit=False)
