@@ -155,11 +155,12 @@ def _check_identity(loaded: Loaded) -> None:
 
 
 def _check_directories(loaded: Loaded) -> None:
-    directories = loaded.values["log.dirs"] or (loaded.values["log.dir"],)
+    given = loaded.values["log.dirs"]
+    directories = (loaded.values["log.dir"],) if given is None else given
     loaded.values["log.dirs"] = directories
     if len({directory.rstrip("/") for directory in directories}) < len(directories):
         loaded.problem("log.dirs", "a directory is named twice; name each once")
-    if not all(directories):
+    if not directories or not all(directories):
         loaded.problem(
             "log.dirs" if "log.dirs" in loaded.given else "log.dir",
             "an empty name is no directory; name one, or remove the line",

@@ -93,7 +93,8 @@ def test_directories() -> None:
     assert BrokerConfig.load("log.dir=/a\nlog.dirs=/b").log_directories == ("/b",)
     assert BrokerConfig.load("log.dirs=/a,/b").log_directories == ("/a", "/b")
     assert "a directory is named twice" in problems("log.dirs=/a,/b,/a/")[0]
-    assert "an empty name is no directory" in problems("log.dir=")[0]
+    for empty in ("log.dir=", "log.dirs=", "log.dirs=/a,,/b", "log.dir=/a\nlog.dirs="):
+        assert "an empty name is no directory" in problems(empty)[0]
 
 
 def test_the_file_that_kafka_2_8_comes_with() -> None:
