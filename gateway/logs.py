@@ -34,29 +34,45 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
 class Repeated(logging.Filter):
     """Errors that come again and again: at most `lines` from one place in `interval_s`, then how many were left out.
 
-    A fault of ours writes a traceback, and a client that has found one can cause it as often as it likes.
+    The same line comes once in `same_s`. A fault of ours writes a traceback, and a client that has found one can cause
+    it as often as it likes; a producer that a full disk refuses comes again twice a second, for hours.
     """
 
-    def __init__(self, lines: int = 20, interval_s: float = 10.0, places: int = 1000) -> None:
+    def __init__(self, lines: int = 20, interval_s: float = 10.0, places: int = 1000, *, same_s: float = 30.0) -> None:
         super().__init__()
         self._lines = lines
         self._interval_s = interval_s
         self._places = places
+        self._same_s = same_s
         self._windows: dict[tuple[str, str], tuple[float, int]] = {}
+        self._same: dict[tuple[str, str], tuple[float, int]] = {}  # when it was told, and how often it came since
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.ERROR:
             return True
-        place = record.name, str(record.msg)
+        place, line = (record.name, str(record.msg)), (record.name, f"{record.msg} {record.args}")
+        told_s, again = self._same.get(line, (record.created, -1))
+        if again >= 0 and record.created - told_s < self._same_s:
+            self._same[line] = told_s, again + 1
+            return False
         begun_s, count = self._windows.get(place, (record.created, 0))
         if record.created - begun_s >= self._interval_s:
-            if count > self._lines:
-                record.msg = f"{record.msg} ({count - self._lines} more of such lines were left out)"
+            again = max(again, 0) + max(count - self._lines, 0)
             begun_s, count = record.created, 0
-        if len(self._windows) >= self._places:  # a place that puts values into its sentence
-            self._windows.clear()
-        self._windows[place] = begun_s, count + 1
-        return count < self._lines
+        self._remember(self._windows, place, (begun_s, count + 1))
+        if count >= self._lines:
+            return False
+        self._remember(self._same, line, (record.created, 0))
+        if again > 0:
+            record.msg = f"{record.msg} ({again} more of such lines were left out)"
+        return True
+
+    def _remember(
+        self, known: dict[tuple[str, str], tuple[float, int]], key: tuple[str, str], value: tuple[float, int]
+    ) -> None:
+        if len(known) >= self._places:  # a place that puts values into its sentence
+            known.clear()
+        known[key] = value
 
 
 class LimitedLog:

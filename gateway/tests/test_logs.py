@@ -108,12 +108,25 @@ def test_an_error_that_comes_again_and_again_is_told_in_few_lines(root_handlers:
 def test_how_many_errors_were_left_out_is_told_with_the_next() -> None:
     repeated = logs.Repeated(lines=2, interval_s=10.0)
 
-    def told(at_s: float) -> str | None:
-        record = logging.LogRecord("headgate", logging.ERROR, "", 0, "%s failed", ("it",), None)
-        record.created = at_s
-        return record.getMessage() if repeated.filter(record) else None
+    assert [told(repeated, 100.0 + number, number) for number in range(5)] == ["0 failed", "1 failed", None, None, None]
+    assert told(repeated, 110.0, 5) == "5 failed (3 more of such lines were left out)"
+    assert told(repeated, 110.5, 6) == "6 failed"
+    assert told(repeated, 130.0, 7) == "7 failed"
 
-    assert [told(100.0 + second) for second in range(5)] == ["it failed", "it failed", None, None, None]
-    assert told(110.0) == "it failed (3 more of such lines were left out)"
-    assert told(110.5) == "it failed"
-    assert told(130.0) == "it failed"
+
+def told(repeated: logs.Repeated, at_s: float, what: object) -> str | None:
+    record = logging.LogRecord("headgate", logging.ERROR, "", 0, "%s failed", (what,), None)
+    record.created = at_s
+    return record.getMessage() if repeated.filter(record) else None
+
+
+def test_the_same_error_is_told_twice_a_minute() -> None:
+    """As for a producer that comes again as long as a disk is full."""
+    repeated = logs.Repeated(places=3)
+    assert [told(repeated, 100.0 + second, "it") for second in range(30)] == ["it failed"] + [None] * 29
+    assert told(repeated, 100.0, "another") == "another failed"
+    assert told(repeated, 130.0, "it") == "it failed (29 more of such lines were left out)"
+    assert told(repeated, 160.0, "it") == "it failed"
+    for number in range(10):
+        told(repeated, 161.0, number)
+    assert len(repeated._same) <= 3
