@@ -56,13 +56,23 @@ def state(data: DataDirectory, partition: PartitionDirectory, segments: Sequence
     if partition.state:
         return partition.state
     recovery_point = data.recovery_points.get(partition.key, 0)
-    if end is None or end < recovery_point:
+    if (_sound_end(segments[-1]) if end is None else end) < recovery_point:
         return DAMAGED
     if data.holder is not None:
         return "in use"
+    if end is None:
+        return "unclean"
     if data.is_clean:
         return "clean"
     return "unclean" if end > recovery_point or not segments else "flushed"
+
+
+def _sound_end(segment: Segment) -> int:
+    """The offset behind the last batch before something that is none: the next start cuts there, if it may."""
+    walk = segment.walk()
+    for _ in walk:
+        pass
+    return walk.next_offset
 
 
 def segment_rows(place: Place) -> Iterator[Row]:

@@ -65,6 +65,16 @@ def test_a_log_that_does_not_end_with_a_batch(data: Data) -> None:
     assert [one["first_timestamp"] for one in segment_rows(place(data))][-1] == -1
 
 
+def test_a_log_that_is_torn_where_the_next_start_cuts_it_is_not_damaged(data: Data) -> None:
+    (data.path / ".kafka_cleanshutdown").unlink()
+    log = data.segments()[-1]
+    with log.open("ab") as file:
+        file.write(b"the beginning of a batch")
+    assert (row(data)["end_offset"], row(data)["state"]) == (None, "unclean")
+    log.write_bytes(log.read_bytes()[40:])
+    assert row(data)["state"] == "damaged"
+
+
 def test_what_is_aside_and_what_is_leaving(data: Data) -> None:
     (data.directory() / "a.log.5.torn").write_bytes(bytes(7))
     assert row(data)["aside_bytes"] == 7
