@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import trio
 
 from gateway.clock import Clock
-from gateway.workers import Workers
+from gateway.workers import Share, Workers
 
 T = TypeVar("T")
 logger = logging.getLogger("headgate.scheduler")
@@ -91,6 +91,7 @@ class Scheduler:
         self._sleeping_until_ms = float("-inf")
         self._nursery: trio.Nursery | None = None
         self._workers: Workers | None = None
+        self._reads: dict[str, Share] = {}
         self._turn = threading.Lock()
         self._in_slices: set[int] = set()  # threads
         self.is_over = False
@@ -119,6 +120,13 @@ class Scheduler:
         if self._workers is None or self.is_over:
             raise RuntimeError("the scheduler is not running: in_thread() was called before run() or after it ended")
         self._workers.run(work, done)
+
+    def reads(self, disk: str) -> Share:
+        """The threads that read for clients what a disk has: that of a log directory, by its path."""
+        share = self._reads.get(disk)
+        if share is None:
+            share = self._reads[disk] = Share(self)
+        return share
 
     def _wake(self, token: trio.lowlevel.TrioToken) -> None:
         with suppress(trio.RunFinishedError):  # the loop has died, and `run` with it

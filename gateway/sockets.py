@@ -365,7 +365,7 @@ class SocketDriver:
             else:
                 self._engine.mark(self)
 
-        self._engine.scheduler.in_thread(lambda: piece.warm(start, length), done)
+        self._engine.scheduler.reads(piece.disk).in_thread(lambda: piece.warm(start, length), done)
         return False
 
 

@@ -19,6 +19,7 @@ import trio
 from gateway.clock import Clock
 from gateway.connection import Connection
 from gateway.logs import SERVING_FAILED, LimitedLog
+from gateway.workers import MOST_OF_DISK
 from protocol.compiler import Splice
 
 RECEIVE_BYTES = 1 << 16
@@ -35,7 +36,20 @@ T = TypeVar("T")
 class InThread(Protocol):
     """Runs a function in a worker thread."""
 
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+    def __call__(self, work: Callable[[], T], disk: str, /) -> Awaitable[T]: ...
+
+
+_readers: trio.lowlevel.RunVar[dict[str, trio.CapacityLimiter]] = trio.lowlevel.RunVar("readers of a disk")
+
+
+async def read_in_thread(work: Callable[[], T], disk: str) -> T:
+    """Run it in one of the few threads that wait for this disk (`Splice.disk`)."""
+    limiters = _readers.get({})
+    _readers.set(limiters)
+    limiter = limiters.get(disk)
+    if limiter is None:
+        limiter = limiters[disk] = trio.CapacityLimiter(MOST_OF_DISK)
+    return await trio.to_thread.run_sync(work, limiter=limiter)
 
 
 class StreamDriver:
@@ -47,7 +61,7 @@ class StreamDriver:
         connection: Connection,
         clock: Clock,
         log: LimitedLog,
-        in_thread: InThread = trio.to_thread.run_sync,
+        in_thread: InThread = read_in_thread,
     ) -> None:
         self.connection = connection
         self.scope = trio.CancelScope()
@@ -167,12 +181,12 @@ class StreamDriver:
 
     async def _send_probed(self, sock: trio.socket.SocketType, piece: Splice, start: int, length: int) -> None:
         if not piece.is_cached(start, length):
-            await self._in_thread(lambda: piece.warm(start, length))
+            await self._in_thread(lambda: piece.warm(start, length), piece.disk)
         await _sendfile(sock, piece, start, length)
 
     async def _read(self, piece: Splice, start: int, length: int) -> bytes | bytearray:
         data = piece.read_cached(start, length)
-        return await self._in_thread(lambda: piece.read(start, length)) if data is None else data
+        return await self._in_thread(lambda: piece.read(start, length), piece.disk) if data is None else data
 
 
 async def _sendfile(sock: trio.socket.SocketType, piece: Splice, start: int, length: int) -> None:

@@ -12,12 +12,15 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
 MOST_THREADS = 40
 """Further work waits for one of them. They are made when they are needed, and stay."""
+
+MOST_OF_DISK = 8
+"""Of these threads wait for one disk with the same kind of work: one that hangs keeps no more of them."""
 
 _Done = Callable[[Any], None]
 _numbers = itertools.count(1)
@@ -71,6 +74,45 @@ class Workers:
             self._ended.append((item[1], _result(item[0])))
             del item  # else it would be held until the next one comes
             self._wake()
+
+
+class Scheduling(Protocol):
+    """Who has the threads (`gateway.scheduler`)."""
+
+    is_over: bool
+
+    def in_thread(self, work: Callable[[], Any], done: _Done) -> None:
+        """Run `work` in one of them, then `done` on the loop."""
+
+
+class Share:
+    """A few of the threads, for one kind of work on one disk. More of it waits for one of these, in order."""
+
+    def __init__(self, scheduler: Scheduling, most: int = MOST_OF_DISK) -> None:
+        self._scheduler = scheduler
+        self._most = most
+        self._running = 0
+        self._waiting: deque[tuple[Callable[[], Any], _Done]] = deque()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further work would have to wait."""
+        return self._running >= self._most
+
+    def in_thread(self, work: Callable[[], Any], done: _Done) -> None:
+        """As `Scheduler.in_thread`. What still waits when the broker stops is not run."""
+        if self.is_full:
+            self._waiting.append((work, done))
+            return
+
+        def ended(result: Any) -> None:
+            self._running -= 1
+            if self._waiting and not self._scheduler.is_over:
+                self.in_thread(*self._waiting.popleft())
+            done(result)
+
+        self._running += 1
+        self._scheduler.in_thread(work, ended)
 
 
 def _result(work: Callable[[], Any]) -> object:

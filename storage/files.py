@@ -51,15 +51,17 @@ class File:
     Whoever sends from it keeps it open, even when it is rolled away or deleted meanwhile.
 
     `fileno` is for sendfile; it is NO_DESCRIPTOR where there is none and only `read_at` works.
-    `passed`: a range in which a reader has found nothing of what it looks for; it need not look again.
+    `passed`: a range in which a reader has found nothing of what it looks for; it need not look again. `disk`: the log
+    directory, where who opened it has said so.
     """
 
-    __slots__ = ("_can_probe", "fileno", "passed", "references")
+    __slots__ = ("_can_probe", "disk", "fileno", "passed", "references")
 
     def __init__(self, fileno: int) -> None:
         self.fileno = fileno
         self.references = 1
         self.passed = (0, 0)
+        self.disk = ""
         self._can_probe = bool(_NO_WAIT) and fileno >= 0
 
     def __del__(self) -> None:
@@ -197,6 +199,11 @@ class ColdRead(Exception):
         self._length = length
         self._position = position
         file.references += 1
+
+    @property
+    def disk(self) -> str:
+        """The log directory in which it is."""
+        return parent(parent(self.place[0]))
 
     def warm(self) -> None:
         """Read it; waits for the disk."""

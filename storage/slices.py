@@ -61,6 +61,11 @@ class FileSlice:
         return self._held.is_cached(length, self.position + start)
 
     @property
+    def disk(self) -> str:
+        """The log directory in which it is."""
+        return self._held.disk
+
+    @property
     def passed(self) -> tuple[int, int]:
         """From where to where a reader need not look through it again; see `File.passed`. May lie outside of it."""
         start, end = self._held.passed

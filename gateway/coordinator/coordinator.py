@@ -475,13 +475,13 @@ class _Load:
         piece, position, wanted = self._slice, self._position, self._loading.wanted()
         if isinstance(piece, MessagesSlice):
             convert = messages.batches_steps(piece, position, self._tools.load_bytes)
-            self._tools.scheduler.in_thread(lambda: finish(convert), self._has_converted)
+            self._tools.scheduler.reads(piece.disk).in_thread(lambda: finish(convert), self._has_converted)
             return
         left = piece.length - position
         data = piece.read_cached(position, min(left, max(CACHED_BYTES, wanted)))
         if data is None:
             length = max(self._tools.load_bytes, wanted)
-            self._tools.scheduler.in_thread(lambda: piece.read(position, length), self._has_read)
+            self._tools.scheduler.reads(piece.disk).in_thread(lambda: piece.read(position, length), self._has_read)
         else:
             self._has_read(bytes(data))
 

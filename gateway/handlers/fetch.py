@@ -49,6 +49,7 @@ _BLANK = PartitionData()
 # The defaults themselves, which the writer need not look into.
 NO_DIVERGENCE, NO_LEADER, NO_SNAPSHOT = _BLANK.diverging_epoch, _BLANK.current_leader, _BLANK.snapshot_id
 NO_ENDPOINTS: list[NodeEndpoint] = []
+NO_PLACES = frozenset[Place]()
 
 # A client's own limit is 30 s in most libraries: who waits longer for a disk has asked again by then.
 DISK_DEADLINE_MS = 30_000.0
@@ -86,6 +87,7 @@ class Plan:
         "_request",
         "_size",
         "_turn",
+        "_under_way",
         "_watched",
         "cold",
     )
@@ -106,6 +108,8 @@ class Plan:
         self._is_told = False
         """Whether one of the last rows says something that the client must hear without waiting."""
         self._endpoints = NO_ENDPOINTS
+        self._under_way = NO_PLACES
+        """The places of what threads read for it."""
         self.cold: list[ColdRead] = []
         """What the last plan would have had to wait for."""
 
@@ -181,8 +185,9 @@ class Plan:
             nonlocal places
             rows = self.rows(patient=False)
             if self.is_blocked:
+                others = bool(self._under_way)  # which may be of a disk that hangs
                 before, places = places, self._start(brought)
-                if places != before:
+                if others or places != before:
                     return None
                 rows = self.rows()  # it was brought, and is gone again: that would have no end
             self.warm_ahead()
@@ -191,26 +196,43 @@ class Plan:
         return Waiting([brought], self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, _late)
 
     def warm_ahead(self) -> None:
-        """Have a thread read what this answer has to do without, as it will be asked for again."""
+        """Have threads read what this answer has to do without, as it will be asked for again."""
         if self.cold:
-            self._start(WaitList())
+            self._start(None)
 
-    def _start(self, brought: WaitList) -> set[Place]:
-        """Have a thread read all that is cold; then `brought` is touched. Gives the places."""
-        broker = self._broker
+    def _start(self, brought: WaitList | None) -> set[Place]:
+        """Have a thread of each disk read what is cold and not read yet; `brought` is touched. Gives the places.
+
+        If nobody waits for it, it is only read where a thread is free at once.
+        """
+        by_disk: dict[str, list[ColdRead]] = {}
         cold, self.cold = self.cold, []
+        for one in cold:
+            is_full = brought is None and self._broker.scheduler.reads(one.disk).is_full
+            if is_full or one.place in self._under_way:
+                one.release()
+            else:
+                by_disk.setdefault(one.disk, []).append(one)
+        for disk, these in by_disk.items():
+            self._read(disk, these, brought)
+        return {one.place for these in by_disk.values() for one in these}
+
+    def _read(self, disk: str, cold: list[ColdRead], brought: WaitList | None) -> None:
+        places = {one.place for one in cold}
+        self._under_way |= places
 
         def read() -> None:
             for one in cold:
                 one.warm()
 
         def done(_: object) -> None:  # if it failed, the next plan fails too, and says so
+            self._under_way -= places
             for one in cold:
                 one.release()
-            broker.purgatory.touch(brought)
+            if brought is not None:
+                self._broker.purgatory.touch(brought)
 
-        broker.scheduler.in_thread(read, done)
-        return {one.place for one in cold}
+        self._broker.scheduler.reads(disk).in_thread(read, done)
 
     def response(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
         """The rows that the session wants told, grouped by topic; or what they are awaited by."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gateway.clock import Clock
 from gateway.replication.syncs import Syncs
 from gateway.scheduler import Scheduler
+from gateway.workers import Share
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch
 from storage import holding
@@ -42,8 +43,6 @@ CALM_MS = 10_000.0
 # What may wait for one directory. Clients hold less, by what `Connection` reserves for them; those that gave up and
 # came again would fill the memory.
 MAX_WAITING_BYTES = 256 << 20
-# Of the threads that all directories share. Writes of more partitions wait: a disk that hangs keeps no more of them.
-MOST_THREADS = 8
 PAUSE_BYTES = 16 << 20
 """From so much on a client that wants no answer is not read from until its last append is written."""
 _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
@@ -96,23 +95,11 @@ class Disk:
         self.waiting_bytes = 0  # of appends that no thread has taken yet
         self._waits = waits
         self._is_suspect = False
-        self._threads = 0
-        self._waiting: deque[tuple[Callable[[], object], Callable[[object], None]]] = deque()
+        self._share = Share(scheduler)
 
     def in_thread(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
         """Have a thread do what waits for this disk, after what came before where that is a lot; see `Scheduler`."""
-        if self._threads >= MOST_THREADS:
-            self._waiting.append((work, done))
-            return
-
-        def ended(result: object) -> None:
-            self._threads -= 1
-            if self._waiting and not self.scheduler.is_over:
-                self.in_thread(*self._waiting.popleft())
-            done(result)
-
-        self._threads += 1
-        self.scheduler.in_thread(work, ended)
+        self._share.in_thread(work, done)
 
     def _sync_failed(self, error: object) -> None:
         self.failed(error)

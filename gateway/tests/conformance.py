@@ -51,7 +51,7 @@ class Piece:
     """
 
     def __init__(self, served: Served, size: int) -> None:
-        self.position = 100
+        self.position, self.disk = 100, "/disk"
         self.released = False
         self._served = served
         self.cached = size
@@ -216,7 +216,7 @@ class Threads:
     def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         self.waiting.append(lambda: done(work()))
 
-    async def run(self, work: Callable[[], Any]) -> Any:
+    async def run(self, work: Callable[[], Any], disk: str) -> Any:
         ended, results = trio.Event(), list[Any]()
 
         def end() -> None:

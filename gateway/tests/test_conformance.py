@@ -10,6 +10,7 @@ import trio.testing
 from gateway.connection import MAX_PENDING_BYTES
 from gateway.tests.conformance import EVERYWHERE, SIMULATED, TCP, Piece, Served, Simulated, SimulatedClient, run
 from gateway.tests.test_connection import framed
+from gateway.workers import MOST_OF_DISK
 
 everywhere = pytest.mark.parametrize("kind", EVERYWHERE)
 simulated = pytest.mark.parametrize("kind", SIMULATED)
@@ -389,6 +390,25 @@ def test_what_is_not_cached_is_read_by_a_thread_and_others_are_served_meanwhile(
         assert piece.warmed
         assert max(length for _, length in piece.warmed) <= 1 << 20, "a thread reads a bounded part at a time"
         assert piece.released
+
+    run(kind, scenario)
+
+
+@pytest.mark.parametrize("kind", SIMULATED[1:])  # of streams the threads themselves are few: see `test_streams.py`
+def test_pieces_on_a_disk_that_hangs_leave_threads_to_others(kind: type[Simulated]) -> None:
+    async def scenario(served: Simulated) -> None:
+        clients = [await served.park() for _ in range(MOST_OF_DISK + 3)]
+        pieces = [Piece(served, 100_000) for _ in clients]
+        pieces[-1].disk = "/other"
+        for piece, answer in zip(pieces, served.dispatcher.parked, strict=True):
+            piece.cached = 0
+            answer([piece])
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(served.threads.waiting) == MOST_OF_DISK + 1
+        while served.threads.waiting:
+            served.threads.end_one()
+            await trio.testing.wait_all_tasks_blocked()
+        assert [await client.read(100_000) for client in clients] == [piece.data for piece in pieces]
 
     run(kind, scenario)
 

@@ -202,6 +202,7 @@ class Piece:
 
     fileno = -1
     position = 0
+    disk = ""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,6 +1,7 @@
 """What is special to the stream driver: streams that are no sockets. The rest is in `test_conformance.py`."""
 
 import logging
+import threading
 
 import trio
 import trio.testing
@@ -11,8 +12,9 @@ from gateway.context import Client
 from gateway.logs import LimitedLog
 from gateway.memory import MemoryBudget
 from gateway.scheduler import TrioClock
-from gateway.streams import READ_BYTES, StreamDriver
+from gateway.streams import READ_BYTES, StreamDriver, read_in_thread
 from gateway.tests.test_connection import ScriptedDispatcher, framed
+from gateway.workers import MOST_OF_DISK
 
 LOG = LimitedLog(logging.getLogger("headgate.test"), SystemClock())
 
@@ -20,7 +22,7 @@ LOG = LimitedLog(logging.getLogger("headgate.test"), SystemClock())
 class Piece:
     """A piece of a file that has no descriptor: it can only be read."""
 
-    fileno, position = -1, 0
+    fileno, position, disk = -1, 0, ""
 
     def __init__(self, size: int) -> None:
         self.data = bytes(range(256)) * (size // 256)
@@ -90,3 +92,24 @@ def test_a_scope_that_is_cancelled_from_outside_ends_the_connection_and_gives_pi
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     assert [piece.released for piece in pieces] == [True, True]
     assert dispatcher.abandoned == 1
+
+
+def test_a_disk_that_hangs_keeps_few_threads() -> None:
+    goes_on, done = threading.Event(), list[str]()
+
+    async def read(disk: str) -> None:
+        await read_in_thread(lambda: goes_on.wait(10) if disk == "hangs" else None, disk)
+        done.append(disk)
+
+    async def main() -> None:
+        others = trio.to_thread.current_default_thread_limiter()
+        async with trio.open_nursery() as nursery:
+            for _ in range(MOST_OF_DISK + int(others.total_tokens)):
+                nursery.start_soon(read, "hangs")
+            await trio.testing.wait_all_tasks_blocked()
+            await read("other")
+            assert (done, others.borrowed_tokens) == (["other"], 0)
+            goes_on.set()
+
+    trio.run(main)
+    assert done.count("hangs") > MOST_OF_DISK

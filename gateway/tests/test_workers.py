@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.workers import Workers
+from gateway.tests.manual import Threads
+from gateway.workers import Share, Workers
 
 PATIENCE_S = 10.0
 
@@ -140,3 +141,27 @@ def test_without_any_thread_who_asked_is_told(no_more_threads: Callable[[], None
     loop.wait_for(1)
     assert isinstance(loop.results[0], RuntimeError)
     assert loop.workers.running == 0
+
+
+def test_a_share_takes_few_threads_and_the_rest_waits_in_order() -> None:
+    threads, results = Threads(), list[int]()
+    share = Share(threads, 2)
+    for number in range(4):
+        share.in_thread(lambda number=number: number, results.append)  # type: ignore[misc]
+    assert (len(threads.waiting), share.is_full) == (2, True)
+    threads.run_one(number=1)
+    assert (len(threads.waiting), results) == (2, [1])
+    threads.run_one(number=1)
+    assert results == [1, 2], "the first one hangs"
+    threads.run_all()
+    assert (results, share.is_full) == ([1, 2, 0, 3], False)
+
+
+def test_what_waits_for_a_share_is_not_begun_when_the_broker_stops() -> None:
+    threads, results = Threads(), list[int]()
+    share = Share(threads, 1)
+    for number in range(2):
+        share.in_thread(lambda number=number: number, results.append)  # type: ignore[misc]
+    threads.is_over = True
+    threads.run_all()
+    assert results == [0]

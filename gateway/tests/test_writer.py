@@ -8,10 +8,11 @@ import pytest
 from gateway.handlers import load
 from gateway.replication import writer
 from gateway.replication.partition import Partition
-from gateway.replication.writer import CALM_MS, MOST_THREADS, SLOW_MS
+from gateway.replication.writer import CALM_MS, SLOW_MS
 from gateway.tests.builders import Node
 from gateway.tests.manual import Threads
 from gateway.waiting import SILENCE, Waiting
+from gateway.workers import MOST_OF_DISK
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -174,13 +175,13 @@ def test_partitions_of_a_slow_disk_do_not_wait_for_each_other(node: Node, disk: 
 
 def test_a_disk_that_hangs_keeps_few_of_the_threads_that_all_share(node: Node, disk: Disk) -> None:
     slowed(disk)
-    count = MOST_THREADS + 3
+    count = MOST_OF_DISK + 3
     node.services.metadata.create_topic("many", count)
     disk.inline = 0
     replies = [Reply(node, produced(node, topic="many", index=index)) for index in range(count)]
-    assert len(disk.threads) == MOST_THREADS
+    assert len(disk.threads) == MOST_OF_DISK
     disk.run_thread()
-    assert len(disk.threads) == MOST_THREADS
+    assert len(disk.threads) == MOST_OF_DISK
     while disk.threads:
         disk.run_thread()
     assert [reply.row for reply in replies] == [(0, 0)] * count

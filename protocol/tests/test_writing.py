@@ -25,6 +25,7 @@ class Piece:
 
     fileno = -1
     position = 0
+    disk = ""
 
     def __init__(self, length: int) -> None:
         self.length = length
