@@ -71,13 +71,20 @@ def end_of_finished(segment: Segment, end_offset: int) -> int | None:
 
 
 def _has_sound_ends(segment: Segment) -> bool:
-    """Whether the first and the last entry of the offset index are of the batches to which they point.
+    """Whether the first entries of both indexes, and the last one of offsets, are of batches that are there.
 
     Zeros may stand for a part of the first; in any other a zero is less than the entry before, or would have to fall
     between two entries. What was there before a cut may be back at the end.
     """
     offsets = segment.offsets
-    return not offsets.entries or all(_is_sound(segment, *entry) for entry in (offsets.first(), offsets.last()))
+    if offsets.entries and not all(_is_sound(segment, *entry) for entry in (offsets.first(), offsets.last())):
+        return False
+    if not segment.times.entries:
+        return True
+    timestamp, relative = segment.times.first()
+    told = (header for _, header in segment.walk() if header.last_offset - segment.base_offset >= relative)
+    first = next(told, None)
+    return first is not None and (first.max_timestamp, first.last_offset - segment.base_offset) == (timestamp, relative)
 
 
 def _is_sound(segment: Segment, last_offset: int, position: int) -> bool:
