@@ -3,8 +3,10 @@
 The logs of compacted topics are looked at every `log.cleaner.backoff.ms`, a few hundred a turn, and the dirtiest that
 is due is compacted (`cleaning_round`); then the next.
 
-A full or failing disk is tried again after a while, ever longer. A log that is damaged is left alone until the broker
-starts again, and said once. Source: Apache Kafka's `LogCleaner` and `LogCleanerManager`.
+A full or failing disk is tried again after a while, ever longer. A log that is damaged is left alone, and said once,
+until its disk is back after a failure, which may have shown what is not so, or the broker starts again.
+
+Source: Apache Kafka's `LogCleaner` and `LogCleanerManager`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
 from protocol.errors import KafkaError
 from storage.errors import StorageError
+from storage.files import parent
 from storage.log import Log
 from storage.pool import Pool
 
@@ -63,6 +66,7 @@ class Cleaning:
         self._uncleanable: dict[Key, Log] = {}
         self._delays: dict[Key, tuple[Log, float, float]] = {}  # until when, and how long it is
         self.is_stopped = False
+        partitions.disk_is_back = self.disk_is_back
         self.metrics = CleaningMetrics(metrics, clock, self._left_alone)
 
     def _left_alone(self) -> list[Log]:
@@ -103,6 +107,11 @@ class Cleaning:
             self._is_looking, self._looked_ms = True, self._clock.monotonic_ms()
             self._forget_deleted()
             self._look_on(iter(list(self._partitions)), [])
+
+    def disk_is_back(self, directory: str) -> None:
+        """Try the logs in a directory again: what was wrong with them may have been its disk's fault."""
+        self._uncleanable = {key: log for key, log in self._uncleanable.items() if parent(log.directory) != directory}
+        self._delays = {key: delay for key, delay in self._delays.items() if parent(delay[0].directory) != directory}
 
     def _forget_deleted(self) -> None:
         """What was wrong with a log is not so of its successor."""

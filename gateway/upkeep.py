@@ -154,6 +154,8 @@ class Upkeep:
     def _changed(self, directory: str, reason: KafkaError | None) -> None:
         """A log directory is offline, or back."""
         self._partitions.set_offline(directory, reason)
+        if reason is None:
+            self._partitions.disk_is_back(directory)
         if all(one.health.is_offline for one in self._directories):
             logger.error("no log directory is left that takes anything: nothing is written until one is back")
 
@@ -173,6 +175,7 @@ class Upkeep:
             self._freeze_metadata(log)
         for partition in self._partitions_of(log):
             partition.mended()
+        self._partitions.disk_is_back(parent(log.directory))
 
     def _freeze_metadata(self, log: Log) -> None:
         """Have no more changes made: they would follow what the log does not have, and no start could read them."""

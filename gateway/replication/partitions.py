@@ -117,6 +117,8 @@ class Partitions:
         self._hung: set[str] = set()
         self.disk_failed: Callable[[str, object], None] = lambda _, __: None
         """Called with a log directory and each error of a write or a sync in it."""
+        self.disk_is_back: Callable[[str], None] = lambda _: None
+        """Called with a log directory that takes everything again, or of which a log was mended."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())

@@ -185,6 +185,21 @@ def test_a_damaged_log_is_left_alone_and_others_are_not(node: Node, compactions:
     assert (damaged.log.compacted.offset, other.log.compacted.offset) == (-1, 12)
 
 
+@pytest.mark.parametrize("error", [Damaged("byte 7"), OSError(5, "the disk fails")])
+def test_what_was_wrong_while_a_disk_failed_is_forgotten_when_it_is_back(
+    node: Node, compactions: Compactions, error: Exception
+) -> None:
+    partition = dirty(node)
+    directory = Path(partition.log.directory).parent
+    compactions.look()
+    compactions.workers[-1].fail(error)
+    node.services.partitions.disk_is_back(f"{directory}-of-others")
+    assert compactions.run() == []
+    node.services.partitions.disk_is_back(str(directory))
+    compactions.run()
+    assert offsets(partition) == [9, 10, 11]
+
+
 @pytest.mark.slow
 def test_committed_offsets_are_compacted_and_found_after_a_restart(
     node: Node, compactions: Compactions, caplog: pytest.LogCaptureFixture

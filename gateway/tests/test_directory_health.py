@@ -104,8 +104,10 @@ def told(caplog: pytest.LogCaptureFixture, text: str) -> int:
 
 
 def test_it_is_told_once_and_is_back_without_a_restart(node: TwoDisks, caplog: pytest.LogCaptureFixture) -> None:
-    gone, other = node.indexes("b"), node.indexes("a")
+    gone, other, back = node.indexes("b"), node.indexes("a"), list[tuple[str, bool]]()
     assert len(gone) == len(other) == 2
+    log = node.services.partitions.get("t", gone[0]).log
+    node.services.partitions.disk_is_back = lambda directory: back.append((directory, log.sync_error is None))
     node.files.fail(errno.EIO, *CHANGES, path="/b/")
     assert "refuses" in str(node.append(gone[0]))
     for index in gone:
@@ -126,10 +128,12 @@ def test_it_is_told_once_and_is_back_without_a_restart(node: TwoDisks, caplog: p
     assert {row.log_dir: row.error_code for row in rows} == {"/a": 0, "/b": ErrorCode.KAFKA_STORAGE_ERROR}
     node.services.metadata.create_topic("new", 2)
     assert {node.services.partitions.get("new", index).log.directory for index in (0, 1)} == {"/a/new-0", "/a/new-1"}
+    assert not back
     node.files.heal()
     node.time.advance(LONGEST_WAIT_MS)
     node.do_all()
     assert node.offline == 0
+    assert (back[0], back[-1]) == (("/b", False), ("/b", True)), "and again when its logs are mended"
     assert told(caplog, "takes files again") == 1
     assert [node.append(index) for index in gone] == [1, 1]
     assert all(node.services.partitions.get("t", index).log.recovery_point >= 1 for index in gone), "they were mended"

@@ -180,7 +180,8 @@ def test_who_waits_for_the_disk_is_told_that_it_failed_and_served_once_it_is_men
     """With flush=commit the high watermark follows again, also over what was refused: it is in the log."""
     node.services.metadata.create_topic("t", 1, configs={"headgate.flush": "commit"})
     partition = node.services.partitions.get("t", 0)
-    work = upkeep(node)
+    work, back = upkeep(node), list[str]()
+    node.services.partitions.disk_is_back = back.append
     append(node, "t")
     node.time.advance()
     assert partition.high_watermark == 1
@@ -192,10 +193,11 @@ def test_who_waits_for_the_disk_is_told_that_it_failed_and_served_once_it_is_men
         work.mend()
         with pytest.raises(KafkaError, match="once more"):
             append(node, "t")
-    assert (partition.high_watermark, partition.log.end_offset) == (1, 2)
+    assert (partition.high_watermark, partition.log.end_offset, back) == (1, 2, [])
     node.time.advance(1_000)
     work.mend()
     assert (partition.high_watermark, partition.log.end_offset) == (2, 2)
+    assert back == node.services.partitions.directories
     append(node, "t")
     node.time.advance()
     assert partition.high_watermark == 3
