@@ -56,6 +56,8 @@ def state(data: DataDirectory, partition: PartitionDirectory, segments: Sequence
     if partition.state:
         return partition.state
     recovery_point = data.recovery_points.get(partition.key, 0)
+    if end is None and data.is_clean:  # then the next start cuts nothing
+        return DAMAGED
     if (_sound_end(segments[-1]) if end is None else end) < recovery_point:
         return DAMAGED
     if data.holder is not None:

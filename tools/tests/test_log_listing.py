@@ -66,10 +66,11 @@ def test_a_log_that_does_not_end_with_a_batch(data: Data) -> None:
 
 
 def test_a_log_that_is_torn_where_the_next_start_cuts_it_is_not_damaged(data: Data) -> None:
-    (data.path / ".kafka_cleanshutdown").unlink()
     log = data.segments()[-1]
     with log.open("ab") as file:
         file.write(b"the beginning of a batch")
+    assert row(data)["state"] == "damaged", "the stop had been clean"
+    (data.path / ".kafka_cleanshutdown").unlink()
     assert (row(data)["end_offset"], row(data)["state"]) == (None, "unclean")
     log.write_bytes(log.read_bytes()[40:])
     assert row(data)["state"] == "damaged"
