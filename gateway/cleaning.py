@@ -12,8 +12,8 @@ Source: Apache Kafka's `LogCleaner` and `LogCleanerManager`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gateway.cleaning_metrics import CleaningMetrics
@@ -25,7 +25,7 @@ from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
 from protocol.errors import KafkaError
 from storage.errors import StorageError
-from storage.files import parent
+from storage.files import ColdRead, Place, parent
 from storage.log import Log
 from storage.pool import Pool
 
@@ -106,7 +106,7 @@ class Cleaning:
         if not self._is_looking and has_room and not self.is_stopped:
             self._is_looking, self._looked_ms = True, self._clock.monotonic_ms()
             self._forget_deleted()
-            self._look_on(iter(list(self._partitions)), [])
+            self._look_on(deque(self._partitions), [])
 
     def disk_is_back(self, directory: str) -> None:
         """Try the logs in a directory again: what was wrong with them may have been its disk's fault."""
@@ -118,13 +118,20 @@ class Cleaning:
         self._uncleanable = {key: log for key, log in self._uncleanable.items() if not log.is_retired}
         self._delays = {key: delay for key, delay in self._delays.items() if not delay[0].is_retired}
 
-    def _look_on(self, left: Iterator[Partition], found: list[tuple[Partition, Dirt]]) -> None:
-        some = list(islice(left, LOGS_A_TURN))
-        for partition in some:
-            dirt = self._assess(partition)
+    def _look_on(
+        self, left: deque[Partition], found: list[tuple[Partition, Dirt]], brought: Place | None = None
+    ) -> None:
+        """`brought` was just read from the disk for the first of these."""
+        for _ in range(min(LOGS_A_TURN, len(left))):
+            try:
+                dirt = self._assess(left[0], brought)
+            except ColdRead as cold:
+                self._bring(cold, left, found)
+                return
+            partition = left.popleft()
             if dirt is not None:
                 found.append((partition, dirt))
-        if some:
+        if left:
             self._scheduler.call_after(0, lambda: self._look_on(left, found))
             return
         self._is_looking = False
@@ -139,8 +146,21 @@ class Cleaning:
             while self._idle:
                 self._idle.pop().close()
 
-    def _assess(self, partition: Partition) -> Dirt | None:
-        """How dirty a log is; None if it is not to be compacted, or not now. Most are told by the first line."""
+    def _bring(self, cold: ColdRead, left: deque[Partition], found: list[tuple[Partition, Dirt]]) -> None:
+        """Have a thread read what is not in memory, then look on."""
+        cold.__traceback__ = None
+
+        def brought(_: object) -> None:
+            cold.release()
+            self._look_on(left, found, cold.place)
+
+        self._scheduler.in_thread(cold.warm, brought)
+
+    def _assess(self, partition: Partition, brought: Place | None = None) -> Dirt | None:
+        """How dirty a log is; None if it is not to be compacted, or not now. Most are told by the first line.
+
+        Raises ColdRead, unless what it lacks was `brought`, and is gone again: that would have no end.
+        """
         log = partition.log
         if (
             not log.config.is_compacted
@@ -149,17 +169,27 @@ class Cleaning:
         ):
             return None
         key = partition.topic, partition.index
-        if key in self._rounds or self._uncleanable.get(key) is log:
+        if key in self._rounds or self._uncleanable.get(key) is log or log.is_retired:
             return None
         if key in self._delays and self._clock.monotonic_ms() < self._delays[key][1]:
             return None
-        from storage.compaction.job import assess
-
         try:
-            return assess(log, self._clock.now_ms(), partition.high_watermark)
+            return self._dirt(partition, brought)
         except (OSError, KafkaError, StorageError) as error:
             self.failed(partition, error)
             return None
+
+    def _dirt(self, partition: Partition, brought: Place | None) -> Dirt:
+        from storage.compaction.job import assess
+
+        log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
+        try:
+            return assess(log, now_ms, up_to, patient=False)
+        except ColdRead as cold:
+            if cold.place != brought:
+                raise
+            cold.release()
+        return assess(log, now_ms, up_to)
 
     def _begin(self, partition: Partition, dirt: Dirt) -> None:
         from gateway.cleaning_round import Round

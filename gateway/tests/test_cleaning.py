@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from gateway.cleaning import FIRST_DELAY_MS, LOGS_A_TURN, MOST_BACKOFF_MS
 from gateway.coordinator.runtime import partition_of
 from gateway.tests.builders import Node
 from gateway.tests.compactions import NOW_MS, Compactions, dirty, offsets
+from gateway.tests.manual import Threads
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from storage.compaction.job import Damaged
+from storage.files import File
 
 
 @pytest.fixture
@@ -103,6 +106,38 @@ def test_a_young_record_waits(node: Node, compactions: Compactions) -> None:
     assert compactions.run() == []
 
 
+@pytest.mark.parametrize("forgets", [False, True])
+def test_the_age_of_segments_on_a_cold_disk_is_read_by_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgets: bool
+) -> None:
+    """As after a start. Where memory is so short that it is gone again, the loop waits: else it would never end."""
+    node = Node(tmp_path)
+    dirty(node, settings={"min.compaction.lag.ms": "1", "max.compaction.lag.ms": "1000"})
+    node.close()
+    node = Node(tmp_path)
+    compactions, threads, brought = Compactions(node), Threads(), set[int]()
+
+    def read_cached(file: File, length: int, position: int) -> bytes | None:
+        is_there = os.fstat(file.fileno).st_ino in brought
+        return os.pread(file.fileno, length, position) if is_there and not forgets else None
+
+    def warm(file: File, _: int, __: int) -> None:
+        brought.add(os.fstat(file.fileno).st_ino)
+
+    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    monkeypatch.setattr(File, "read_cached", read_cached)
+    monkeypatch.setattr(File, "warm", warm)
+    if not forgets:
+        monkeypatch.setattr(File, "read_at", lambda *_: pytest.fail("it would wait for the disk"))
+    node.time.advance(10_000)
+    compactions.look()
+    assert not compactions.workers
+    threads.run_all()
+    node.time.advance()
+    assert compactions.cleaning.running == (("t", 0),)
+    node.close()
+
+
 def test_the_dirtiest_is_first_and_one_at_a_time(node: Node, compactions: Compactions) -> None:
     for name in ("a", "b"):
         dirty(node, name)
@@ -137,7 +172,7 @@ def test_many_logs_are_looked_at_over_several_turns(node: Node, compactions: Com
     partition = dirty(node)
     looked: list[int] = []
     monkeypatch.setattr(compactions.cleaning, "_partitions", [partition] * (2 * LOGS_A_TURN + 1))
-    monkeypatch.setattr(compactions.cleaning, "_assess", lambda its: looked.append(1))
+    monkeypatch.setattr(compactions.cleaning, "_assess", lambda *_: looked.append(1))
     compactions.cleaning.look()
     turns = []
     while len(looked) < 2 * LOGS_A_TURN + 1:

@@ -93,9 +93,13 @@ class Damaged(Exception):
     """A segment is not what was written. Compaction does not touch it."""
 
 
-def assess(log: Log, now_ms: int, up_to: int) -> Dirt:
-    """How dirty a log is, below the high watermark `up_to`. Raises OSError."""
-    return cleaner.assess(_facts(log, up_to), log.config, now_ms)
+def assess(log: Log, now_ms: int, up_to: int, patient: bool = True) -> Dirt:
+    """How dirty a log is, below the high watermark `up_to`. Raises OSError; ColdRead if not `patient`."""
+    log.pool.is_patient = patient
+    try:
+        return cleaner.assess(_facts(log, up_to), log.config, now_ms)
+    finally:
+        log.pool.is_patient = True
 
 
 def _facts(log: Log, up_to: int) -> LogFacts:
