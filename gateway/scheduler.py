@@ -31,8 +31,8 @@ _COMPACT_ABOVE = 1024
 # if it wants it, and then, while the loop is at work, for as long as it had it itself.
 SLICE_S = 0.0005
 MOMENT_S = 0.00005
-# Threads that work in slices take turns: two of them would hand the lock to each other, past the loop. One that waits
-# for longer than this goes on out of turn: the other one waits for a disk, and not for the lock.
+# Threads that work in slices take turns: two of them would hand the lock to each other, past the loop. If one waits for
+# longer than this, turns go on without the one that it waits for: that waits for a disk, and not for the lock.
 TURN_WITHIN_S = 0.02
 
 
@@ -160,19 +160,28 @@ class Scheduler:
         self._in_slices.add(me)
         try:
             while True:
-                has_turn = self._turn.acquire(timeout=TURN_WITHIN_S)
+                turn = self._take_turn()
                 try:
                     self._run_slice(work)
                 except StopIteration as end:
                     result: T = end.value
                     return result
                 finally:
-                    if has_turn:
-                        self._turn.release()
+                    turn.release()
                 if len(self._in_slices) > 1:
                     time.sleep(MOMENT_S)  # else this thread would have the next turn as well
         finally:
             self._in_slices.discard(me)
+
+    def _take_turn(self) -> threading.Lock:
+        while True:
+            turn = self._turn
+            if turn.acquire(timeout=TURN_WITHIN_S):
+                if turn is self._turn:
+                    return turn
+                turn.release()
+            elif turn is self._turn:
+                self._turn = threading.Lock()  # who waits for a disk may keep the other one: nobody waits for it again
 
     def _run_slice(self, work: Generator[None, None, T]) -> None:
         """One slice, and the pause behind it. Raises StopIteration at the end."""

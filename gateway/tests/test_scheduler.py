@@ -206,6 +206,31 @@ def test_a_slice_that_waits_for_a_disk_does_not_hold_up_the_others() -> None:
     assert sorted(run_in_slices(waits(), reads())) == ["waited", "worked"]
 
 
+def test_a_slice_that_waits_for_a_disk_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler_module, "TURN_WITHIN_S", 0.2)
+    has_begun, is_read = threading.Event(), threading.Event()
+
+    def waits() -> Generator[None, None, str]:
+        yield
+        has_begun.set()
+        assert is_read.wait(10)
+        for _ in range(3):
+            yield
+        return "waited"
+
+    def reads() -> Generator[None, None, str]:
+        assert has_begun.wait(10)
+        for _ in range(20):
+            time.sleep(0.0006)
+            yield
+        is_read.set()
+        return "read"
+
+    began_s = time.monotonic()
+    assert sorted(run_in_slices(waits(), reads())) == ["read", "waited"]
+    assert time.monotonic() - began_s < 2, "not at each of its slices"
+
+
 def test_threads_and_tasks_come_back_to_the_loop() -> None:
     async def main() -> None:
         scheduler = Scheduler(TrioClock())
