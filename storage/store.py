@@ -462,10 +462,11 @@ class Store:
     def _write_recovery_points(self) -> None:
         self._begin_recovery_points()()
 
-    def close(self) -> None:
+    def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Make everything durable, and mark the directory as cleanly left if every log could be opened and closed.
 
-        A log that was not opened yet is as the stop before this one left it.
+        A log that was not opened yet is as the stop before this one left it. `high_watermarks`: those of now, where
+        they may be others than in the last checkpoint.
         """
         if not self._is_open:
             return
@@ -474,7 +475,7 @@ class Store:
             for opening in [opening for opening in self.unopened.values() if opening is not None]:
                 self.end_opening(opening)
             is_clean = self._close_logs() and not self.failed and (self._was_clean or not self.unopened)
-            self.checkpoint(offsets_of(self.logs, self._high_watermarks))
+            self.checkpoint(offsets_of(self.logs, {**self._high_watermarks, **(high_watermarks or {})}))
             if is_clean:
                 self.pool.files.write(self._path(CLEAN_SHUTDOWN), b"", sync=True)
                 self.pool.files.sync_directory(self.directory)

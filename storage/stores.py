@@ -309,9 +309,10 @@ class Stores:
         """Write the checkpoints of each directory, the others too if one refuses. Raises OSError."""
         run_all([partial(store.checkpoint, offsets_of(store.logs, high_watermarks)) for store in self._stores])
 
-    def close(self) -> None:
+    def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Close each directory, the others too if one refuses. Raises OSError, KafkaError, StorageError."""
-        run_all([store.close for store in self._stores], (OSError, KafkaError, StorageError))
+        closing = [partial(store.close, high_watermarks) for store in self._stores]
+        run_all(closing, (OSError, KafkaError, StorageError))
 
     def abandon(self) -> None:
         """Let go of the directories and leave everything as it is."""

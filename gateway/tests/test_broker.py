@@ -84,6 +84,17 @@ def test_the_metadata_log_is_read_once_at_a_start(tmp_path: Path, monkeypatch: p
     assert len(read) == 1
 
 
+def test_a_stop_writes_down_the_high_watermarks(tmp_path: Path) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        await create(memory.connect(), "t")
+        records = memoryview(build([Record(timestamp=1, value=b"v")]))
+        memory.broker.services.partitions.get("t", 0).append(records, 1, 1)
+
+    run_broker(tmp_path, scenario)
+    (checkpoint,) = tmp_path.rglob("replication-offset-checkpoint")
+    assert checkpoint.read_text() == "0\n1\nt 0 1\n"
+
+
 @pytest.mark.slow
 def test_committed_offsets_that_are_not_in_the_page_cache_are_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
