@@ -149,15 +149,10 @@ class Compacted:
         """How many of the first segments, `count` at most, lie before those that are being replaced now.
 
         These stay until that has ended: of the new segment, which may win already, nobody else would tell that it is
-        to go with them. So does a new one as long as old ones have their names still, which would be there without it.
+        to go with them. It stays until all names are what they should be: one of those that it replaced would be there
+        without it, and a thread that deletes it must not meet who renames it.
         """
-        last, firsts = self.unfinished, [] if self._begun is None else [self._begun.new.base_offset]
-        if last is not None and not all(segment.is_deleted for segment in last.old):
-            try:
-                last.rename_old()
-            except OSError as error:
-                logger.warning("%r stays for now: %s", last.new, error)
-                firsts.append(last.new.base_offset)
+        firsts = [one.new.base_offset for one in (self._begun, self.unfinished) if one is not None]
         return sum(segment.base_offset < min(firsts) for segment in islice(self._segments, count)) if firsts else count
 
     def closed(self, bases: Collection[int]) -> list[Segment] | None:

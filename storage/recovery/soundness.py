@@ -71,20 +71,23 @@ def end_of_finished(segment: Segment, end_offset: int) -> int | None:
 
 
 def _has_sound_ends(segment: Segment) -> bool:
-    """Whether the first entries of both indexes, and the last one of offsets, are of batches that are there.
+    """Whether the first entries of both indexes, and the last one of offsets, are what the batches make of them.
 
     Zeros may stand for a part of the first; in any other a zero is less than the entry before, or would have to fall
     between two entries. What was there before a cut may be back at the end.
     """
-    offsets = segment.offsets
-    if offsets.entries and not all(_is_sound(segment, *entry) for entry in (offsets.first(), offsets.last())):
+    offsets, times = segment.offsets, segment.times
+    if not offsets.entries:
+        return True  # then there is one of times at most, and that was looked at
+    if not all(_is_sound(segment, *entry) for entry in (offsets.first(), offsets.last())):
         return False
-    if not segment.times.entries:
-        return True
-    timestamp, relative = segment.times.first()
-    told = (header for _, header in segment.walk() if header.last_offset - segment.base_offset >= relative)
-    first = next(told, None)
-    return first is not None and (first.max_timestamp, first.last_offset - segment.base_offset) == (timestamp, relative)
+    newest, first = (NO_TIMESTAMP, 0), offsets.first()[0]
+    for _, header in segment.walk():
+        if header.max_timestamp > newest[0]:
+            newest = header.max_timestamp, header.last_offset - segment.base_offset
+        if header.last_offset - segment.base_offset >= first:
+            break
+    return newest[0] == NO_TIMESTAMP or (times.entries > 0 and times.first() == newest)
 
 
 def _is_sound(segment: Segment, last_offset: int, position: int) -> bool:

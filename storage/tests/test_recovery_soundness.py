@@ -51,6 +51,7 @@ def test_a_partition_that_was_idle_is_not_scanned_after_a_crash() -> None:
     "damage",
     [
         "time entry lost",
+        "first time entry lost",
         "time entry of later",
         "time entry of before",
         "times out of order",
@@ -68,6 +69,8 @@ def test_an_index_that_is_not_as_it_was_left_is_made_again(damage: str) -> None:
     match damage:
         case "time entry lost":
             del times[-12:]
+        case "first time entry lost":
+            del times[:12]
         case "time entry of later":
             times += struct.pack(">qi", NOW_MS + 5, 1 << 20)
         case "time entry of before":  # of what was cut off: a power cut brings the index back that told of it
