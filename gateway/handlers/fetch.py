@@ -193,7 +193,8 @@ class Plan:
             self.warm_ahead()
             return self.response(rows)
 
-        return Waiting([brought], self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, _late)
+        deadline_ms = self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS
+        return Waiting([brought, *self._watched], deadline_ms, attempt, _late)  # what comes to others needs no disk
 
     def warm_ahead(self) -> None:
         """Have threads read what this answer has to do without, as it will be asked for again."""

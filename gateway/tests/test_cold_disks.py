@@ -52,6 +52,25 @@ def test_what_one_disk_has_does_not_wait_for_another(disks: Node, monkeypatch: p
     let_end(disks, threads)
 
 
+@pytest.mark.parametrize("version", [3, 9, 12])
+def test_what_comes_while_a_disk_hangs_is_told_at_once(
+    disks: Node, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that has read all of one disk's partition, and waits for the other's."""
+    threads = let_cool(disks, monkeypatch)
+    topic = wanted(disks, "t", version, from_offset(1, 0), from_offset(2, 1))
+    answers = parked(disks, request(topic, max_wait_ms=500), version)
+    assert (len(threads), answers) == (1, [])
+    hung = disks.services.partitions.get("t", 0).log.segments[0].file
+    # What is appended is in memory
+    monkeypatch.setattr(File, "read_cached", lambda file, size, at: None if file is hung else file.read_at(size, at))
+    append(disks, "t", b"c", index=1)
+    disks.time.advance()
+    assert there(answers[0]) == [1]
+    while threads:
+        let_end(disks, threads)
+
+
 def test_nobody_reads_on_the_loop_while_a_disk_may_hang(disks: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where what the other one has given is gone again."""
     threads, patience = let_cool(disks, monkeypatch), list[bool]()
