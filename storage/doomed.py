@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -59,7 +60,7 @@ class Doomed:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._new: list[Entry] = []
+        self._new = deque[Entry]()
         self._due: list[tuple[float, int, Entry]] = []
         self._numbers = itertools.count()
 
@@ -72,13 +73,13 @@ class Doomed:
         yield from (entry.path for _, _, entry in self._due)
 
     def add(self, path: str, delay_ms: float = 0.0, *, is_directory: bool = False) -> None:
-        """Remove a file or a directory after this time."""
+        """Remove a file or a directory after this time. May be called in any thread."""
         self._new.append(Entry(path, delay_ms, is_directory))
 
     def rename(self, path: str, ending: str, delay_ms: float) -> None:
         """Put an ending behind the name of a file now, and remove it after this time. May be called again.
 
-        Does nothing where there is no such file. Raises OSError.
+        Also in any thread. Does nothing where there is no such file. Raises OSError.
         """
         try:
             self._files.rename(path, path + ending)
@@ -93,14 +94,14 @@ class Doomed:
 
     def extend(self, other: Doomed) -> None:
         """Take over what another one has not yet looked at."""
-        self._new += other._new
-        other._new = []
+        while other._new:
+            self._new.append(other._new.popleft())
 
     def take(self, now_ms: float, *, at_once: bool = False) -> Removal | None:
         """What is due by a clock that only goes forward; with `at_once` everything. None if there is nothing."""
-        for entry in self._new:
+        while self._new:
+            entry = self._new.popleft()
             self._put(now_ms + entry.delay_ms, entry)
-        self._new = []
         entries = []
         while self._due and (at_once or self._due[0][0] <= now_ms):
             entries.append(heapq.heappop(self._due)[2])

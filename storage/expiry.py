@@ -17,6 +17,7 @@ from storage import holding, locating, retention
 
 if TYPE_CHECKING:
     from storage.log import Log
+    from storage.replacement import Replacement
     from storage.segment import Segment
     from storage.segments import Segments
 
@@ -24,14 +25,21 @@ if TYPE_CHECKING:
 class Expired:
     """Segments that are the log's no longer. `run` may be called in any thread; then `left` are not renamed yet."""
 
-    __slots__ = ("_delay_ms", "left")
+    __slots__ = ("_delay_ms", "_replacement", "left")
 
-    def __init__(self, segments: Sequence[Segment], delay_ms: float) -> None:
+    def __init__(self, segments: Sequence[Segment], delay_ms: float, replacement: Replacement | None) -> None:
+        """`replacement`: what compaction has done last, of which not all names may be what they are to be.
+
+        What it has replaced would be there in the next start if its new segment went first.
+        """
         self._delay_ms = delay_ms
+        self._replacement = replacement
         self.left = list(segments)
 
     def run(self) -> None:
         """Rename the files of each, the oldest first. Raises OSError."""
+        if self._replacement is not None:
+            self._replacement.settle()
         while self.left:
             self.left[0].delete(self._delay_ms)
             del self.left[0]
@@ -54,7 +62,8 @@ def begin(log: Log, segments: Segments, now_ms: int, up_to: int, most: int | Non
     log.advance_start(segments[count].base_offset)
     log.names_unsynced = True
     holding.lend(log, holding.EXPIRING)
-    return Expired(segments.forget_first(count), log.config.file_delete_delay_ms)
+    replacement = segments.compacted.unfinished if segments.were_compacted else None
+    return Expired(segments.forget_first(count), log.config.file_delete_delay_ms, replacement)
 
 
 def end(log: Log, segments: Segments, made: Expired) -> None:

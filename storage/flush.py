@@ -144,7 +144,7 @@ def begin(log: Log) -> Flush:
         raise log.refusal()
     # The system tells of an error once: of two at a time the other would believe that all is well.
     assert log.flushing is None, f"{log!r} is being flushed"
-    assert not log.by_name, f"a thread works with the files of {log!r}"
+    assert not log.by_name & holding.BY_NAME, f"a thread works with the files of {log!r}"
     # What is begun from here on, by whomever, is for the next flush.
     owed_indexes, owes_names = log.indexes_unsynced, log.names_unsynced
     log.indexes_unsynced, log.names_unsynced = [], False

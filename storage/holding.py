@@ -10,6 +10,7 @@ loop goes on with what cannot get in its way:
     rolling    a thread               no      no     no     no                no
     mending    a thread               no      no     no     no                no
     expiring   a thread               no      yes    no     no                no
+    swapping   a thread               yes     yes    yes    yes               no
     failed     a sync of it           no      no     yes    yes               yes
     deleted                           no      no     no     no                yes
 
@@ -17,7 +18,8 @@ A flush covers what is written, not what is staged or being written. Who writes 
 no names. Who rolls, mends or deletes segments opens, makes or renames files by their names: of a log that is deleted
 meanwhile they are gone with the directory, so that this ends with an error, unless there were another log of the same
 name. Segments that are being deleted are not the log's any more: what comes behind them goes on, but is not safe on the
-disk before they are gone, as a recovery would find them in front of it.
+disk before they are gone, as a recovery would find them in front of it. Who swaps renames what compaction has replaced,
+and what it has made, of which whoever opens it knows both names.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from storage.log import Log
 
-STAGED, WRITING, FLUSHING, ROLLING, MENDING, EXPIRING, FAILED, DELETED = (1 << number for number in range(8))
+STAGED, WRITING, FLUSHING, ROLLING, MENDING, EXPIRING, SWAPPING, FAILED, DELETED = (1 << number for number in range(9))
 
 # What may not be done while one of these has the log.
 FLUSH = FLUSHING | ROLLING | MENDING | EXPIRING | FAILED | DELETED
@@ -35,6 +37,7 @@ ROLL = STAGED | WRITING | ROLLING | MENDING | FAILED | DELETED
 MEND = STAGED | WRITING | FLUSHING | ROLLING | MENDING | EXPIRING | DELETED
 DELETE_SEGMENTS = ROLLING | MENDING | EXPIRING | DELETED
 BY_NAME = ROLLING | MENDING | EXPIRING
+_NOT_BESIDE = {ROLLING: ROLL, MENDING: MEND, EXPIRING: DELETE_SEGMENTS, SWAPPING: SWAPPING}
 
 
 def holders(log: Log) -> int:
@@ -60,9 +63,8 @@ def waits(log: Log, act: int) -> bool:
 
 
 def lend(log: Log, who: int) -> None:
-    """A thread begins to work with the names of its files: `ROLLING`, `MENDING` or `EXPIRING`."""
-    beside = {ROLLING: EXPIRING, EXPIRING: 0, MENDING: 0}[who]
-    assert not log.by_name & ~beside, f"a thread works with the files of {log!r}"
+    """A thread begins to work with the names of its files: `ROLLING`, `MENDING`, `EXPIRING` or `SWAPPING`."""
+    assert not log.by_name & _NOT_BESIDE[who], f"a thread works with the files of {log!r}"
     log.by_name |= who
 
 

@@ -108,7 +108,7 @@ class EntryFile:
 
     def _read(self, length: int, position: int) -> bytes:
         """Some of the file; less where it was cut. Raises ColdRead if the pool is not patient."""
-        file = self._pool.files.open(self.path)
+        file = self._pool.open(self.path)
         try:
             if self._pool.is_patient:
                 return file.read_at(length, position)

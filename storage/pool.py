@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from storage.doomed import Doomed
-from storage.files import Files
+from storage.files import File, Files
 
 if TYPE_CHECKING:
     from storage.log import Log
 
+SWAP_SUFFIX = ".swap"
+"""Behind the names of a segment that compaction has made, until a thread has renamed those in whose place it is."""
 MAX_OPEN_SEGMENTS = 4096
 MAX_INDEX_BYTES = 64 * 1024 * 1024
 
@@ -50,6 +52,15 @@ class Pool:
         self._opened: OrderedDict[Closable, None] = OrderedDict()
         self._loaded: OrderedDict[Closable, int] = OrderedDict()
         self._loaded_bytes = 0
+
+    def open(self, path: str) -> File:
+        """Open a file of a segment, which may have got its name in this moment: see `replacement`. Raises OSError."""
+        try:
+            return self.files.open(path)
+        except FileNotFoundError:
+            if not path.endswith(SWAP_SUFFIX):
+                raise
+            return self.files.open(path.removesuffix(SWAP_SUFFIX))
 
     @property
     def open_segments(self) -> int:

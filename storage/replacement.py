@@ -4,11 +4,11 @@
     <base>.log.swap        whole, and on the disk: it wins over the files of the offsets that it covers
     <base>.log             the old ones are `.deleted` by then, and this is the segment
 
-The names are synced, in a thread, once the new one is `.swap`, and again once the old ones are `.deleted`: until these
-are gone for good something has to say that they are. Renames are made on the loop. What a crash interrupts the next
-start ends (`finish_steps`). The new segment has the base offset of the first old one, and ends where the last one
-ended. Source: the suffixes and the order are those of Apache Kafka's
-`LocalLog.replaceSegments` and `LogLoader`, so that either program ends what the other one began.
+The names are synced once the new one is `.swap`, and again once the old ones are `.deleted`: until these are gone for
+good something has to say that they are. All of that is done by a thread, beside the log, which has the new segment in
+memory as soon as it wins. What a crash interrupts the next start ends (`finish_steps`). The new segment has the base
+offset of the first old one, and ends where the last one ended. Source: the suffixes and the order are those of Apache
+Kafka's `LocalLog.replaceSegments` and `LogLoader`, so that either program ends what the other one began.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from protocol.records.compression import Steps
 from storage.directories import base_of
 from storage.errors import CorruptLog
 from storage.files import Files
-from storage.pool import Pool
+from storage.pool import SWAP_SUFFIX, Pool
 from storage.segment import DERIVED_SUFFIXES, LOG_SUFFIX, Segment
 
 logger = logging.getLogger("headgate.storage")
 
 CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
 _KINDS = (LOG_SUFFIX, *DERIVED_SUFFIXES[:3])
 NOTHING = -1
 """In the place of an offset: nothing was compacted."""
@@ -40,23 +39,21 @@ NOTHING = -1
 class Replacement:
     """A new segment, named `.cleaned`, and those that it replaces.
 
-    Made by `Compacted.begin`; `run` may be called in a thread, then comes `Compacted.end`; then `rename_old`, `sync`,
-    which may be called in a thread too, and `Compacted.finish`.
+    Made by `Compacted.begin`; `run` may be called in a thread, then comes `Compacted.end`; then `settle`, in a thread
+    too, and `Compacted.finish`.
     """
 
-    __slots__ = ("_delay_ms", "_files", "_is_abandoned", "_lock", "_number", "is_ready", "is_synced", "new", "old")
+    __slots__ = ("_delay_ms", "_files", "_is_abandoned", "_is_settled", "_lock", "_number", "is_ready", "new", "old")
 
     def __init__(self, files: Files, old: Sequence[Segment], new: Segment) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._is_abandoned = False
+        self._is_abandoned = self._is_settled = False
         self._delay_ms, self._number = 0.0, 0
         self.old = tuple(old)
         self.new = new
         self.is_ready = False
         """The new one will be there after a crash."""
-        self.is_synced = False
-        """The old ones will not, or the new one will not where that was abandoned."""
 
     def run(self) -> None:
         """Make sure that the new one wins from now on, whatever happens. Raises OSError."""
@@ -75,38 +72,38 @@ class Replacement:
                 self._files.remove(f"{self.new.directory}/{name}")
 
     def abandon(self) -> None:
-        """The old ones stay, or go their own way: the new one must not come back. `sync` removes it."""
-        self._is_abandoned, self.is_ready, self.is_synced = True, False, False
+        """The old ones stay, or go their own way: the new one must not come back. `settle` removes it."""
+        self._is_abandoned, self.is_ready = True, False
         self.new.close()
 
     def take_place(self, delay_ms: float, number: int) -> None:
-        """The old files are to go `delay_ms` from now on. `number` is that of this replacement."""
+        """The old files are to go, `delay_ms` after `settle`. `number` is that of this replacement."""
         self.is_ready = False
         self._delay_ms, self._number = delay_ms, number
+        for segment in self.old:
+            segment.close()
 
-    def rename_old(self) -> None:
-        """Give the old files up: only renames; may be called again. Raises OSError.
+    def settle(self) -> None:
+        """Have all names be what they are to be: what lost does not come back in a crash. Raises OSError.
 
-        Until all is done the new segment is used under the name that it has.
+        Waits for `run`; may be called again, also by two threads. The new segment is used under whatever name it has.
         """
-        if not self._is_abandoned and not self.is_synced:
-            with _telling_of_names():
-                for segment in self.old:
-                    segment.delete(self._delay_ms, self._number)
-
-    def sync(self) -> None:
-        """Make sure that what lost does not come back in a crash; waits for `run`. Raises OSError."""
         with self._lock:
+            if self._is_settled:
+                return
             if self._is_abandoned:
                 remove(self._files, self.new.directory, self.new.base_offset)
-            self._files.sync_directory(self.new.directory)
-            self.is_synced = True
+                self._files.sync_directory(self.new.directory)
+            else:
+                with _telling_of_names():
+                    self._rename()
+            self._is_settled = True
 
-    def rename_new(self) -> None:
-        """Give the new files their names. Raises OSError."""
-        if not self._is_abandoned and self.new.suffix == SWAP_SUFFIX:  # else it has gone meanwhile
-            with _telling_of_names():
-                self.new.rename("")
+    def _rename(self) -> None:
+        for segment in self.old:
+            segment.delete(self._delay_ms, self._number)
+        self._files.sync_directory(self.new.directory)
+        self.new.rename("")
 
 
 class SegmentList(Protocol):
@@ -149,11 +146,13 @@ class Compacted:
         """How many of the first segments, `count` at most, lie before those that are being replaced now.
 
         These stay until that has ended: of the new segment, which may win already, nobody else would tell that it is
-        to go with them. It stays until all names are what they should be: one of those that it replaced would be there
-        without it, and a thread that deletes it must not meet who renames it.
+        to go with them.
         """
-        firsts = [one.new.base_offset for one in (self._begun, self.unfinished) if one is not None]
-        return sum(segment.base_offset < min(firsts) for segment in islice(self._segments, count)) if firsts else count
+        begun = self._begun
+        if begun is None:
+            return count
+        first = begun.new.base_offset
+        return sum(segment.base_offset < first for segment in islice(self._segments, count))
 
     def closed(self, bases: Collection[int]) -> list[Segment] | None:
         """The segments that begin at these offsets; None if one of them is gone, or is the one being written."""
@@ -161,15 +160,10 @@ class Compacted:
         return found if len(found) == len(bases) and self._segments.active not in found else None
 
     def finish(self) -> None:
-        """Before anything new: end what the last one has left; only renames, after its `sync`. Raises OSError."""
-        last = self.unfinished
-        if last is None:
-            return
-        last.rename_old()
-        if not last.is_synced:
-            last.sync()
-        last.rename_new()
-        self.unfinished = None
+        """Before anything new: end what the last one has left; at once, after its `settle`. Raises OSError."""
+        if self.unfinished is not None:
+            self.unfinished.settle()
+            self.unfinished = None
 
     def begin(self, files: Files, old: Sequence[Segment], new: Segment) -> Replacement:
         """What makes a segment named `.cleaned` win over `old`; to be run, in any thread, and handed to `end`.
@@ -193,10 +187,6 @@ class Compacted:
         self._segments.replace(replacement.old, replacement.new)
         self._count += 1
         replacement.take_place(delay_ms, self._count)
-        try:
-            replacement.rename_old()
-        except OSError as error:
-            logger.warning("%r: %s", replacement.new, error)
         return True
 
     def replace(self, files: Files, old: Sequence[Segment], new: Segment, delay_ms: float) -> bool:
@@ -217,7 +207,7 @@ class Compacted:
         self.forget(offset)
         self.finish()
         if self._begun is not None:
-            self._begun.sync()
+            self._begun.settle()
 
     def forget(self, offset: int) -> None:
         """The same in memory; a round that is under way does the rest, where what it has made is not taken any more."""

@@ -136,7 +136,7 @@ class Segment:
         file = self._file
         if file is None:
             self._check_alive()
-            file = self._pool.files.open(self.path)
+            file = self._pool.open(self.path)
             file.disk = parent(self.directory)
             if self.is_deleted:
                 return file

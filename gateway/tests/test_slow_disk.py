@@ -154,9 +154,9 @@ def creation(name: str, partitions: int = 1, **configs: str) -> CreateTopicsRequ
     return CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
 
 
-def produced(name: str, *values: bytes, acks: int = -1, later_ms: int = 0) -> ProduceRequest:
-    now_ms = SystemClock().now_ms() + later_ms
-    data = memoryview(build([Record(timestamp=now_ms, value=value) for value in values]))
+def produced(name: str, *values: bytes, acks: int = -1, later_ms: int = 0, keyed: int = 0) -> ProduceRequest:
+    now_ms, key = SystemClock().now_ms() + later_ms, b"k" if keyed else None
+    data = memoryview(build([Record(timestamp=now_ms, key=key, value=value) for value in values]))
     return ProduceRequest(None, acks, 60_000, [TopicProduceData(name, partition_data=[PartitionProduceData(0, data)])])
 
 
@@ -458,3 +458,27 @@ def test_old_segments_are_renamed_beside_everybody_else(tmp_path: Path) -> None:
         assert await append(client, "old", b"a") == (0, 3)
 
     run(tmp_path, scenario, log_retention_check_interval_ms="20")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [".log.cleaned", f"{1:020d}.log", ".log.swap"], ids=["winner", "replaced", "settled"])
+def test_compaction_renames_beside_everybody_else(tmp_path: Path, name: str) -> None:
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        client, there = broker.connect(), tmp_path / "latest-0"
+        await client.ask(creation("plain"), 5)
+        ratio = "0.01"
+        topic = creation("latest", cleanup_policy="compact", segment_bytes="400", min_cleanable_dirty_ratio=ratio)
+        await client.ask(topic, 5)
+        files.close(name, "rename")
+        for number in range(6):
+            assert await append(client, "latest", bytes(200), keyed=1) == (0, number)
+        await files.until_waiting()
+        for number in range(3):
+            assert await append(client, "plain", b"a") == (0, number)
+            assert (await fetched(client, "latest")).error_code == 0
+        files.open_gate()
+        while list(there.glob("*.swap")) or not list(there.glob("*.deleted")):  # noqa: ASYNC110  nobody tells of it
+            await trio.sleep(0.001)
+        assert (await fetched(client, "latest")).error_code == 0
+
+    run(tmp_path, scenario, log_cleaner_backoff_ms="20")

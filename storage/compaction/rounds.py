@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from protocol.records import compression
-from storage import replacement
+from storage import holding, replacement
 from storage.cleaner import Dirt
 from storage.compaction.job import Job, Rewritten, assess, plan, plan_merge
 from storage.compaction.work import WRITE_BYTES, Compaction
@@ -107,13 +107,17 @@ class Round:
 
     def _finish_last(self) -> Generator[Request, Any, None]:
         """What the last replacement has left."""
-        compacted = self._log.compacted
-        if compacted.unfinished is not None:
-            compacted.unfinished.rename_old()
-            yield Sync(compacted.unfinished.sync)
-            if self._log.is_retired:
-                raise Gone("the log was deleted")
-            compacted.finish()
+        log, last = self._log, self._log.compacted.unfinished
+        if last is None:
+            return
+        holding.lend(log, holding.SWAPPING)
+        try:
+            yield Sync(last.settle)
+        finally:
+            holding.give_back(log, holding.SWAPPING)
+        if log.is_retired:
+            raise Gone("the log was deleted")
+        log.compacted.finish()
 
     def _rewrite(self, bases: list[int]) -> Generator[Request, Any, Rewritten]:
         """Have a group written anew, and take it up, unless its segments are gone, or there is no room for it."""

@@ -88,6 +88,7 @@ STATES: dict[str, Callable[[Log], None]] = {
     "rolling": lambda log: holding.lend(log, holding.ROLLING),
     "mending": lambda log: holding.lend(log, holding.MENDING),
     "expiring": lambda log: holding.lend(log, holding.EXPIRING),
+    "swapping": lambda log: holding.lend(log, holding.SWAPPING),
     "failed": lambda log: setattr(log, "sync_error", object()),
     "deleted": lambda log: setattr(log, "is_retired", True),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -20,7 +20,8 @@ from storage.compaction.rounds import Collect, Gone, Rewrite, Round, compact, go
 from storage.compaction.work import Compaction
 from storage.errors import CorruptLog
 from storage.log import Log
-from storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX, Compacted, Replacement
+from storage.pool import SWAP_SUFFIX
+from storage.replacement import CLEANED_SUFFIX, Compacted, Replacement
 from storage.segment import Segment
 from storage.store import Store
 from storage.tests.builders import NOW_MS, TOPIC_ID, content, open_store
@@ -303,15 +304,48 @@ def test_a_new_segment_is_deleted_behind_those_that_it_replaced(is_refused: bool
         files.fail(errno.EIO, "rename", path=f"{0:020d}.log")
     assert log.compacted.end(replacement, 0.0)
     log.advance_start(24)
-    assert log.delete_old_segments(NOW_MS, log.end_offset) == 0
+    with pytest.raises(OSError, match="cannot be renamed") if is_refused else nullcontext():
+        assert log.delete_old_segments(NOW_MS, log.end_offset) == 3
     files.heal()
-    files.remove("/data/recovery-point-offset-checkpoint")
-    again = open_store(files.copy(), LARGE).logs[KEY]
-    assert (again.start_offset, values(again)) == (0, EXPECTED)
+    after = files.copy()
+    after.remove("/data/recovery-point-offset-checkpoint")
+    again = open_store(after, LARGE).logs[KEY]
+    assert again.start_offset == (0 if is_refused else 24)
+    assert values(again)["head"] == "1"
+    assert log.delete_old_segments(NOW_MS, log.end_offset) == (3 if is_refused else 0)
+
+
+def test_a_reader_finds_the_new_one_while_a_thread_gives_it_its_names() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    assert log.compacted.end(compacting(files, log), 0.0)
+    (new,) = [segment for segment in log.segments if segment.suffix == SWAP_SUFFIX]
+    for name in names(files, SWAP_SUFFIX):
+        files.rename(f"{PARTITION}/{name}", f"{PARTITION}/{name.removesuffix(SWAP_SUFFIX)}")
+    log.release()
+    assert new.suffix == SWAP_SUFFIX, "nobody has told the log yet"
+    assert values(log) == EXPECTED
+    assert_indexes(log)
+
+
+def test_what_was_not_renamed_is_tried_again_and_once_all_is_done_nothing_is() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    replacement = compacting(files, log)
+    assert log.compacted.end(replacement, 0.0)
+    for after in range(3):
+        files.fail(errno.EIO, "rename", after=after, times=1)
+        with pytest.raises(OSError, match="cannot be renamed"):
+            replacement.settle()
+        files.heal()
+        assert values(log) == EXPECTED
+    replacement.settle()
+    before = files.list(PARTITION)
+    replacement.settle()
     log.compacted.finish()
-    assert log.delete_old_segments(NOW_MS, log.end_offset) == 3
-    again = open_store(files.copy(), LARGE).logs[KEY]
-    assert (again.start_offset, values(again)) == (24, {"head": "1"})
+    assert files.list(PARTITION) == before
+    assert not [name for name in before if name.endswith(SWAP_SUFFIX)]
+    assert values(log) == EXPECTED
 
 
 def test_the_start_is_written_down_while_what_is_before_it_may_come_back() -> None:

@@ -15,8 +15,7 @@ from protocol.errors import KafkaError
 from storage.directories import META_PROPERTIES
 from storage.errors import StorageError
 from storage.files import Files
-from storage.pool import Pool
-from storage.replacement import SWAP_SUFFIX
+from storage.pool import SWAP_SUFFIX, Pool
 from storage.segment import LOG_SUFFIX, Segment
 from storage.store import LOCK
 from tools.log import checks, decoding, places, reading, repairs, small_files

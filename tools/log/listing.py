@@ -8,9 +8,9 @@ from itertools import zip_longest
 from protocol.errors import KafkaError
 from storage.files import Files
 from storage.hops import seek
-from storage.pool import Pool
+from storage.pool import SWAP_SUFFIX, Pool
 from storage.recovery.aside import TORN_SUFFIX
-from storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX
+from storage.replacement import CLEANED_SUFFIX
 from storage.segment import DELETED_SUFFIX, Segment
 from tools.log import reading
 from tools.log.overlay import Overlay
