@@ -30,10 +30,13 @@ COMPACTING = STEPS | {"compact": 4, "begin_round": 3, "go_on": 6, "roll": 3, "fl
 
 
 class CompactingHistory(History):
-    """A store with a compacted log. `compacted_end`: what is behind it was never to be compacted."""
+    """A store with a compacted log. `compacted_end`: what is behind it was never to be compacted.
+
+    Nor what was before the log's start at that time, which a lost start brings back: all that is before `clean_start`.
+    """
 
     def __init__(self, seed: int) -> None:
-        self.compacted_end = 0
+        self.compacted_end = self.clean_start = 0
         self.deletions_may_go = False
         self.round: Iterator[object] | None = None
         self.dead: list[object] = []  # rounds of killed processes, which must not tidy up after themselves
@@ -108,6 +111,7 @@ class CompactingHistory(History):
         dirt = assess(self.log, NOW_MS, self.log.end_offset)
         if dirt.dirty_bytes:
             self.compacted_end = max(self.compacted_end, dirt.first_uncleanable)
+            self.clean_start = max(self.clean_start, self.log.start_offset)
         return dirt.first_uncleanable
 
     def draw(self) -> tuple[int, int]:
@@ -122,7 +126,7 @@ class CompactingHistory(History):
         seen = set[bytes | None]()
         visible = decide(self.acknowledged).visible
         for header, view in reversed(stored(content(self.log))):
-            if header.base_offset < end and header.base_offset in visible:
+            if self.clean_start <= header.base_offset < end and header.base_offset in visible:
                 keys = [record.key for record in iterate(view)]
                 assert len(set(keys)) == len(keys)
                 assert seen.isdisjoint(keys)
