@@ -48,26 +48,20 @@ Row = ListOffsetsPartitionResponse
 Answer = Callable[[ListOffsetsPartition, Partition], Row]
 
 
-class Brought(NamedTuple):
-    """A search was not planned: a thread has read what that needs, at this place, and it is to be planned again."""
-
-    place: Place
-
-
-Outcome = Found | Brought | KafkaError | OSError
+Outcome = Found | KafkaError | OSError
 
 
 class Search(NamedTuple):
     """A time that is sought in a partition, and the rows that want it.
 
-    `more`: what was looked through already. `brought`: what a thread has read for the plan to come.
+    `more`: what was looked through already. `brought`: what a thread has just read for its plan.
     """
 
     partition: Partition
     timestamp: int
     rows: list[Row]
     more: More | None = None
-    brought: Brought | None = None
+    brought: Place | None = None
 
 
 @handles(ListOffsetsRequest, versions="1-11")
@@ -135,6 +129,7 @@ class Searching:
         self._isolation_level = request.isolation_level
         self._broker = broker
         self._under_way: list[Search] = []
+        self._bringing = 0  # how many are not planned yet, as a thread reads for that
         self._found: list[Outcome] | Exception | None = None
         self._moved = WaitList()
 
@@ -146,8 +141,8 @@ class Searching:
     def _go_on(self) -> ListOffsetsResponse | None:
         """Take what was found, and begin with the next ones. Gives the response once there are no more."""
         while self._take():
-            if not self._left:
-                return self._response
+            if not self._left or self._bringing >= AT_ONCE:
+                return None if self._bringing else self._response
             self._begin()
         return None
 
@@ -160,38 +155,54 @@ class Searching:
             for search, one in zip(self._under_way, found, strict=True):
                 if isinstance(one, More):
                     self._left.append(search._replace(more=one, brought=None))
-                elif isinstance(one, Brought):
-                    self._left.append(search._replace(brought=one))
                 else:
                     _fill(search, one)
             self._under_way = []
         return not self._under_way
 
     def _begin(self) -> None:
-        planned: list[Steps[Found | Brought]] = []
-        for _ in range(min(AT_ONCE, len(self._left))):
+        planned: list[Steps[Found]] = []
+        for _ in range(min(AT_ONCE - self._bringing, len(self._left))):
             search = self._left.popleft()
             try:
                 planned.append(self._plan(search))
+            except ColdRead as cold:
+                self._bring(search, cold)
             except KafkaError as error:
                 _fill(search, error)
             else:
                 self._under_way.append(search)
-        conversions = self._broker.conversions
-        size = len(planned) * ROW_BYTES
-        made = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters))
-        self._found = self._found if made is None else made
+        if planned:
+            conversions = self._broker.conversions
+            size = len(planned) * ROW_BYTES
+            made = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters))
+            self._found = self._found if made is None else made
 
-    def _plan(self, search: Search) -> Steps[Found | Brought]:
-        """What finds it, or brings what is missing for such a plan."""
+    def _bring(self, search: Search, cold: ColdRead) -> None:
+        """Have a thread of its disk read what is not in memory: a disk that hangs holds up no conversions."""
+        cold.__traceback__ = None  # it holds the frames of what was given up, and these the files of segments
+        self._bringing += 1
+
+        def brought(result: object) -> None:
+            self._bringing -= 1
+            cold.release()
+            if isinstance(result, OSError):
+                _fill(search, result)
+            else:
+                self._left.append(search._replace(brought=cold.place))
+            self._broker.purgatory.touch(self._moved)
+
+        self._broker.scheduler.reads(cold.disk).in_thread(cold.warm, brought)
+
+    def _plan(self, search: Search) -> Steps[Found]:
+        """What finds it. Raises KafkaError, and ColdRead unless what was brought is gone again."""
         try:
             return self._planned(search, patient=False)
         except ColdRead as cold:
-            cold.__traceback__ = None  # it holds the frames of what was given up, and these the files of segments
-            if search.brought is None or cold.place != search.brought.place:
-                return _bring(cold)
+            if cold.place != search.brought:
+                raise
             cold.release()
-        return self._planned(search, patient=True)  # it was brought, and is gone again: that would have no end
+        return self._planned(search, patient=True)  # else that would have no end
 
     def _planned(self, search: Search, patient: bool) -> Steps[Found]:
         log, end = search.partition.log, search.partition.readable_end(self._isolation_level)
@@ -207,17 +218,7 @@ class Searching:
         self._broker.purgatory.touch(self._moved)
 
 
-def _bring(cold: ColdRead) -> Steps[Brought]:
-    """Read what is not in memory, in a thread: the first slice, which may be run by the loop, does nothing."""
-    try:
-        yield
-        cold.warm()
-    finally:
-        cold.release()
-    return Brought(cold.place)
-
-
-def _all(searches: Iterable[Steps[Found | Brought]]) -> Steps[list[Outcome]]:
+def _all(searches: Iterable[Steps[Found]]) -> Steps[list[Outcome]]:
     """What each finds; more than one of them are no work for the loop."""
     results: list[Outcome] = []
     for steps in searches:

@@ -10,12 +10,13 @@ from gateway.conversion import ROW_BYTES
 from gateway.handlers import list_offsets
 from gateway.handlers.list_offsets import AT_ONCE
 from gateway.tests.builders import Node
+from gateway.tests.manual import Threads
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.records.batch import Record, build
 from protocol.records.compression import ZSTD, finish
-from storage.files import File, Files
+from storage.files import File, Files, parent
 
 NOW_MS = 1_700_000_000_000
 NOTHING = (0, -1, -1)
@@ -290,10 +291,11 @@ def test_one_partition_that_is_refused_stops_no_other(
     assert rows(answers[0]) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1), (0, 0, NOW_MS + 1)]
 
 
-class ColdDisk:
+class ColdDisk(Threads):
     """What is read of it is not in memory before a thread has read it; and not even then, if it `forgets`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.forgets = False
         self.brought: set[int] = set()
 
@@ -318,7 +320,15 @@ def cold(node: Node, thread: Thread, monkeypatch: pytest.MonkeyPatch) -> ColdDis
 
     monkeypatch.setattr(File, "read_cached", read_cached)
     monkeypatch.setattr(File, "warm", warm)
+    monkeypatch.setattr(node.services.scheduler, "in_thread", disk.in_thread)
     return disk
+
+
+def brought(node: Node, cold: ColdDisk) -> None:
+    """One thing was read."""
+    assert len(cold.waiting) == 1
+    cold.run_one()
+    node.time.advance()
 
 
 @pytest.mark.parametrize("timestamp,found", [(NOW_MS + 150, (0, 2, NOW_MS + 200)), (-3, (0, 3, NOW_MS + 300))])
@@ -326,31 +336,56 @@ def test_indexes_on_a_cold_disk_are_read_by_a_thread(
     node: Node, thread: Thread, cold: ColdDisk, timestamp: int, found: tuple[int, ...]
 ) -> None:
     answers = parked(node, seek(node, (0, timestamp), (1, -1)))
-    for _ in range(3):
-        assert not answers
-        thread.run()
+    brought(node, cold)
+    brought(node, cold)
+    assert len(cold.brought) == 2, "the time index and the offset index"
+    assert not answers
+    thread.run()
     assert rows(answers[0]) == [found, (0, 2, -1)]
-    assert len(cold.brought) == 2, "the time index and the offset index; of the batches the bytes were taken at once"
+    assert not cold.waiting
     assert not thread.begun
+
+
+def test_a_disk_that_hangs_holds_up_no_conversions(node: Node, thread: Thread, cold: ColdDisk) -> None:
+    answers = parked(node, seek(node, (0, NOW_MS + 150), *[(index, NOW_MS) for index in range(1, AT_ONCE + 1)]))
+    others = parked(node, seek(node, (1, NOW_MS)))
+    while thread.begun:
+        thread.run()
+    assert rows(others[0]) == [(0, 0, NOW_MS + 1)]
+    assert not answers
+    brought(node, cold)
+    brought(node, cold)
+    thread.run()
+    assert rows(answers[0])[0] == (0, 2, NOW_MS + 200)
+    assert rows(answers[0])[1:] == [(0, 0, NOW_MS + index) for index in range(1, AT_ONCE + 1)]
+
+
+def test_so_many_are_read_for_at_once(node: Node, thread: Thread, cold: ColdDisk) -> None:
+    """Each holds a file open."""
+    wanted = [(0, NOW_MS + number) for number in range(2 * AT_ONCE + 1)]
+    answers = parked(node, seek(node, *wanted))
+    share = node.services.scheduler.reads(parent(node.services.partitions.get("t", 0).log.directory))
+    assert share._running + len(share._waiting) == AT_ONCE
+    while not answers:
+        cold.run_all()
+        node.time.advance()
+        if thread.begun:
+            thread.run()
+    assert [code for code, _, _ in rows(answers[0])] == [0] * len(wanted)
 
 
 def test_what_is_gone_again_when_it_was_brought_is_waited_for(node: Node, thread: Thread, cold: ColdDisk) -> None:
     """Else a search would have no end where memory is short, or where a file system never answers at once."""
     cold.forgets = True
     answers = parked(node, seek(node, (0, NOW_MS + 150)))
-    thread.run()
+    brought(node, cold)
     assert not answers
     thread.run()
     assert rows(answers[0]) == [(0, 2, NOW_MS + 200)]
 
 
-def test_a_disk_that_fails_under_an_index_stops_no_other_partition(
-    node: Node, thread: Thread, cold: ColdDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(File, "warm", fail)
+def test_a_disk_that_fails_under_an_index_stops_no_other_partition(node: Node, thread: Thread, cold: ColdDisk) -> None:
     answers = parked(node, seek(node, (0, NOW_MS + 150), (1, NOW_MS)))
+    cold.run_one(OSError(5, "Input/output error"))
     thread.run()
     assert rows(answers[0]) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1), (0, 0, NOW_MS + 1)]
