@@ -208,7 +208,7 @@ class _Check:
     def _see_epoch(self, epoch: int, offset: int) -> None:
         if epoch < 0:
             return
-        if self._misses_epochs:
+        if self._misses_epochs and self._is_safe(offset):  # else it was perhaps not yet written
             self._misses_epochs = False
             path = f"{self._partition.directory}/{leader_epochs.FILE_NAME}"
             self._add(EPOCHS, path, "it is missing; the next start makes it again from the batches")

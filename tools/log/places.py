@@ -130,37 +130,61 @@ def find(
 ) -> Iterator[Place | str]:
     """What each path means: partitions, or the path of one file.
 
-    Of a data directory only these topics and partitions are taken, all if none are named. What it says of its
-    partitions is read once, however many paths lead there. One that cannot be read has that for its problem, and no
-    partitions. Raises NotFound.
+    Of data directories only these topics and partitions are taken, all if none are named; each has to be in one of
+    them. What one says of its partitions is read once, however many paths lead there. One that cannot be read has that
+    for its problem, and no partitions. Raises NotFound.
     """
     known: dict[Path, DataDirectory] = {}
+    whole: dict[str, Sequence[PartitionDirectory]] = {}
+    is_all_read = True
     for given in paths:
         path = given.rstrip("/") or "/"
         try:
-            yield _find(files, path, topics, partitions, known)
+            if Path(path).is_file():
+                yield path
+                continue
+            if not Path(path).is_dir():
+                raise NotFound(f"there is no {path}")
+            above, found = _directory(files, path)
+            real = Path(above).resolve()
+            if real not in known:
+                known[real] = DataDirectory.read(files, above)
         except OSError as error:
             yield Place(DataDirectory(path, problems=[reason(error, path)], is_read=False), [])
+            is_all_read = False
+            continue
+        if above == path:
+            whole[path] = found
+            found = [one for one in found if _is_named(one, topics, partitions)]
+        yield Place(known[real], found)
+    if is_all_read:
+        _check_named(whole, topics, partitions)
 
 
-def _find(
-    files: Files, path: str, topics: Collection[str], partitions: Collection[int], known: dict[Path, DataDirectory]
-) -> Place | str:
-    if Path(path).is_file():
-        return path
-    if not Path(path).is_dir():
-        raise NotFound(f"there is no {path}")
-    above, found = _directory(files, path, topics, partitions)
-    real = Path(above).resolve()
-    if real not in known:
-        known[real] = DataDirectory.read(files, above)
-    return Place(known[real], found)
+def _is_named(one: PartitionDirectory, topics: Collection[str], partitions: Collection[int]) -> bool:
+    return (not topics or one.topic in topics) and (not partitions or one.partition in partitions)
 
 
-def _directory(
-    files: Files, path: str, topics: Collection[str], partitions: Collection[int]
-) -> tuple[str, list[PartitionDirectory]]:
-    """The data directory, and what is meant of it."""
+def _check_named(
+    whole: Mapping[str, Sequence[PartitionDirectory]], topics: Collection[str], partitions: Collection[int]
+) -> None:
+    """Raises NotFound for what is in none of these data directories."""
+    if not whole:
+        return
+    found = [one for each in whole.values() for one in each]
+    where = f"{', '.join(whole)} {'has' if len(whole) == 1 else 'have'}"
+    advice = f"`headgate log ls {' '.join(whole)}` lists all"
+    missing = sorted(set(topics) - {one.topic for one in found})
+    if missing:
+        raise NotFound(f"{where} no partition of {', '.join(missing)}; {advice}")
+    absent = sorted(set(partitions) - {one.partition for one in found if _is_named(one, topics, partitions)})
+    if absent:
+        whose = f" of {', '.join(sorted(topics))}" if topics else ""
+        raise NotFound(f"{where} no partition {', '.join(map(str, absent))}{whose}; {advice}")
+
+
+def _directory(files: Files, path: str) -> tuple[str, list[PartitionDirectory]]:
+    """The data directory, and what is in it, or the one partition that is meant."""
     names, real = [entry.name for entry in Path(path).iterdir()], Path(path).resolve()
     own = _parse(str(real))
     if own is not None and any(map(directories.is_of_log, names)):
@@ -172,19 +196,7 @@ def _directory(
     found = sorted(partitions_of, key=lambda one: (one.key, one.directory))
     if not found and not files.exists(f"{path}/{directories.META_PROPERTIES}"):
         raise NotFound(f"{path} is neither a data directory nor a partition's: nothing in it is named <topic>-<number>")
-    wanted = [
-        one for one in found if (not topics or one.topic in topics) and (not partitions or one.partition in partitions)
-    ]
-    missing = sorted(set(topics) - {one.topic for one in found})
-    if missing:
-        raise NotFound(f"{path} has no partition of {', '.join(missing)}; `headgate log ls {path}` lists all")
-    absent = sorted(set(partitions) - {one.partition for one in wanted})
-    if absent:
-        whose = f" of {', '.join(sorted(topics))}" if topics else ""
-        raise NotFound(
-            f"{path} has no partition {', '.join(map(str, absent))}{whose}; `headgate log ls {path}` lists all"
-        )
-    return path, wanted
+    return path, found
 
 
 def _may_be_one(files: Files, directory: str) -> bool:

@@ -138,6 +138,13 @@ def test_epochs(data: Data) -> None:
     assert finding.problem.startswith("2 batches of ")
     path.unlink()
     assert "missing" in findings(data)[0].problem
+    (data.path / ".kafka_cleanshutdown").unlink()
+    assert "missing" in findings(data)[0].problem
+    points = data.path / "recovery-point-offset-checkpoint"
+    held = points.read_text()
+    points.write_text("0\n0\n")
+    assert findings(data) == [], "a broker writes it with the first flush"
+    points.write_text(held)
     path.write_text("0\n1\nx\n")
     assert [one.kind for one in findings(data)] == ["file"]
     path.write_bytes(b"")

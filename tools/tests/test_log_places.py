@@ -64,6 +64,17 @@ def test_partitions_that_are_not_there_are_told(data: Path) -> None:
         place(data, ["a"], [1])
 
 
+def test_a_topic_is_in_one_of_several_data_directories(data: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "z-0").mkdir(parents=True)
+    (other / "meta.properties").write_text("version=1\nnode.id=3\ncluster.id=x\n")
+    paths = [str(data), str(other)]
+    found = [one for one in find(Files(), paths, ["z", "b-with-dash"], []) if isinstance(one, Place)]
+    assert [[str(one) for one in place.partitions] for place in found] == [["b-with-dash-1"], ["z-0"]]
+    with pytest.raises(NotFound, match=r" have no partition of y; `headgate log ls \S+ \S+` lists all"):
+        list(find(Files(), paths, ["z", "y"], []))
+
+
 def test_paths_in_one_data_directory_share_it(data: Path) -> None:
     """Else what one repair says of the recovery points would be undone by the next one."""
     (data.parent / "link").symlink_to(data)
