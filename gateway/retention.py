@@ -58,7 +58,7 @@ class Retention:
         """Look at some: until a thread has something to do, or others are to have a turn."""
         self._is_busy = False
         until_ms = self._clock.monotonic_ms() + SLICE_MS
-        while self._left and not self._is_busy:
+        while self._left and not (self._is_busy or self._scheduler.is_over):
             if self._clock.monotonic_ms() >= until_ms:
                 self._is_busy = True
                 self._scheduler.call_after(0.0, self._go_on)

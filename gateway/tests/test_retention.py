@@ -283,3 +283,14 @@ def test_a_first_look_reads_nothing_of_segments_that_stay(node: Node) -> None:
     for segment in log.segments[1:]:
         Path(segment.times.path).unlink()
     assert log.delete_old_segments(NOW_MS, log.end_offset) == 0
+
+
+def test_a_stop_begins_nothing_more(node: Node, threads: Threads, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a", "b"):
+        filled(node, name)
+    upkeep(node).expire()
+    node.services.scheduler.is_over = True
+    threads.run_one()
+    assert not threads.waiting
+    assert [partition(node, name).log.start_offset for name in ("a", "b")] == [2, 0]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
