@@ -5,6 +5,9 @@ first slice is done on the loop, as long as it is not too much of one turn. What
 (`Scheduler.in_slices`): one conversion at a time, others wait in the order in which they came. So they take from the
 loop half a millisecond at once and half of its time at most, and the memory of one conversion beside what came in,
 however many clients ask for it, or partitions are in one request.
+
+One that reads from a disk may wait for that: after a second the others go on without it. Those of a producer read from
+no disk, so that they are never out of their order.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from gateway.scheduler import Scheduler, StoppedError
+from gateway.workers import MOST_OF_DISK
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch, compression
 from storage import validation
@@ -43,6 +47,9 @@ TURN_BYTES, _LEAST_BYTES = 64 << 10, 1 << 10
 MAX_WAITING_BYTES = 256 << 20
 ROW_BYTES = 1 << 10
 """What is held of a row that is to be read, and not converted from what a client sent."""
+
+# So long one that reads is waited for, as long as no more have been left alone with their disk.
+HUNG_MS, MOST_HUNG = 1_000.0, MOST_OF_DISK
 
 # How often one that runs is asked whether anybody waits for it, and from how many on those that wait are.
 _SLICES_BETWEEN_LOOKS = 64
@@ -167,6 +174,7 @@ class _Job(NamedTuple):
     size: int
     done: Done
     is_wanted: Callable[[], bool]
+    is_reading: bool
 
 
 class Conversions:
@@ -175,7 +183,8 @@ class Conversions:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._queue: deque[_Job] = deque()
-        self._is_busy = False
+        self._running: _Job | None = None
+        self._hung = 0  # that wait for a disk, beside the one that runs
         self._look_at = _FEW  # the length of the queue at which it is looked through
         self._turn_bytes = 0  # converted at once since the present turn began
         self.waiting_bytes = 0
@@ -187,6 +196,8 @@ class Conversions:
         done: Done,
         is_wanted: Callable[[], bool] | None = None,
         first_bytes: int = 0,
+        *,
+        is_reading: bool = False,
     ) -> Any:
         """The result, if the first slice brings it; else None, and it comes by `done`, as of `submit`.
 
@@ -200,7 +211,7 @@ class Conversions:
                 next(steps)
             except StopIteration as end:
                 return end.value
-        self.submit(steps, size, done, is_wanted)
+        self.submit(steps, size, done, is_wanted, is_reading=is_reading)
         return None
 
     def share(self, most: int, least: int) -> int:
@@ -210,11 +221,19 @@ class Conversions:
     def _end_turn(self) -> None:
         self._turn_bytes = 0
 
-    def submit(self, steps: Steps[Any], size: int, done: Done, is_wanted: Callable[[], bool] | None = None) -> None:
+    def submit(
+        self,
+        steps: Steps[Any],
+        size: int,
+        done: Done,
+        is_wanted: Callable[[], bool] | None = None,
+        *,
+        is_reading: bool = False,
+    ) -> None:
         """Run `steps` when it is their turn, then `done` with their result, or with the exception that they raised.
 
         `size`: the bytes that are held until then. What is no longer wanted is forgotten, at the latest when its turn
-        comes, and broken off. `is_wanted` is called from a thread too.
+        comes, and broken off. `is_wanted` is called from a thread too. `is_reading`: the steps may wait for a disk.
         Raises KafkaError(REQUEST_TIMED_OUT) if too much waits already.
         """
         if len(self._queue) >= self._look_at:
@@ -223,8 +242,8 @@ class Conversions:
             message = f"{self.waiting_bytes} bytes of records wait to be converted"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
         self.waiting_bytes += size
-        self._queue.append(_Job(steps, size, done, is_wanted or _always))
-        if not self._is_busy:
+        self._queue.append(_Job(steps, size, done, is_wanted or _always, is_reading))
+        if self._running is None:
             self._start(self._queue.popleft())
 
     def _forget_unwanted(self) -> None:
@@ -235,7 +254,7 @@ class Conversions:
         self._look_at = max(_FEW, 2 * len(wanted))
 
     def _next(self) -> None:
-        self._is_busy = False
+        self._running = None
         if self._scheduler.is_over:
             self._give_up()
         while self._queue:
@@ -246,8 +265,20 @@ class Conversions:
             self.waiting_bytes -= job.size
 
     def _start(self, job: _Job) -> None:
-        self._is_busy = True
+        self._running = job
         self._scheduler.in_slices(_while_wanted(job), partial(self._finish, job))
+        if job.is_reading and self._running is job:
+            self._scheduler.call_after(HUNG_MS, partial(self._leave_alone, job))
+
+    def _leave_alone(self, job: _Job) -> None:
+        """Go on without one that waits for a disk, if it does."""
+        if self._running is not job:
+            return
+        if self._hung < MOST_HUNG:
+            self._hung += 1
+            self._next()
+        else:
+            self._scheduler.call_after(HUNG_MS, partial(self._leave_alone, job))
 
     def _give_up(self) -> None:
         """The broker has stopped. Who wants an answer has been refused; who wants none has only the log."""
@@ -258,6 +289,8 @@ class Conversions:
         self.waiting_bytes = 0
 
     def _finish(self, job: _Job, result: Any) -> None:
+        is_running = self._running is job
+        self._hung -= not is_running
         if isinstance(result, StoppedError):
             self._queue.appendleft(job)
             self._next()
@@ -267,7 +300,8 @@ class Conversions:
             if result is not _UNWANTED:
                 job.done(result)
         finally:
-            self._next()
+            if is_running:
+                self._next()
 
 
 def _while_wanted(job: _Job) -> Steps[Any]:

@@ -451,7 +451,7 @@ class _Converting(Plan):
             self._broker.purgatory.touch(converted)
 
         size = sum(map(self._is_open, rows)) * conversion.ROW_BYTES
-        made = start(self._convert(rows), size, done, lambda: bool(converted.waiters))
+        made = start(self._convert(rows), size, done, lambda: bool(converted.waiters), is_reading=True)
         if made is None and not late:
             deadline_ms = self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS
             waiting = Waiting([converted], deadline_ms, lambda _: self._take(rows, late[0]) if late else None, _late)

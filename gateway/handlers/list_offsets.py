@@ -175,7 +175,7 @@ class Searching:
         if planned:
             conversions = self._broker.conversions
             size = len(planned) * ROW_BYTES
-            made = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters))
+            made = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters), is_reading=True)
             self._found = self._found if made is None else made
 
     def _bring(self, search: Search, cold: ColdRead) -> None:

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from gateway import conversion
-from gateway.conversion import TURN_BYTES, Conversions
-from gateway.scheduler import Scheduler, TrioClock
+from gateway.conversion import HUNG_MS, MOST_HUNG, TURN_BYTES, Conversions
+from gateway.scheduler import Scheduler, StoppedError, TrioClock
 from gateway.tests.manual import ManualTime
 from protocol.errors import ErrorCode, KafkaError
 
@@ -27,8 +27,8 @@ class Threads:
     def _begin(self, work: Generator[None, None, Any], done: Callable[[Any], None]) -> None:
         self.begun.append((work, done))
 
-    def run(self) -> None:
-        work, done = self.begun.pop(0)
+    def run(self, number: int = 0) -> None:
+        work, done = self.begun.pop(number)
         try:
             while True:
                 next(work)
@@ -76,6 +76,50 @@ def test_one_runs_at_a_time_in_the_order_in_which_they_came() -> None:
         threads.run()
     assert late == [0, 1, 2]
     assert not threads.begun
+
+
+def test_those_behind_one_that_waits_for_a_disk_go_on_without_it() -> None:
+    threads, late = Threads(), list[Any]()
+    for number in range(3):
+        threads.conversions.submit(steps(number, 2), 10, late.append, is_reading=number == 0)
+    threads.time.advance(HUNG_MS - 1)
+    assert len(threads.begun) == 1
+    threads.time.advance(1)
+    assert len(threads.begun) == 2
+    threads.time.advance(10 * HUNG_MS)
+    assert len(threads.begun) == 2, "of those that read nothing one at a time"
+    threads.run()
+    assert (late, len(threads.begun)) == ([0], 1)
+    threads.run()
+    threads.run()
+    assert (late, threads.conversions.waiting_bytes) == ([0, 1, 2], 0)
+
+
+def test_so_many_wait_for_disks_beside_the_one_that_runs() -> None:
+    threads, late = Threads(), list[Any]()
+    for number in range(MOST_HUNG + 3):
+        threads.conversions.submit(steps(number, 2), 10, late.append, is_reading=True)
+    for _ in range(MOST_HUNG + 3):
+        threads.time.advance(HUNG_MS)
+    assert len(threads.begun) == MOST_HUNG + 1
+    threads.run()
+    threads.time.advance(HUNG_MS)
+    assert len(threads.begun) == MOST_HUNG + 1, "another one has its place"
+    while threads.begun:
+        threads.run()
+    assert late == list(range(MOST_HUNG + 3))
+
+
+def test_one_that_waited_for_a_disk_until_the_end_is_told_with_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    threads, late = Threads(), list[Any]()
+    for number in range(3):
+        threads.conversions.submit(steps(number, 2), 10, late.append, is_reading=number == 0)
+    threads.time.advance(HUNG_MS)
+    threads.time.scheduler.is_over = True
+    while threads.begun:
+        threads.begun.pop(0)[1](StoppedError())
+    assert (late, threads.conversions.waiting_bytes) == ([], 0)
+    assert "the broker stopped before" in caplog.text
 
 
 def test_what_is_no_longer_wanted_is_not_begun() -> None:
