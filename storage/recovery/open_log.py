@@ -72,7 +72,7 @@ def open_log_steps(pool: Pool, found: Found, config: LogConfig, random: Random, 
     leader_epochs.note_formats(log, epochs, log.start_offset)
     log.epochs.keep(epochs, always=entries is None and log.size > 0)
     log.epochs.start_from(log.start_offset)
-    log.active.was_cut = not found.is_clean and log.size > 0  # maybe, by who was killed
+    log.active.was_cut = not found.is_clean  # maybe, by who was killed, and to nothing
     log.names_unsynced = not found.is_clean or not log.size  # an empty log has never had a reason to be flushed
     yield from log.reload_producers_steps(snapshots.offsets(names), producers)
     yield from check_transactions(log, found)

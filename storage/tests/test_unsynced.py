@@ -23,6 +23,7 @@ from storage.tests.builders import (
     open_store,
 )
 from storage.tests.crashing_files import CrashingFiles
+from storage.truncation import promise_less
 
 KEY = "t", 0
 
@@ -132,6 +133,21 @@ def test_a_stop_makes_safe_what_was_cut_off_before_a_kill(files: CrashingFiles) 
     store, log = killed(files)
     store.close()
     assert not files.file(log.active.path).changes
+
+
+def test_a_stop_makes_safe_that_all_was_cut_off_before_a_kill(files: CrashingFiles) -> None:
+    """Else the next start, which looks at the end only, would believe what is there again."""
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    append(log, batch())
+    log.flush()
+    store.checkpoint({KEY: log.end_offset})
+    promise_less(log, 0)  # as `truncate_to` begins
+    files.truncate(log.active.path, 0)
+    store, log = killed(files)
+    assert log.end_offset == 0
+    store.close()
+    assert open_store(on_disk(files)).logs[KEY].end_offset == 0
 
 
 def test_a_flush_after_a_kill_makes_the_names_safe(files: CrashingFiles) -> None:
