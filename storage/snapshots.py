@@ -62,9 +62,10 @@ def replayed(
 ) -> Steps[tuple[Producers, int]]:
     """The state at the end of a log, by the newest snapshot and the batches behind it; and where these begin.
 
-    Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
+    A log that was begun anew behind its end may have an empty segment in front still, after a power cut, and a gap
+    behind that. Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
     """
-    start_offset = segments[0].base_offset
+    start_offset = next((segment for segment in segments if segment.size), segments.active).base_offset
     producers, offset = load_latest(files, directory, known, start_offset, end_offset)
     offset = max(offset, start_offset)
     if offset < end_offset:

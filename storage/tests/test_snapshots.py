@@ -6,8 +6,13 @@ import logging
 
 import pytest
 
+from protocol.records.compression import finish
 from storage import snapshots
+from storage.pool import Pool
 from storage.producers import Producer, Producers
+from storage.segment import Segment
+from storage.segments import Segments
+from storage.tests.builders import NOW_MS, batch
 from storage.tests.crashing_files import CrashingFiles
 
 
@@ -47,3 +52,15 @@ def test_removal() -> None:
 def test_what_is_a_snapshot() -> None:
     names = ["00000000000000000020.snapshot", "x.snapshot", "00000000000000000020.log"]
     assert snapshots.offsets(names) == [20]
+
+
+def test_a_state_from_before_a_gap_is_not_taken() -> None:
+    """A power cut came while the log was begun anew behind its end: the first segment is empty, and still there."""
+    files = new_files(5)
+    pool = Pool(files)
+    items = [Segment.create(pool, "/d", base, NOW_MS) for base in (0, 12)]
+    producers, offset = finish(snapshots.replayed(files, "/d", [5], Segments(items), 12))
+    assert (dict(producers.by_id), offset) == ({}, 12)
+    items[0].append(batch(5), [(len(batch(5)), 4, NOW_MS)], 4096)
+    producers, offset = finish(snapshots.replayed(files, "/d", [5], Segments(items[:1]), 5))
+    assert (list(producers.by_id), offset) == ([5], 5)
