@@ -2,7 +2,8 @@
 
 It ends in exactly one of three ways. Clean: batches to the end. Torn: at or behind the recovery point something else
 follows; the log is cut there, and what followed is kept `aside`. Corrupt: the same below the recovery point, where
-everything was on the disk once; the partition then stays closed and untouched.
+everything was on the disk once; the partition then stays closed, and of its files none is touched, but that what lies
+behind the recovery point may have been cut off, and kept, before.
 """
 
 from __future__ import annotations
