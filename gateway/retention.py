@@ -24,8 +24,8 @@ logger = logging.getLogger("headgate.upkeep")
 
 # Many partitions are looked at: for so long, then others have a turn.
 SLICE_MS = 2.0
-# So many segments of a log are deleted in its turn, which costs four renames each, then others have theirs.
-SLICE_SEGMENTS = 64
+# So many segments of a log are deleted in its turn, each of which is looked at on the loop; then others have theirs.
+SLICE_SEGMENTS = 8
 
 
 class Retention:
@@ -105,14 +105,14 @@ class Retention:
                 self._go_on()
 
         self._is_busy = True
-        try:
-            self._scheduler.in_thread(work, ended)
-        except RuntimeError as error:  # no thread can be had
-            ended(error)
+        self._scheduler.in_thread(work, ended)
 
     def _warmed(self, partition: Partition, cold: ColdRead, result: object) -> None:
         cold.release()
-        self._left.appendleft((partition, cold.place))
+        if isinstance(result, BaseException):
+            self._note(partition.log, result)
+        else:
+            self._left.appendleft((partition, cold.place))
 
     def _ended(self, partition: Partition, expired: Expired, result: object) -> None:
         partition.log.end_expiry(expired)

@@ -223,6 +223,7 @@ def finish(log: Log) -> bool:
             log.end_write(log.being_written, OSError(errno.ECANCELED, "the log was closed"))
     if log.flushing is not None:  # its end has not been taken up, and will not be
         end(log, log.flushing, None)
+    log.by_name = 0  # nor was what a thread was to do there, if it had not begun
     if log.sync_error is not None:
         raise log.refusal()
     try:

@@ -305,6 +305,8 @@ class OffsetIndex(Index):
         """The position of the last indexed batch that does not end behind `offset`; 0 if there is none."""
         if not self.entries:
             return 0
+        if self._columns is None and self.last()[0] <= offset - self.base_offset:  # so it is for most that is asked
+            return self.last_position
         keys, positions = self._load()
         found = bisect_right(keys, offset - self.base_offset)
         return positions[found - 1] if found else 0

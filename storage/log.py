@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch_head
 from protocol.records.compression import Steps, finish
 from protocol.records.control import Marker
-from storage import appending, expiry, flush, holding, rolling, snapshots, times, truncation, validation
+from storage import appending, expiry, flush, rolling, snapshots, times, truncation, validation
 from storage.aborted import Reaching
 from storage.appending import Owner, make_room, written
 from storage.config import LogConfig
@@ -518,24 +518,8 @@ class Log:
             self._take_snapshot()
         self._begin_segment(now_ms)
 
-    def delete_old_segments(self, now_ms: int, up_to: int, most: int | None = None) -> int:
-        """Delete what retention does not keep all at once; how many segments. Raises OSError as `begin_expiry` does."""
-        count = 0
-        while (expired := self.begin_expiry(now_ms, up_to, most)) is not None:
-            count += len(expired.left)
-            try:
-                expired.run()
-            finally:
-                self.end_expiry(expired)
-            if most is not None:
-                break
-        if holding.may(self, holding.ROLL | holding.DELETE_SEGMENTS) and self.is_outlived(now_ms, up_to):
-            self.leave(now_ms)
-            count += self.delete_old_segments(now_ms, up_to)
-        return count
-
     def advance_start(self, offset: int) -> None:
-        """Records before `offset` are no longer to be had; their segments go with `delete_old_segments`."""
+        """Records before `offset` are no longer to be had; their segments go with `begin_expiry`."""
         if offset > self.start_offset:
             self.start_offset = offset
             self.epochs.start_from(offset)

@@ -1,6 +1,6 @@
 """Which segments may go, by time, by size, or because the log starts behind them.
 
-A pure decision; `Log.delete_old_segments` performs it.
+A pure decision; `expiry` performs it.
 """
 
 from __future__ import annotations

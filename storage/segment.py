@@ -222,10 +222,6 @@ class Segment:
             self._load_first_timestamp()
         return self._first_timestamp
 
-    def note_newest(self, timestamp: int, offset: int) -> None:
-        """The batch that ends with this offset is the first with the highest timestamp."""
-        self._max_timestamp, self._max_offset = timestamp, offset
-
     def _load_first_timestamp(self) -> None:
         self._first_timestamp = self.read_head(self.read_window(0)).max_timestamp
 

@@ -194,6 +194,12 @@ class Partition:
             self._writer = None
         return self._writer
 
+    def give_up_writer(self) -> None:
+        """Have none again that nothing waits for, while the disk is quick."""
+        writer, disk = self._writer, self.disk
+        if isinstance(writer, Writer) and writer.is_idle and disk is not None and not disk.is_slow:
+            self._writer = ASLEEP if self.log.active.is_sealed else None
+
     def _is_awake(self) -> bool:
         """Whether an append would not have to read from the disk; it may be refused."""
         try:

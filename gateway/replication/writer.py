@@ -185,7 +185,7 @@ class Writer:
 
     def _write(self) -> None:
         self._is_writing = True
-        while self._queue:
+        while self._queue and not self._disk.scheduler.is_over:
             if self._brings():
                 return
             try:
@@ -251,7 +251,7 @@ class Writer:
             finally:
                 self._partition.sync_soon()  # no flush could begin meanwhile, and one is due since
                 self._write()
-                self._partition.writer()  # which gives this one up, if nothing waits
+                self._partition.give_up_writer()
 
         self._is_writing = True
         holding.lend(log, holding.ROLLING)

@@ -20,6 +20,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitReq
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from storage.compaction.job import Damaged
 from storage.files import File
+from storage.tests.builders import delete_old_segments
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_both_policies_together(node: Node, compactions: Compactions) -> None:
     partition = dirty(node, settings={"cleanup.policy": "compact,delete", "retention.ms": "1000"})
     compactions.run()
     assert offsets(partition) == [9, 10, 11]
-    partition.log.delete_old_segments(NOW_MS + 2000, partition.high_watermark)
+    delete_old_segments(partition.log, NOW_MS + 2000, partition.high_watermark)
     assert partition.log.start_offset == partition.log.end_offset == 12
 
 

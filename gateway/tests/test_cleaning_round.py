@@ -13,6 +13,7 @@ from gateway.tests.builders import Node
 from gateway.tests.compactions import NOW_MS, Compactions, dirty, offsets
 from gateway.tests.manual import Threads
 from protocol.records.batch import Record, build, read_header
+from storage.tests.builders import delete_old_segments
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_segments_that_are_deleted_meanwhile_end_it(node: Node, compactions: Com
     worker = compactions.workers[0]
     worker.step()
     partition.log.advance_start(partition.log.segments[1].base_offset)
-    partition.log.delete_old_segments(NOW_MS, partition.high_watermark)
+    delete_old_segments(partition.log, NOW_MS, partition.high_watermark)
     before = offsets(partition)
     worker.fail(StoppedError("the process looked for a file that is gone"))
     assert offsets(partition) == before

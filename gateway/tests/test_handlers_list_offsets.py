@@ -331,14 +331,16 @@ def brought(node: Node, cold: ColdDisk) -> None:
     node.time.advance()
 
 
-@pytest.mark.parametrize("timestamp,found", [(NOW_MS + 150, (0, 2, NOW_MS + 200)), (-3, (0, 3, NOW_MS + 300))])
+@pytest.mark.parametrize(
+    "timestamp,found,reads", [(NOW_MS + 150, (0, 2, NOW_MS + 200), 2), (-3, (0, 3, NOW_MS + 300), 1)]
+)
 def test_indexes_on_a_cold_disk_are_read_by_a_thread(
-    node: Node, thread: Thread, cold: ColdDisk, timestamp: int, found: tuple[int, ...]
+    node: Node, thread: Thread, cold: ColdDisk, timestamp: int, found: tuple[int, ...], reads: int
 ) -> None:
     answers = parked(node, seek(node, (0, timestamp), (1, -1)))
-    brought(node, cold)
-    brought(node, cold)
-    assert len(cold.brought) == 2, "the time index and the offset index"
+    for _ in range(reads):
+        brought(node, cold)
+    assert len(cold.brought) == reads, "the time index, and the offset index where its end does not tell"
     assert not answers
     thread.run()
     assert rows(answers[0]) == [found, (0, 2, -1)]

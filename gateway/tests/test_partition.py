@@ -153,3 +153,13 @@ def test_the_first_append_since_a_start_does_not_wait_for_ever(started: Node, mo
     threads.run_all()
     assert [getattr(info, "first_offset", info) for info in told] == [1, 2]
     assert partition.writer() is None
+
+
+def test_a_roll_that_fails_leaves_the_first_append_what_it_was(started: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition, threads, errors = started.services.partitions.get("t", 0), Threads(), list[OSError | None]()
+    monkeypatch.setattr(started.services.scheduler, "in_thread", threads.in_thread)
+    partition.roll_soon(lambda: None, errors.append)
+    threads.run_one(OSError(28, "No space left on device"))
+    assert len(errors) == 1
+    monkeypatch.setattr(File, "read_cached", lambda *_: None)
+    assert partition.writer() is not None, "a thread reads before it"

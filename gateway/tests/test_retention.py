@@ -17,6 +17,7 @@ from protocol.records.batch import Record, build
 from storage.files import File
 from storage.log import Log
 from storage.segment import Segment
+from storage.tests.builders import delete_old_segments
 
 NOW_MS = 1_700_000_000_000
 CONFIGS = {"segment.bytes": "200", "retention.ms": "1000"}
@@ -264,6 +265,20 @@ def test_a_flush_that_had_to_wait_begins_when_the_files_are_renamed(node: Node, 
     assert log.recovery_point == served.high_watermark == log.end_offset
 
 
+def test_a_disk_that_refuses_what_is_read_for_a_look_is_told(
+    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(node, "t")
+    node.restart()
+    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    monkeypatch.setattr(File, "read_cached", lambda *_: None)
+    upkeep(node).expire()
+    threads.run_one(OSError(5, "Input/output error"))
+    assert not threads.waiting
+    assert "old segments of Log(t-0" in caplog.text
+    assert "Input/output error" in caplog.text
+
+
 def test_a_topic_may_be_deleted_meanwhile(node: Node, threads: Threads, caplog: pytest.LogCaptureFixture) -> None:
     log = filled(node, "t")
     upkeep(node).expire()
@@ -282,7 +297,7 @@ def test_a_first_look_reads_nothing_of_segments_that_stay(node: Node) -> None:
     log = partition(node, "t").log
     for segment in log.segments[1:]:
         Path(segment.times.path).unlink()
-    assert log.delete_old_segments(NOW_MS, log.end_offset) == 0
+    assert delete_old_segments(log, NOW_MS, log.end_offset) == 0
 
 
 def test_a_stop_begins_nothing_more(node: Node, threads: Threads, caplog: pytest.LogCaptureFixture) -> None:

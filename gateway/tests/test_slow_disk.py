@@ -394,8 +394,11 @@ async def eight(broker: MemoryBroker, files: GatedFiles) -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
 
 
-@pytest.mark.parametrize("name", [".timeindex", ".index"])
-@pytest.mark.parametrize("timestamp", [5, -3], ids=["first from a time", "newest"])
+@pytest.mark.parametrize(
+    "name,timestamp",
+    [(".timeindex", 5), (".index", 5), (".timeindex", -3)],
+    ids=["first from a time", "where that is", "newest"],
+)
 def test_who_seeks_a_time_waits_for_the_indexes_alone(tmp_path: Path, name: str, timestamp: int) -> None:
     """As after a start: then nothing is known yet of what is in the segments."""
 
@@ -482,3 +485,37 @@ def test_compaction_renames_beside_everybody_else(tmp_path: Path, name: str) -> 
         assert (await fetched(client, "latest")).error_code == 0
 
     run(tmp_path, scenario, log_cleaner_backoff_ms="20")
+
+
+@pytest.mark.slow
+def test_a_stop_while_a_thread_writes_and_a_segment_is_to_be_begun_next(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing more is begun, and the store is left cleanly."""
+
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        client, first, second = (broker.connect() for _ in range(3))
+        await client.ask(creation("slow", segment_bytes="260"), 5)
+        assert await append(client, "slow", bytes(50)) == (0, 0)
+        partition = broker.broker.services.partitions.get("slow", 0)
+        assert partition.disk is not None
+        partition.disk.is_slow = True
+        files.close("/slow-0/", "write")
+        await first.send(produced("slow", bytes(20)), 9)
+        await files.until_waiting()
+        await second.send(produced("slow", bytes(100)), 9)
+        while not partition.disk.waiting_bytes:  # noqa: ASYNC110  nobody tells of it
+            await trio.sleep(0.001)
+
+        async def open_once_it_stops() -> None:
+            while not broker.broker.services.scheduler.is_over:  # noqa: ASYNC110  nor of that
+                await trio.sleep(0.001)
+            files.open_gate()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(open_once_it_stops)
+            await broker.broker.stop()
+
+    run(tmp_path, scenario)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert Files().exists(f"{tmp_path}/.kafka_cleanshutdown")

@@ -9,6 +9,7 @@ from typing import Any
 from protocol.records import control
 from protocol.records.batch import NO_PRODUCER_ID, BatchHeader, Record, build, read_header
 from protocol.records.control import Marker
+from storage import holding
 from storage.aborted import Aborted, parse
 from storage.config import LogConfig
 from storage.files import Files
@@ -245,3 +246,20 @@ def assert_index_files(log: Log, files: Files) -> None:
         for index, data in zip((segment.offsets, segment.times), expected, strict=True):
             there = files.read(index.path) if files.exists(index.path) else b""
             assert there == data, index.path
+
+
+def delete_old_segments(log: Log, now_ms: int, up_to: int, most: int | None = None) -> int:
+    """What `gateway/retention.py` does with a log, all at once; how many segments went."""
+    count = 0
+    while (expired := log.begin_expiry(now_ms, up_to, most)) is not None:
+        count += len(expired.left)
+        try:
+            expired.run()
+        finally:
+            log.end_expiry(expired)
+        if most is not None:
+            break
+    if holding.may(log, holding.ROLL | holding.DELETE_SEGMENTS) and log.is_outlived(now_ms, up_to):
+        log.leave(now_ms)
+        count += delete_old_segments(log, now_ms, up_to)
+    return count

@@ -40,6 +40,7 @@ from storage.tests.builders import (
     batch,
     content,
     content_up_to,
+    delete_old_segments,
     numbered,
     open_store,
     replayed,
@@ -520,7 +521,7 @@ class History:
 
     def delete_old_segments(self) -> None:
         if not self.files.mixes_names:
-            self.log.delete_old_segments(NOW_MS, up_to=self.log.end_offset)
+            delete_old_segments(self.log, NOW_MS, up_to=self.log.end_offset)
 
     def sweep(self) -> None:
         self.store.remove_deleted()

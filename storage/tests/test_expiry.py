@@ -14,7 +14,16 @@ from storage.files import ColdRead, File
 from storage.flush import is_due
 from storage.log import Log
 from storage.store import Store
-from storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, content, next_offset, open_store
+from storage.tests.builders import (
+    NOW_MS,
+    TOPIC_ID,
+    append,
+    batch,
+    content,
+    delete_old_segments,
+    next_offset,
+    open_store,
+)
 from storage.tests.crashing_files import CrashingFiles
 
 KEY = "t", 0
@@ -130,7 +139,7 @@ def test_what_could_not_be_renamed_is_the_logs_again(log: Log, files: CrashingFi
     assert log.has_own_start
     assert log.size <= size
     assert logs_in(files) == [f"{segment.base_offset:020d}.log" for segment in log.segments], "each can be opened"
-    log.delete_old_segments(LATER_MS, log.end_offset)
+    delete_old_segments(log, LATER_MS, log.end_offset)
     assert log.start_offset == start == log.segments[0].base_offset
     assert logs_in(files) == names[count:]
     assert next_offset(content(log)) == log.end_offset

@@ -21,6 +21,7 @@ from storage.tests.builders import (
     assert_derived_state,
     batch,
     content,
+    delete_old_segments,
     numbered,
     open_store,
 )
@@ -60,7 +61,7 @@ def history(log: Log) -> None:
         if number % 4 == 3:
             insist(log, log.flush)
         if number % 6 == 5:
-            insist(log, lambda: log.delete_old_segments(NOW_MS, log.end_offset))
+            insist(log, lambda: delete_old_segments(log, NOW_MS, log.end_offset))
         log.release()  # so that files are opened again
 
 
@@ -140,7 +141,7 @@ def test_on_a_full_disk_all_is_read_and_retention_makes_room() -> None:
     before = sequences(log)
     assert before == list(range(len(before)))
     log.advance_start(log.end_offset - 2)
-    assert log.delete_old_segments(NOW_MS, log.end_offset) > 0
+    assert delete_old_segments(log, NOW_MS, log.end_offset) > 0
     assert sequences(log)[-2:] == before[-2:]
     removal = log.pool.doomed.take(0.0, at_once=True)
     assert removal is not None
@@ -160,7 +161,7 @@ def test_on_a_full_disk_a_log_that_is_all_too_old_is_emptied() -> None:
     _, log = full_store(files)
     end_offset = log.end_offset
     log.config = LogConfig(segment_bytes=400, index_interval_bytes=0, retention_ms=0)
-    log.delete_old_segments(NOW_MS + 1, end_offset)
+    delete_old_segments(log, NOW_MS + 1, end_offset)
     assert (log.start_offset, log.end_offset, log.size) == (end_offset, end_offset, 0)
     files.room = None
     with pytest.raises(KafkaError, match="SEQUENCE"):
@@ -292,7 +293,7 @@ def test_deleted_records_do_not_come_back_in_a_power_cut(seed: int) -> None:
     append(log, *(numbered(number) for number in range(20)))
     log.flush()
     log.advance_start(log.segments[2].base_offset)
-    assert log.delete_old_segments(NOW_MS, log.end_offset) >= 2
+    assert delete_old_segments(log, NOW_MS, log.end_offset) >= 2
     start_offset = log.start_offset
     store.checkpoint({})
     store.remove_deleted()
@@ -316,7 +317,7 @@ def test_a_reader_keeps_what_is_deleted_under_it() -> None:
         offset = log.segments[len(pieces)].base_offset if len(pieces) < len(log.segments) else log.end_offset
     late = log.segments[0]
     log.advance_start(log.end_offset)
-    assert log.delete_old_segments(NOW_MS, log.end_offset) == len(pieces)
+    assert delete_old_segments(log, NOW_MS, log.end_offset) == len(pieces)
     log.release()
     assert late.file.read_at(10, 0) == whole[:10], "one who opens it only now finds it"
     removal = log.pool.doomed.take(0.0, at_once=True)

@@ -16,7 +16,16 @@ from storage import directories, flush, holding, mending
 from storage.config import LogConfig
 from storage.log import Log
 from storage.store import Store
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, numbered, open_store
+from storage.tests.builders import (
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    batch,
+    delete_old_segments,
+    numbered,
+    open_store,
+)
 from storage.tests.crashing_files import CrashingFiles
 
 NEW_ID = bytes(range(16, 32))
@@ -165,12 +174,12 @@ def test_no_flush_is_due_while_a_thread_rolls(store: Store) -> None:
 def leave(log: Log) -> object:
     """As retention does it with the only segment."""
     log.config = LogConfig(retention_ms=1)
-    return log.delete_old_segments(NOW_MS + 10_000, log.end_offset)
+    return delete_old_segments(log, NOW_MS + 10_000, log.end_offset)
 
 
 def expire(log: Log) -> object:
     log.config = LogConfig(retention_ms=1, segment_bytes=log.config.segment_bytes)
-    return log.delete_old_segments(NOW_MS + 10_000, log.end_offset)
+    return delete_old_segments(log, NOW_MS + 10_000, log.end_offset)
 
 
 @pytest.mark.parametrize("act", [leave, expire])
@@ -200,7 +209,7 @@ def test_what_the_system_dropped_is_cut_though_retention_would_have_taken_it(
     finish(work.steps())
     assert work.lost is not None
     log.advance_start(log.segments[3].base_offset)
-    assert not log.delete_old_segments(NOW_MS, log.end_offset)
+    assert not delete_old_segments(log, NOW_MS, log.end_offset)
     assert mending.take_up(log, work)
     finish(work.settle_steps())
     assert mending.end(log, work)

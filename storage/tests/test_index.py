@@ -193,3 +193,12 @@ def test_an_impatient_look_takes_what_is_in_memory() -> None:
     written.flush()
     index = TimeIndex(written._pool, "/d", BASE, written.size)
     assert (index.last(), index.first()) == ((9, 2), (7, 1))
+
+
+def test_the_end_is_found_without_the_rest_of_the_index() -> None:
+    pool = new_pool()
+    pool.files.write("/d/00000000000000001000.index", struct.pack(">iiiiii", 10, 100, 20, 200, 30, 300))
+    index = OffsetIndex(pool, "/d", BASE, 3 * 8)
+    assert index.floor(BASE + 35) == index.floor(BASE + 30) == 300
+    assert index._columns is None
+    assert index.floor(BASE + 29) == 200

@@ -16,7 +16,16 @@ from storage import mending
 from storage.index import WrongIndex
 from storage.log import Log
 from storage.store import Store
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, open_store, read
+from storage.tests.builders import (
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    batch,
+    delete_old_segments,
+    open_store,
+    read,
+)
 from storage.tests.crashing_files import CrashingFiles
 
 KEY = "t", 0
@@ -118,10 +127,10 @@ def test_retention_believes_no_time_that_no_batch_has(ages_ms: int, deleted: int
     log.config = replace(SMALL, retention_ms=1000)
     assert log.segments[0].max_timestamp < 1 << 32
     with pytest.raises(WrongIndex, match="which no batch has") as wrong:
-        log.delete_old_segments(NOW_MS + ages_ms, log.end_offset)
+        delete_old_segments(log, NOW_MS + ages_ms, log.end_offset)
     work = mending.Mending(log, [])
     finish(work.remake_steps(wrong.value.base_offset))
     assert mending.take_up_index(log, work)
-    assert log.delete_old_segments(NOW_MS + ages_ms, log.end_offset) == 2 * deleted
+    assert delete_old_segments(log, NOW_MS + ages_ms, log.end_offset) == 2 * deleted
     assert log.start_offset == 40 * deleted
     assert deleted or log.segments[0].max_timestamp == NOW_MS

@@ -24,6 +24,7 @@ from storage.tests.builders import (
     assert_derived_state,
     batch,
     content,
+    delete_old_segments,
     new_log,
     next_offset,
     numbered,
@@ -356,13 +357,13 @@ def test_retention_by_time() -> None:
     log = new_log(config=LogConfig(segment_bytes=500, retention_ms=1000))
     append(log, *(batch(timestamp=NOW_MS + 100 * number, size=100) for number in range(20)))
     count = len(log.segments)
-    assert log.delete_old_segments(NOW_MS + 2000, up_to=0) == 0
-    assert log.delete_old_segments(NOW_MS + 2000, up_to=log.end_offset) == 5
+    assert delete_old_segments(log, NOW_MS + 2000, up_to=0) == 0
+    assert delete_old_segments(log, NOW_MS + 2000, up_to=log.end_offset) == 5
     assert len(log.segments) == count - 5
     assert log.start_offset == log.segments[0].base_offset > 0
     assert log.epochs.entries == [(0, log.start_offset)]
     assert next_offset(content(log)) == log.end_offset
-    assert log.delete_old_segments(NOW_MS + 10_000, up_to=log.end_offset) == count - 5
+    assert delete_old_segments(log, NOW_MS + 10_000, up_to=log.end_offset) == count - 5
     assert (log.start_offset, log.size) == (log.end_offset, 0)
 
 
@@ -383,9 +384,9 @@ def test_a_segment_that_cannot_be_deleted_is_tried_again(failing: int, monkeypat
     with monkeypatch.context() as broken:
         broken.setattr(files, "rename", fail)
         with pytest.raises(OSError, match="Too many"):
-            log.delete_old_segments(NOW_MS + 2000, log.end_offset)
+            delete_old_segments(log, NOW_MS + 2000, log.end_offset)
     start = log.start_offset
-    assert log.delete_old_segments(NOW_MS + 2000, log.end_offset) > 0
+    assert delete_old_segments(log, NOW_MS + 2000, log.end_offset) > 0
     assert log.start_offset == start == log.segments[0].base_offset
     kept = {f"{segment.base_offset:020d}.log" for segment in log.segments}
     assert {name for name in files.list(log.directory) if name.endswith(".log")} == kept
@@ -398,7 +399,7 @@ def test_records_before_the_start_are_out_of_range() -> None:
     with pytest.raises(KafkaError, match="OFFSET_OUT_OF_RANGE"):
         log.read(39, 100, log.end_offset, at_least_one=True)
     assert finish(log.offset_for_time(NOW_MS, log.end_offset)) == (40, NOW_MS + 400, 0)
-    assert log.delete_old_segments(NOW_MS, log.end_offset) > 0
+    assert delete_old_segments(log, NOW_MS, log.end_offset) > 0
     assert log.segments[0].base_offset <= 40
 
 

@@ -21,6 +21,7 @@ from storage.tests.builders import (
     assert_derived_state,
     batch,
     content,
+    delete_old_segments,
     new_log,
     next_offset,
     numbered,
@@ -166,7 +167,7 @@ def test_offsets_are_not_given_again_where_all_is_lost_that_was_not_deleted() ->
     end = log.end_offset
     start = end - 5
     log.advance_start(start)
-    log.delete_old_segments(NOW_MS, up_to=end)
+    delete_old_segments(log, NOW_MS, up_to=end)
     for segment in log.segments:
         files_of(log).file(segment.path).content[:] = bytes(segment.size)
     assert mending.mend(log)

@@ -24,7 +24,13 @@ from storage.pool import SWAP_SUFFIX
 from storage.replacement import CLEANED_SUFFIX, Compacted, Replacement
 from storage.segment import Segment
 from storage.store import Store
-from storage.tests.builders import NOW_MS, TOPIC_ID, content, open_store
+from storage.tests.builders import (
+    NOW_MS,
+    TOPIC_ID,
+    content,
+    delete_old_segments,
+    open_store,
+)
 from storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, offsets, put, records, values
 from storage.tests.crashing_files import CrashingFiles, MemoryDirectory, PowerCut
 
@@ -176,7 +182,7 @@ def test_what_a_round_has_left_does_not_undo_what_another_has_done(cut_after: in
     left = f"{PARTITION}/{0:020d}.log{CLEANED_SUFFIX}"
     files.write(left, b"of a process that was killed")
     log.advance_start(8)
-    log.delete_old_segments(NOW_MS, log.end_offset)
+    delete_old_segments(log, NOW_MS, log.end_offset)
     store.checkpoint({KEY: log.end_offset})
     expected = values(log)
     put(log, keyed(("k1", "new")))
@@ -284,11 +290,11 @@ def test_segments_that_are_being_replaced_are_not_deleted_meanwhile() -> None:
     log = filled(files).logs[KEY]
     replacement = compacting(files, log)
     log.advance_start(8)
-    assert log.delete_old_segments(NOW_MS, log.end_offset) == 0
+    assert delete_old_segments(log, NOW_MS, log.end_offset) == 0
     assert log.compacted.end(replacement, 0.0)
     log.compacted.finish()
     log.advance_start(24)
-    assert log.delete_old_segments(NOW_MS, log.end_offset) == 1
+    assert delete_old_segments(log, NOW_MS, log.end_offset) == 1
     log = open_store(files.crash(Random(1), power=False), LARGE).logs[KEY]
     assert [segment.base_offset for segment in log.segments] == [24]
 
@@ -305,14 +311,14 @@ def test_a_new_segment_is_deleted_behind_those_that_it_replaced(is_refused: bool
     assert log.compacted.end(replacement, 0.0)
     log.advance_start(24)
     with pytest.raises(OSError, match="cannot be renamed") if is_refused else nullcontext():
-        assert log.delete_old_segments(NOW_MS, log.end_offset) == 3
+        assert delete_old_segments(log, NOW_MS, log.end_offset) == 3
     files.heal()
     after = files.copy()
     after.remove("/data/recovery-point-offset-checkpoint")
     again = open_store(after, LARGE).logs[KEY]
     assert again.start_offset == (0 if is_refused else 24)
     assert values(again)["head"] == "1"
-    assert log.delete_old_segments(NOW_MS, log.end_offset) == (3 if is_refused else 0)
+    assert delete_old_segments(log, NOW_MS, log.end_offset) == (3 if is_refused else 0)
 
 
 def test_a_reader_finds_the_new_one_while_a_thread_gives_it_its_names() -> None:
@@ -399,7 +405,7 @@ def _drive(log: Log, meanwhile: str, syncs: list[str]) -> None:
             answer = request.work()
             if meanwhile == "deleted" and len(syncs) > before:  # behind the question for room
                 log.advance_start(8)
-                log.delete_old_segments(NOW_MS, log.end_offset)
+                delete_old_segments(log, NOW_MS, log.end_offset)
 
 
 def test_the_old_ones_are_gone_for_good_before_nothing_says_so_any_more(monkeypatch: pytest.MonkeyPatch) -> None:

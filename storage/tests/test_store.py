@@ -16,7 +16,18 @@ from storage.errors import DirectoryLocked
 from storage.files import Files
 from storage.segment import Segment
 from storage.store import MANY_LOGS, Store
-from storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, content, numbered, open_store
+from storage.tests.builders import (
+    DIRECTORY,
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    batch,
+    content,
+    delete_old_segments,
+    numbered,
+    open_store,
+)
 from storage.tests.crashing_files import CrashingFiles
 
 
@@ -116,7 +127,7 @@ def test_old_segments_are_removed_when_there_is_time() -> None:
     append(log, *(batch() for _ in range(80)))
     assert not store.pool.doomed
     log.advance_start(log.end_offset)
-    count = log.delete_old_segments(NOW_MS, log.end_offset)
+    count = delete_old_segments(log, NOW_MS, log.end_offset)
     assert store.pool.doomed
     left = [name for name in files.list("/data/t-0") if name.endswith(".deleted")]
     assert len([name for name in left if name.endswith(".log.deleted")]) == count > 1

@@ -30,6 +30,7 @@ from storage.tests.builders import (
     assert_derived_state,
     assert_transactions,
     batch,
+    delete_old_segments,
     marker,
     new_log,
     numbered,
@@ -399,7 +400,7 @@ class Writer:
     def delete(self) -> None:
         if len(self.log.segments) > 1:
             self.log.advance_start(self.log.segments[1].base_offset)
-            self.log.delete_old_segments(NOW_MS, up_to=self.log.end_offset)
+            delete_old_segments(self.log, NOW_MS, up_to=self.log.end_offset)
 
     def flush(self) -> None:
         self.log.flush()
