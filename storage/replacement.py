@@ -43,12 +43,23 @@ class Replacement:
     too, and `Compacted.finish`.
     """
 
-    __slots__ = ("_delay_ms", "_files", "_is_abandoned", "_is_settled", "_lock", "_number", "is_ready", "new", "old")
+    __slots__ = (
+        "_delay_ms",
+        "_files",
+        "_has_freed_names",
+        "_is_abandoned",
+        "_is_settled",
+        "_lock",
+        "_number",
+        "is_ready",
+        "new",
+        "old",
+    )
 
     def __init__(self, files: Files, old: Sequence[Segment], new: Segment) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._is_abandoned = self._is_settled = False
+        self._is_abandoned = self._has_freed_names = self._is_settled = False
         self._delay_ms, self._number = 0.0, 0
         self.old = tuple(old)
         self.new = new
@@ -100,9 +111,11 @@ class Replacement:
             self._is_settled = True
 
     def _rename(self) -> None:
-        for segment in self.old:
-            segment.delete(self._delay_ms, self._number)
-        self._files.sync_directory(self.new.directory)
+        if not self._has_freed_names:  # else these are the new one's by now
+            for segment in self.old:
+                segment.delete(self._delay_ms, self._number)
+            self._files.sync_directory(self.new.directory)
+            self._has_freed_names = True
         self.new.rename("")
 
 

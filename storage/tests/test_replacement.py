@@ -339,11 +339,12 @@ def test_what_was_not_renamed_is_tried_again_and_once_all_is_done_nothing_is() -
     log = filled(files).logs[KEY]
     replacement = compacting(files, log)
     assert log.compacted.end(replacement, 0.0)
-    for after in range(3):
-        files.fail(errno.EIO, "rename", after=after, times=1)
+    for path in (".log", ".index", ".timeindex", ".index.swap", ".log.swap", ".log.swap"):
+        files.fail(errno.EIO, "rename", path=path, times=1)
         with pytest.raises(OSError, match="cannot be renamed"):
             replacement.settle()
         files.heal()
+        log.release()
         assert values(log) == EXPECTED
     replacement.settle()
     before = files.list(PARTITION)
