@@ -347,6 +347,8 @@ def test_what_was_not_renamed_is_tried_again_and_once_all_is_done_nothing_is() -
         log.release()
         assert values(log) == EXPECTED
     replacement.settle()
+    new = replacement.new
+    assert all(map(files.exists, (new.path, new.offsets.path, new.times.path))), "its own were not given up"
     before = files.list(PARTITION)
     replacement.settle()
     log.compacted.finish()
