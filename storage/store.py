@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
@@ -49,7 +50,8 @@ class Store:
     """The logs of one data directory.
 
     `failed` are the partitions that stay closed, and why; `unopened` those that are not open yet, some being opened;
-    `making` new ones on their way; `leaving` those that are none any more, and whose directories are to be renamed.
+    `making` new ones on their way; `leaving` those that are none any more, and whose directories are to be renamed:
+    how many times, as a name may have come and gone again meanwhile.
     """
 
     def __init__(self, directory: str, pool: Pool, lock: Lock, meta: Meta, config: LogConfig, random: Random) -> None:
@@ -63,7 +65,7 @@ class Store:
         self.failed: dict[TopicPartition, StorageError] = {}
         self.unopened: dict[TopicPartition, Opening | None] = {}
         self.making: set[TopicPartition] = set()
-        self.leaving: set[TopicPartition] = set()
+        self.leaving: Counter[TopicPartition] = Counter()
         self.removed: set[bytes] = set()
         """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
         self._forget: Callable[[], None] | None = None  # see `Place.forget`: until it was run
@@ -384,12 +386,14 @@ class Store:
         path = self._path(directories.deleted_name(*key, self._random))
         log = self._retire(key)
         delay_ms = (self.config if log is None else log.config).file_delete_delay_ms
-        self.leaving.add(key)
+        self.leaving[key] += 1
         return Deletion(key, topic_id, self._place(), path, delay_ms)
 
     def end_deletion(self, deletion: Deletion) -> None:
         """A deletion was run: what is left is removed after file.delete.delay.ms."""
-        self.leaving.discard(deletion.key)
+        self.leaving[deletion.key] -= 1
+        if not self.leaving[deletion.key]:
+            del self.leaving[deletion.key]
         if deletion.is_moved:
             self.pool.doomed.add(deletion.path, deletion.delay_ms, is_directory=True)
 

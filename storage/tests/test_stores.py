@@ -124,6 +124,31 @@ def test_what_is_left_of_a_refused_partition_keeps_it_from_being_made_elsewhere(
     stores.close()
 
 
+def test_no_partition_is_made_where_one_of_its_name_is_still_to_leave(take: Take, tmp_path: Path) -> None:
+    """The renaming could take its directory away. Two may wait: the first one's end says nothing of the second."""
+    stores = take("a", "b")
+    deletions = []
+    for topic_id in (b"of the first one", b"of the second   "):
+        create(stores, "t", 0, topic_id)
+        deletions.append(stores.begin_deletion(("t", 0), topic_id))
+    stores.low = frozenset([f"{tmp_path}/a"])
+    assert made_in(stores) == [f"{tmp_path}/b"]
+    for deletion, places in zip(deletions, (["b"], ["b", "a"]), strict=True):
+        assert deletion is not None
+        deletion.run()
+        stores.end_deletion(deletion)
+        assert made_in(stores) == [f"{tmp_path}/{name}" for name in places]
+    stores.close()
+
+
+def made_in(stores: Stores) -> list[str]:
+    """Where a new partition is tried; it is not made."""
+    making = stores.begin_making(("t", 0), TOPIC_ID, SMALL, NOW_MS)
+    with pytest.raises(KafkaError, match="the broker stops"):
+        stores.end_making(making)
+    return [place.directory for place in making.places]
+
+
 def test_one_cluster_and_several_directory_ids(take: Take) -> None:
     first = take("a")
     cluster_id = first.cluster_id
