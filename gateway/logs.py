@@ -50,7 +50,8 @@ class Repeated(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.ERROR:
             return True
-        place, line = (record.name, str(record.msg)), (record.name, f"{record.msg} {record.args}")
+        error = repr(record.exc_info[1]) if record.exc_info else ""
+        place, line = (record.name, str(record.msg)), (record.name, f"{record.msg} {record.args} {error}")
         told_s, again = self._same.get(line, (record.created, -1))
         if again >= 0 and record.created - told_s < self._same_s:
             self._same[line] = told_s, again + 1

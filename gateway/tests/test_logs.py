@@ -114,8 +114,15 @@ def test_how_many_errors_were_left_out_is_told_with_the_next() -> None:
     assert told(repeated, 130.0, 7) == "7 failed"
 
 
-def told(repeated: logs.Repeated, at_s: float, what: object) -> str | None:
-    record = logging.LogRecord("headgate", logging.ERROR, "", 0, "%s failed", (what,), None)
+def test_one_line_that_tells_of_two_faults_is_told_of_each() -> None:
+    repeated = logs.Repeated()
+    faults = [ValueError("one"), KeyError("two"), ValueError("one"), OSError(5, "three")]
+    assert [told(repeated, 100.0, "it", fault) is not None for fault in faults] == [True, True, False, True]
+
+
+def told(repeated: logs.Repeated, at_s: float, what: object, fault: Exception | None = None) -> str | None:
+    exc_info = None if fault is None else (type(fault), fault, None)
+    record = logging.LogRecord("headgate", logging.ERROR, "", 0, "%s failed", (what,), exc_info)
     record.created = at_s
     return record.getMessage() if repeated.filter(record) else None
 
