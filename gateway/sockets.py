@@ -365,7 +365,8 @@ class SocketDriver:
             else:
                 self._engine.mark(self)
 
-        self._engine.scheduler.reads(piece.disk).in_thread(lambda: piece.warm(start, length), done)
+        reads = self._engine.scheduler.reads(piece.disk)
+        reads.in_thread(lambda: piece.warm(start, length), done, lambda: not self._is_closed)
         return False
 
 

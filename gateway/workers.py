@@ -11,8 +11,9 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -21,6 +22,9 @@ MOST_THREADS = 40
 
 MOST_OF_DISK = 8
 """Of these threads wait for one disk with the same kind of work: one that hangs keeps no more of them."""
+
+# From so many on those that wait are looked through.
+_FEW = 64
 
 _Done = Callable[[Any], None]
 _numbers = itertools.count(1)
@@ -84,35 +88,80 @@ class Scheduling(Protocol):
     def in_thread(self, work: Callable[[], Any], done: _Done) -> None:
         """Run `work` in one of them, then `done` on the loop."""
 
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` on the loop, after the present turn."""
+
+
+class UnwantedError(RuntimeError):
+    """What work ends with that was not begun, as nobody wanted it any more."""
+
+
+class _Work(NamedTuple):
+    work: Callable[[], Any]
+    done: _Done
+    is_wanted: Callable[[], bool]
+
 
 class Share:
-    """A few of the threads, for one kind of work on one disk. More of it waits for one of these, in order."""
+    """A few of the threads, for one kind of work on one disk. More of it waits for one of these, in order.
+
+    Clients of a disk that hangs give up and come again, for as long as it hangs. So what waits is looked through for
+    what nobody wants any more each time that it has doubled: it is at most twice as much as was wanted at one time.
+    """
 
     def __init__(self, scheduler: Scheduling, most: int = MOST_OF_DISK) -> None:
         self._scheduler = scheduler
         self._most = most
         self._running = 0
-        self._waiting: deque[tuple[Callable[[], Any], _Done]] = deque()
+        self._waiting: deque[_Work] = deque()
+        self._look_at = _FEW  # the number of those that wait at which they are looked through
 
     @property
     def is_full(self) -> bool:
         """Whether further work would have to wait."""
         return self._running >= self._most
 
-    def in_thread(self, work: Callable[[], Any], done: _Done) -> None:
-        """As `Scheduler.in_thread`. What still waits when the broker stops is not run."""
-        if self.is_full:
-            self._waiting.append((work, done))
-            return
+    def in_thread(self, work: Callable[[], Any], done: _Done, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """As `Scheduler.in_thread`. What still waits when the broker stops is not run.
 
+        Nor is what is not wanted any more when it is looked at, in a later turn: `done` is called with an
+        `UnwantedError`, to give back what is held for it.
+        """
+        if not self.is_full:
+            self._begin(work, done)
+            return
+        self._waiting.append(_Work(work, done, is_wanted))
+        if len(self._waiting) == self._look_at:
+            self._scheduler.call_soon(self._forget_unwanted)
+
+    def _begin(self, work: Callable[[], Any], done: _Done) -> None:
         def ended(result: Any) -> None:
             self._running -= 1
-            if self._waiting and not self._scheduler.is_over:
-                self.in_thread(*self._waiting.popleft())
+            self._begin_next()
             done(result)
 
         self._running += 1
         self._scheduler.in_thread(work, ended)
+
+    def _begin_next(self) -> None:
+        while self._waiting and not (self.is_full or self._scheduler.is_over):
+            one = self._waiting.popleft()
+            if one.is_wanted():
+                self._begin(one.work, one.done)
+            else:
+                self._forget(one)
+
+    def _forget_unwanted(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for one in waiting:
+            if one.is_wanted():
+                self._waiting.append(one)
+            else:
+                self._forget(one)
+        self._look_at = max(_FEW, 2 * len(self._waiting))
+
+    def _forget(self, one: _Work) -> None:
+        self._scheduler.call_soon(partial(one.done, UnwantedError("nobody wants it any more")))
 
 
 def _result(work: Callable[[], Any]) -> object:

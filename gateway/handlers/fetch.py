@@ -233,7 +233,10 @@ class Plan:
             if brought is not None:
                 self._broker.purgatory.touch(brought)
 
-        self._broker.scheduler.reads(disk).in_thread(read, done)
+        def is_wanted() -> bool:
+            return brought is not None and bool(brought.waiters)
+
+        self._broker.scheduler.reads(disk).in_thread(read, done, is_wanted)
 
     def response(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
         """The rows that the session wants told, grouped by topic; or what they are awaited by."""

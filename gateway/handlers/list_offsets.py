@@ -192,7 +192,7 @@ class Searching:
                 self._left.append(search._replace(brought=cold.place))
             self._broker.purgatory.touch(self._moved)
 
-        self._broker.scheduler.reads(cold.disk).in_thread(cold.warm, brought)
+        self._broker.scheduler.reads(cold.disk).in_thread(cold.warm, brought, lambda: bool(self._moved.waiters))
 
     def _plan(self, search: Search) -> Steps[Found]:
         """What finds it. Raises KafkaError, and ColdRead unless what was brought is gone again."""

@@ -39,11 +39,20 @@ class Threads:
         """`ignored` are the names of functions that are never run; so are files that nobody waits for never written."""
         self.is_over = False
         self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self.soon: list[Callable[[], None]] = []
         self._ignored = {*ignored, "write_small_files"}
 
     def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         if getattr(work, "__name__", "") not in self._ignored:
             self.waiting.append((work, done))
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def end_turn(self) -> None:
+        """Call what was to be called soon."""
+        while self.soon:
+            self.soon.pop(0)()
 
     def run_one(self, error: BaseException | None = None, number: int = 0) -> None:
         """Run one that waits, or have it end with this error."""
@@ -53,6 +62,7 @@ class Threads:
         except Exception as failure:  # noqa: BLE001  as the scheduler hands it on
             result = failure
         done(result)
+        self.end_turn()
 
     def run_all(self) -> None:
         """Run all of them, and what comes of it."""

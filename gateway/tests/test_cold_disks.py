@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from gateway.handlers.fetch import DISK_DEADLINE_MS
 from gateway.tests.builders import Node
 from gateway.tests.test_handlers_fetch import append, from_offset, let_cool, parked, request, rows, sizes, wanted
+from gateway.waiting import Waiting
 from gateway.workers import MOST_OF_DISK
 from protocol.messages.fetch import FetchRequest
-from storage.files import File
+from storage.files import File, parent
 from storage.log import Log
 
 
@@ -129,3 +131,28 @@ def test_many_consumers_of_a_disk_that_hangs_leave_threads_to_others(
     while threads:
         let_end(disks, threads)
     assert [there(answers[0]) for answers in waiting] == [[0]] * len(waiting)
+
+
+@pytest.mark.parametrize("hangs_up", [False, True])
+def test_consumers_who_gave_up_leave_nothing_that_waits_for_the_disk(
+    disks: Node, hangs_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come again as long as it hangs, and what they want when it is back is read first."""
+    threads = let_cool(disks, monkeypatch)
+    log, one = disks.services.partitions.get("t", 0).log, request(wanted(disks, "t", 12, from_offset(1, 0)))
+    share = disks.services.scheduler.reads(parent(log.directory))
+    for _ in range(40):
+        for _ in range(5):
+            waiting = disks.handle(one, 12)
+            assert isinstance(waiting, Waiting)
+            disks.services.purgatory.park(waiting, lambda _: None)
+            if hangs_up:
+                disks.services.purgatory.abandon(waiting)
+        disks.time.advance(DISK_DEADLINE_MS + 1)
+        assert len(share._waiting) <= 64
+    last, reads, warm = parked(disks, one), list[int](), File.warm
+    monkeypatch.setattr(File, "warm", lambda *arguments: reads.append(1) or warm(*arguments))  # type: ignore[func-returns-value]
+    while threads:
+        let_end(disks, threads)
+    assert there(last[0]) == [0]
+    assert (len(reads), log.segments[0].file.references) == (MOST_OF_DISK + 1, 1)

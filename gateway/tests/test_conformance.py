@@ -413,6 +413,26 @@ def test_pieces_on_a_disk_that_hangs_leave_threads_to_others(kind: type[Simulate
     run(kind, scenario)
 
 
+@pytest.mark.parametrize("kind", SIMULATED[1:])
+def test_pieces_for_those_who_hung_up_are_not_read(kind: type[Simulated]) -> None:
+    async def scenario(served: Simulated) -> None:
+        clients = [await served.park() for _ in range(MOST_OF_DISK + 2)]
+        pieces = [Piece(served, 100_000) for _ in clients]
+        for piece, answer in zip(pieces, served.dispatcher.parked, strict=True):
+            piece.cached = 0
+            answer([piece])
+        await trio.testing.wait_all_tasks_blocked()
+        await clients[-2].reset()
+        while served.threads.waiting:
+            served.threads.end_one()
+            await trio.testing.wait_all_tasks_blocked()
+        assert [bool(piece.warmed) for piece in pieces] == [True] * MOST_OF_DISK + [False, True]
+        assert await clients[-1].read(100_000) == pieces[-1].data
+        assert pieces[-2].released
+
+    run(kind, scenario)
+
+
 @simulated
 def test_what_is_cached_needs_no_thread(kind: type[Simulated]) -> None:
     async def scenario(served: Simulated) -> None:

@@ -8,15 +8,16 @@ import pytest
 
 from gateway.conversion import ROW_BYTES
 from gateway.handlers import list_offsets
-from gateway.handlers.list_offsets import AT_ONCE
+from gateway.handlers.list_offsets import AT_ONCE, DEADLINE_MS
 from gateway.tests.builders import Node
 from gateway.tests.manual import Threads
 from gateway.waiting import Waiting
+from gateway.workers import MOST_OF_DISK
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.records.batch import Record, build
 from protocol.records.compression import ZSTD, finish
-from storage.files import File, Files, parent
+from storage.files import ColdRead, File, Files, parent
 
 NOW_MS = 1_700_000_000_000
 NOTHING = (0, -1, -1)
@@ -374,6 +375,24 @@ def test_so_many_are_read_for_at_once(node: Node, thread: Thread, cold: ColdDisk
         if thread.begun:
             thread.run()
     assert [code for code, _, _ in rows(answers[0])] == [0] * len(wanted)
+
+
+def test_searches_that_were_given_up_leave_nothing_that_waits_for_the_disk(
+    node: Node, cold: ColdDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = list[str]()
+    for name in ("warm", "release"):
+        monkeypatch.setattr(ColdRead, name, lambda _, name=name: done.append(name))
+    share = node.services.scheduler.reads(parent(node.services.partitions.get("t", 0).log.directory))
+    for _ in range(20):
+        parked(node, seek(node, *[(0, NOW_MS + number) for number in range(AT_ONCE)]))
+        node.time.advance(DEADLINE_MS)
+        assert len(share._waiting) <= 64
+    while cold.waiting:
+        cold.run_one()
+        node.time.advance()
+    assert (done.count("warm"), done.count("release")) == (MOST_OF_DISK, 20 * AT_ONCE)
+    assert (len(share._waiting), share._running) == (0, 0)
 
 
 def test_what_is_gone_again_when_it_was_brought_is_waited_for(node: Node, thread: Thread, cold: ColdDisk) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.tests.manual import Threads
-from gateway.workers import Share, Workers
+from gateway.workers import Share, UnwantedError, Workers
 
 PATIENCE_S = 10.0
 
@@ -165,3 +165,49 @@ def test_what_waits_for_a_share_is_not_begun_when_the_broker_stops() -> None:
     threads.is_over = True
     threads.run_all()
     assert results == [0]
+
+
+def test_what_nobody_wants_any_more_is_not_begun() -> None:
+    threads, wanted, begun, results = Threads(), {1, 2, 3}, list[int](), list[Any]()
+    share = Share(threads, 1)
+    for number in (1, 2, 3):
+        share.in_thread(
+            lambda number=number: begun.append(number),  # type: ignore[misc]
+            lambda result, number=number: results.append((number, type(result))),  # type: ignore[misc]
+            lambda number=number: number in wanted,  # type: ignore[misc]
+        )
+    wanted.remove(2)
+    threads.run_one()
+    assert sorted(results) == [(1, type(None)), (2, UnwantedError)]
+    threads.run_all()
+    assert (begun, len(results), share.is_full) == ([1, 3], 3, False)
+
+
+def test_while_a_disk_hangs_no_more_waits_than_twice_what_is_wanted() -> None:
+    """Clients give up, and come again."""
+    threads, wanted, ends = Threads(), set[int](), list[int]()
+    share = Share(threads, 1)
+    for number in range(3_000):
+        wanted.add(number)
+        wanted.discard(number - 100)
+        share.in_thread(
+            lambda: None,
+            lambda _, number=number: ends.append(number),  # type: ignore[misc]
+            lambda number=number: number in wanted,  # type: ignore[misc]
+        )
+        threads.end_turn()
+        assert len(share._waiting) <= 200
+    threads.run_all()
+    assert sorted(ends) == list(range(3_000)), "each is told of its end once"
+
+
+def test_what_was_just_asked_for_is_not_looked_at_before_the_turn_ends() -> None:
+    """Whoever asks for it is parked behind that."""
+    threads, results, is_parked = Threads(), list[Any](), False
+    share = Share(threads, 1)
+    for number in range(1_000):
+        share.in_thread(lambda number=number: number, results.append, lambda: is_parked)  # type: ignore[misc]
+    is_parked = True
+    threads.end_turn()
+    threads.run_all()
+    assert results == list(range(1_000))
