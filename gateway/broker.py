@@ -130,7 +130,7 @@ class Broker:
         return settings
 
     def _build(self, recorded: Recorded, metrics: Metrics) -> Services:
-        scheduler = Scheduler(self.clock)
+        scheduler = Scheduler(self.clock, len(self.config.log_directories))
         purgatory = Purgatory(self.clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, self.clock, self.random, recorded.image, scheduler)
         metadata.settled = lambda: purgatory.touch(metadata.waiters)

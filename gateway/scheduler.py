@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import trio
 
 from gateway.clock import Clock
-from gateway.workers import Share, Workers
+from gateway.workers import Share, Workers, most_threads
 
 T = TypeVar("T")
 logger = logging.getLogger("headgate.scheduler")
@@ -76,8 +76,10 @@ class Timer:
 class Scheduler:
     """One heap of timers and one queue of functions, served by one trio task (`run`)."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, disks: int = 1) -> None:
+        """`disks`: how many log directories there are, each of which may hang."""
         self._clock = clock
+        self._most_threads = most_threads(disks)
         self._timers: list[tuple[float, int, Timer]] = []
         self._sequence = itertools.count()
         self._cancelled = 0
@@ -244,7 +246,8 @@ class Scheduler:
         """Serve timers until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            self._workers = Workers(partial(self._wake, trio.lowlevel.current_trio_token()))
+            wake = partial(self._wake, trio.lowlevel.current_trio_token())
+            self._workers = Workers(wake, self._most_threads)
             task_status.started()
             try:
                 while True:

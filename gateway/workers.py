@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
-MOST_THREADS = 40
-"""Further work waits for one of them. They are made when they are needed, and stay."""
-
 MOST_OF_DISK = 8
-"""Of these threads wait for one disk with the same kind of work: one that hangs keeps no more of them."""
+"""So many threads wait for one disk with the same kind of work: one that hangs keeps no more of them."""
+
+# All kinds of work on one log directory, and what is of none: `docs/architecture.md` counts them ("A slow disk").
+THREADS_OF_DISK, OTHER_THREADS = 4 * MOST_OF_DISK, 16
 
 # From so many on those that wait are looked through.
 _FEW = 64
@@ -30,10 +30,18 @@ _Done = Callable[[Any], None]
 _numbers = itertools.count(1)
 
 
-class Workers:
-    """Threads that serve one loop, whose thread alone may call what is here."""
+def most_threads(disks: int) -> int:
+    """How many there may be with so many log directories, so that those that hang leave enough to the others."""
+    return OTHER_THREADS + disks * THREADS_OF_DISK
 
-    def __init__(self, wake: Callable[[], None], most: int = MOST_THREADS) -> None:
+
+class Workers:
+    """Threads that serve one loop, whose thread alone may call what is here.
+
+    They are made when they are needed, and stay. Where there are `most`, further work waits for one of them.
+    """
+
+    def __init__(self, wake: Callable[[], None], most: int) -> None:
         """`wake()` is called in any thread: there is something to be taken from `ended`."""
         self._wake = wake
         self._most = most

@@ -17,6 +17,7 @@ from gateway.clock import SystemClock
 from gateway.config import BrokerConfig
 from gateway.replication.partitions import PREPARE_MS
 from gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
+from gateway.workers import THREADS_OF_DISK
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -366,6 +367,19 @@ def test_what_comes_and_goes_in_one_directory_does_not_wait_for_another(tmp_path
         assert files.exists(f"{hung}/old-0")
 
     run(tmp_path, scenario, log_dirs=f"{tmp_path}/a,{tmp_path}/b")
+
+
+def test_disks_that_hang_leave_threads_to_another_one(tmp_path: Path) -> None:
+    async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
+        client = broker.connect()
+        files.close("/hung/")
+        for _ in range(2 * THREADS_OF_DISK):
+            broker.broker.services.scheduler.in_thread(lambda: files.pass_gate("sync", "/hung/"), lambda _: None)
+        with trio.fail_after(PREPARE_MS / 2_000):
+            response: Any = await client.ask(creation("t"), 5)
+        assert response.topics[0].error_code == 0
+
+    run(tmp_path, scenario, log_dirs=f"{tmp_path}/a,{tmp_path}/b,{tmp_path}/c")
 
 
 def test_the_first_who_asks_for_a_coordinator_waits_for_its_files_alone(tmp_path: Path) -> None:
