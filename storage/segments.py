@@ -286,7 +286,7 @@ class Segments:
         They are those of the last one, and of others for which there was no room. Their paths are added to `unsynced`.
         """
         is_changed = False
-        for segment in self._items:
+        for segment in list(self._items):  # for a thread that rolls; the loop may take up a compaction meanwhile
             if not segment.is_sealed and segment.seal():
                 unsynced += segment.sealed_files
                 is_changed = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.log import Log
+from storage.segment import Segment
 from storage.segments import Segments
 from storage.tests.builders import append, batch, new_log
 
@@ -66,3 +67,22 @@ def test_headers_before_an_offset_come_from_as_far_back_as_asked_for() -> None:
     some = [header.base_offset for header in segments.headers_before(end, segments.active.size + 1)]
     assert some == everything[-len(some) :]
     assert len(some) < len(everything)
+
+
+def test_what_compaction_takes_up_while_a_thread_seals_hides_no_segment_from_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, segments = filled()
+    *three, fourth, last = segments
+    fourth.is_sealed = False
+    sealed = list[Segment]()
+
+    def seal(segment: Segment) -> bool:
+        if not sealed:
+            segments.replace(three, three[0])
+        sealed.append(segment)
+        return False
+
+    monkeypatch.setattr(Segment, "seal", seal)
+    segments.seal([])
+    assert sealed == [fourth, last]
