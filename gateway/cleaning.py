@@ -1,7 +1,8 @@
 """Which log is compacted next.
 
 The logs of compacted topics are looked at every `log.cleaner.backoff.ms`, a few hundred a turn, and the dirtiest that
-is due is compacted (`cleaning_round`); then the next.
+is due is compacted (`cleaning_round`); then the next. What that asks a file for, and is not in memory, a thread reads:
+for one log of a disk after another, and the other logs do not wait for it.
 
 A full or failing disk is tried again after a while, ever longer. A log that is damaged is left alone, and said once,
 until its disk is back after a failure, which may have shown what is not so, or the broker starts again.
@@ -63,6 +64,7 @@ class Cleaning:
         self._rounds: dict[Key, Round] = {}
         self._idle: list[Worker] = []
         self._is_looking, self._looked_ms = False, 0.0
+        self._cold: dict[str, dict[Key, Partition]] = {}  # by log directory: of the first of them a thread reads
         self._uncleanable: dict[Key, Log] = {}
         self._delays: dict[Key, tuple[Log, float, float]] = {}  # until when, and how long it is
         self.is_stopped = False
@@ -118,17 +120,22 @@ class Cleaning:
         self._uncleanable = {key: log for key, log in self._uncleanable.items() if not log.is_retired}
         self._delays = {key: delay for key, delay in self._delays.items() if not delay[0].is_retired}
 
-    def _look_on(
-        self, left: deque[Partition], found: list[tuple[Partition, Dirt]], brought: Place | None = None
-    ) -> None:
-        """`brought` was just read from the disk for the first of these."""
+    @property
+    def _is_over(self) -> bool:
+        return self.is_stopped or self._scheduler.is_over
+
+    def _look_on(self, left: deque[Partition], found: list[tuple[Partition, Dirt]]) -> None:
+        if self._is_over:
+            return
         for _ in range(min(LOGS_A_TURN, len(left))):
-            try:
-                dirt = self._assess(left[0], brought)
-            except ColdRead as cold:
-                self._bring(cold, left, found)
-                return
             partition = left.popleft()
+            if self._is_cold(partition):
+                continue
+            try:
+                dirt = self._assess(partition)
+            except ColdRead as cold:
+                self._leave(partition, cold)
+                continue
             if dirt is not None:
                 found.append((partition, dirt))
         if left:
@@ -146,15 +153,50 @@ class Cleaning:
             while self._idle:
                 self._idle.pop().close()
 
-    def _bring(self, cold: ColdRead, left: deque[Partition], found: list[tuple[Partition, Dirt]]) -> None:
-        """Have a thread read what is not in memory, then look on."""
+    def _is_cold(self, partition: Partition) -> bool:
+        """Whether it comes in a later look, as it waits for its disk."""
+        return any((partition.topic, partition.index) in waiting for waiting in self._cold.values())
+
+    def _leave(self, partition: Partition, cold: ColdRead) -> None:
+        """Leave a log to a later look, as something of it has to be read."""
+        is_first = cold.disk not in self._cold
+        self._cold.setdefault(cold.disk, {})[partition.topic, partition.index] = partition
+        if is_first:
+            self._bring(cold.disk, cold)
+        else:
+            cold.release()
+
+    def _bring(self, disk: str, cold: ColdRead) -> None:
+        """Have a thread read that for the first log that waits for a disk."""
         cold.__traceback__ = None
 
-        def brought(_: object) -> None:
+        def brought(result: object) -> None:
             cold.release()
-            self._look_on(left, found, cold.place)
+            self._go_on(disk, cold.place, result)
 
-        self._scheduler.in_thread(cold.warm, brought)
+        self._scheduler.reads(disk).in_thread(cold.warm, brought)
+
+    def _go_on(self, disk: str, brought: Place | None = None, result: object = None) -> None:
+        """See what else the first of these lacks; once none waits any more, look at all logs again."""
+        if self._is_over:
+            return
+        waiting = self._cold[disk]
+        key, partition = next(iter(waiting.items()))
+        if isinstance(result, Exception):
+            if not partition.log.is_retired:
+                self.failed(partition, result)
+        else:
+            try:
+                self._assess(partition, brought)
+            except ColdRead as cold:
+                self._bring(disk, cold)
+                return
+        del waiting[key]
+        if waiting:
+            self._scheduler.call_after(0.0, lambda: self._go_on(disk))
+        else:
+            del self._cold[disk]
+            self.look()
 
     def _assess(self, partition: Partition, brought: Place | None = None) -> Dirt | None:
         """How dirty a log is; None if it is not to be compacted, or not now. Most are told by the first line.

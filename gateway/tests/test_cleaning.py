@@ -139,6 +139,90 @@ def test_the_age_of_segments_on_a_cold_disk_is_read_by_a_thread(
     node.close()
 
 
+class Cold:
+    """A node with two log directories; as after a start nothing of what the first one has is in memory."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+        self.directories = [f"{path}/a", f"{path}/b"]
+        node = Node(path, log_dirs=",".join(self.directories))
+        for name in names:
+            dirty(node, name, settings={"min.compaction.lag.ms": "1", "max.compaction.lag.ms": "1000"})
+        node.close()
+        self.node = Node(path, log_dirs=",".join(self.directories))
+        self.cold = self.directories[:1]
+        self.compactions, self.threads = Compactions(self.node), Threads()
+        monkeypatch.setattr(self.node.services.scheduler, "in_thread", self.threads.in_thread)
+        self.node.time.advance(10_000)
+
+        def read_cached(file: File, length: int, position: int) -> bytes | None:
+            path = str(Path(f"/proc/self/fd/{file.fileno}").readlink())
+            is_cold = any(path.startswith(directory) for directory in self.cold)
+            return None if is_cold else os.pread(file.fileno, length, position)
+
+        monkeypatch.setattr(File, "read_cached", read_cached)
+
+    def names_in(self, number: int) -> list[str]:
+        partitions = self.node.services.partitions
+        return [its.topic for its in partitions if its.log.directory.startswith(self.directories[number])]
+
+    def segments(self, number: int) -> list[int]:
+        partitions = self.node.services.partitions
+        return [len(partitions.get(name, 0).log.segments) for name in self.names_in(number)]
+
+    def run(self) -> None:
+        """Until no thread and no worker has anything to do."""
+        while self.threads.waiting or self.compactions.run():
+            self.threads.run_all()
+            self.node.time.advance()
+
+
+def test_a_disk_that_hangs_keeps_one_thread_and_the_logs_of_others_are_compacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold = Cold(tmp_path, monkeypatch, "abcd")
+    for _ in range(3):
+        cold.compactions.look()
+    (hung,) = cold.threads.waiting
+    cold.threads.waiting.clear()
+    cold.run()
+    assert cold.segments(0) == [4, 4]
+    assert cold.segments(1) == [2, 2]
+    cold.cold.clear()
+    cold.threads.waiting.append(hung)
+    cold.run()
+    assert cold.segments(0) == [2, 2]
+    cold.node.close()
+
+
+def test_what_a_disk_refuses_to_a_thread_is_not_asked_for_again_by_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cold = Cold(tmp_path, monkeypatch, "ab")
+    monkeypatch.setattr(File, "read_at", lambda *_: pytest.fail("it would wait for the disk"))
+    cold.compactions.look()
+    cold.threads.run_one(OSError(5, "the disk refuses"))
+    cold.node.time.advance()
+    assert f"{cold.names_in(0)[0]}-0 cannot be compacted, which is tried again in 15 s" in caplog.text
+    assert not cold.threads.waiting
+    cold.node.close()
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_what_is_brought_at_a_stop_is_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    cold = Cold(tmp_path, monkeypatch, "abcd")
+    cold.compactions.look()
+    if is_told:
+        cold.compactions.cleaning.stop()
+    else:
+        cold.node.services.scheduler.is_over = True
+    cold.threads.run_one()
+    cold.node.time.advance()
+    assert not cold.threads.waiting
+    cold.node.close()
+
+
 def test_the_dirtiest_is_first_and_one_at_a_time(node: Node, compactions: Compactions) -> None:
     for name in ("a", "b"):
         dirty(node, name)

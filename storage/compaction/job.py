@@ -128,9 +128,20 @@ def _facts(log: Log, up_to: int) -> LogFacts:
     return LogFacts(facts, start_offset, log.end_offset, log.compacted.offset, limit)
 
 
-def plan(log: Log, dirt: Dirt, now_ms: int, *, table_bytes: int, read_bytes: int) -> Job:
-    """The job of cleaning what `assess` has found. Raises OSError, BadFile for a damaged index."""
+def plan(log: Log, dirt: Dirt, now_ms: int, *, table_bytes: int, read_bytes: int, patient: bool = True) -> Job:
+    """The job of cleaning what `assess` has found.
+
+    Raises OSError, BadFile for a damaged index; ColdRead if not `patient`.
+    """
     log.compacted.finish()
+    log.pool.is_patient = patient
+    try:
+        return _plan(log, dirt, now_ms, table_bytes, read_bytes)
+    finally:
+        log.pool.is_patient = True
+
+
+def _plan(log: Log, dirt: Dirt, now_ms: int, table_bytes: int, read_bytes: int) -> Job:
     config = log.config
     facts = [facts for facts in _facts(log, log.end_offset).segments if facts.base_offset < dirt.first_uncleanable]
     producers, unsafe_producers = _last_batches(log, dirt.first_uncleanable)
@@ -154,13 +165,15 @@ def plan(log: Log, dirt: Dirt, now_ms: int, *, table_bytes: int, read_bytes: int
     )
 
 
-def plan_merge(log: Log, end_offset: int, now_ms: int, *, table_bytes: int, read_bytes: int) -> Job | None:
+def plan_merge(
+    log: Log, end_offset: int, now_ms: int, *, table_bytes: int, read_bytes: int, patient: bool = True
+) -> Job | None:
     """What follows a compaction up to an offset: that neighbours which have become small by it become one.
 
-    None where there are none. Raises OSError, BadFile.
+    None where there are none. Raises OSError, BadFile; ColdRead if not `patient`.
     """
     dirt = Dirt(end_offset, end_offset, 0, 0, 0)
-    job = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=read_bytes)
+    job = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=read_bytes, patient=patient)
     groups = cleaner.grouped(job.segments, end_offset, job.segment_bytes, job.segment_index_bytes)
     return job if len(groups) < len(job.segments) else None
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from protocol.records import compression
 from storage import holding, replacement
 from storage.cleaner import Dirt
 from storage.compaction.job import Job, Rewritten, assess, plan, plan_merge
 from storage.compaction.work import WRITE_BYTES, Compaction
-from storage.files import Files
+from storage.files import ColdRead, Files, Place
 from storage.log import Log
 from storage.replacement import CLEANED_SUFFIX
 from storage.segment import Segment
+
+J = TypeVar("J", Job, Job | None)
 
 
 class Collect(NamedTuple):
@@ -78,9 +80,9 @@ class Round:
 
         Raises OSError, KafkaError and BadFile for a damaged index, Gone, and what is thrown in as an answer.
         """
-        log, sizes = self._log, {"table_bytes": self._table_bytes, "read_bytes": self._read_bytes}
+        log = self._log
         yield from self._finish_last()
-        job = plan(log, self._dirt, self._now_ms, **sizes)
+        job = yield from self._planned(plan, self._dirt, self._dirt.first_uncleanable)
         collected = yield Collect(job)
         for bases in collected.groups:
             rewritten = yield from self._rewrite(bases)
@@ -90,11 +92,32 @@ class Round:
         self._check()
         log.compacted.offset = collected.end_offset
         # Those that are small now become one.
-        merge = plan_merge(log, collected.end_offset, self._now_ms, **sizes)
+        merge = yield from self._planned(plan_merge, collected.end_offset, collected.end_offset)
         if merge is not None:
             for bases in (yield Collect(merge)).groups:
                 yield from self._rewrite(bases)
             self._check()
+
+    def _planned(self, make: Callable[..., J], what: object, end_offset: int) -> Generator[Request, Any, J]:
+        """The job up to an offset. What is not in memory a thread reads first; what is gone again is waited for."""
+        sizes = {"table_bytes": self._table_bytes, "read_bytes": self._read_bytes}
+        brought = set[Place]()
+        patient = False
+        while True:
+            try:
+                return make(self._log, what, self._now_ms, **sizes, patient=patient)
+            except ColdRead as cold:
+                cold.__traceback__ = None
+                try:
+                    patient = cold.place in brought
+                    if not patient:
+                        brought.add(cold.place)
+                        yield Sync(cold.warm)
+                finally:
+                    cold.release()
+            self._check()
+            if self._log.segments[0].base_offset >= end_offset:
+                raise Gone("segments were deleted")
 
     @property
     def _is_sound(self) -> bool:

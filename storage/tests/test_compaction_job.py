@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from typing import Any
 
 from storage.compaction.job import Job, assess, plan, plan_merge
 from storage.compaction.rounds import compact
@@ -70,7 +71,7 @@ def test_small_neighbours_are_to_be_merged_and_others_are_not() -> None:
     log = filled(keyed(("a", "1")))
     put(log, keyed(("b", "1")))
     close_segment(log)
-    sizes = {"table_bytes": 1 << 20, "read_bytes": 100}
+    sizes: dict[str, Any] = {"table_bytes": 1 << 20, "read_bytes": 100}
     merge = plan_merge(log, log.end_offset, NOW_MS, **sizes)
     assert merge is not None
     assert len(merge.segments) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -18,21 +19,26 @@ from protocol.records.batch import (
     iterate,
     read_header,
 )
-from storage.compaction.rounds import compact
+from storage.compaction.job import assess, plan
+from storage.compaction.rounds import Collect, Gone, Request, Round, Sync, compact, go_on
+from storage.files import File
 from storage.log import Log
-from storage.tests.builders import NOW_MS, append, content, new_log, open_store, read
+from storage.tests.builders import NOW_MS, append, content, delete_old_segments, new_log, open_store, read
 from storage.tests.compacted import (
+    ABORT,
     COMPACT,
     assert_indexes,
     close_segment,
     filled,
     headers,
     keyed,
+    marker,
     offsets,
     put,
     records,
+    transactional,
 )
-from storage.tests.crashing_files import CrashingFiles
+from storage.tests.crashing_files import CrashingFiles, OpenFile
 
 DAY_MS = 86_400_000
 
@@ -68,6 +74,74 @@ def test_a_batch_of_build_is_a_batch_of_the_tests() -> None:
     append(one, memoryview(bytearray(data)))
     put(other, bytearray(data))
     assert content(one) == content(other)
+
+
+def files_of(log: Log) -> CrashingFiles:
+    files = log.pool.files
+    assert isinstance(files, CrashingFiles)
+    return files
+
+
+def with_aborted() -> Log:
+    """A log with two closed segments, in each of which a transaction was aborted."""
+    log = new_log(config=COMPACT)
+    for sequence in range(2):
+        put(log, keyed(("a", "1")), transactional(("a", "2"), sequence=sequence), marker(ABORT), keyed(("b", "1")))
+        close_segment(log)
+    return log
+
+
+def asked_for(log: Log, meanwhile: Callable[[], None] = lambda: None) -> list[Request]:
+    """What a round asks for until its job is there."""
+    steps = Round(log, assess(log, NOW_MS, log.end_offset), NOW_MS, table_bytes=1 << 20, read_bytes=100).steps()
+    requests = list[Request]()
+    while not requests or isinstance(requests[-1], Sync):
+        requests.append(go_on(steps, None))
+        if isinstance(requests[-1], Sync):
+            requests[-1].work()
+            meanwhile()
+    steps.close()
+    return requests
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_aborted_transactions_that_are_not_in_memory_are_read_by_a_thread(
+    monkeypatch: pytest.MonkeyPatch, forgets: bool
+) -> None:
+    """Where memory is so short that they are gone again, they are waited for: else it would never end."""
+    log, brought = with_aborted(), list[str]()
+    expected = plan(log, assess(log, NOW_MS, log.end_offset), NOW_MS, table_bytes=1 << 20, read_bytes=100)
+    assert len(expected.aborted) == 2
+
+    def read_cached(file: OpenFile, length: int, position: int) -> bytes | None:
+        return file.read_at(length, position) if file._path in brought and not forgets else None
+
+    monkeypatch.setattr(File, "read_cached", read_cached)
+    monkeypatch.setattr(File, "warm", lambda file, *_: brought.append(file._path))
+    handles = files_of(log).open_handles
+    *syncs, collect = asked_for(log)
+    assert collect == Collect(expected)
+    assert len(syncs) == len(brought) == (1 if forgets else 2)
+    assert files_of(log).open_handles == handles
+
+
+@pytest.mark.parametrize("act", ["deleted", "cut", "retired"])
+def test_a_log_that_changes_while_they_are_read_is_left_alone(monkeypatch: pytest.MonkeyPatch, act: str) -> None:
+    log = with_aborted()
+
+    def change() -> None:
+        if act == "deleted":
+            log.advance_start(log.end_offset)
+            delete_old_segments(log, NOW_MS, log.end_offset)
+        elif act == "cut":
+            log.truncate_to(3)
+        else:
+            log.is_retired = True
+
+    monkeypatch.setattr(File, "read_cached", lambda *_: None)
+    monkeypatch.setattr(File, "warm", lambda *_: None)
+    with pytest.raises(Gone):
+        asked_for(log, change)
 
 
 # Against a model
