@@ -10,7 +10,7 @@ loop goes on with what cannot get in its way:
     rolling    a thread               no      no     no     no                no
     mending    a thread               no      no     no     no                no
     expiring   a thread               no      yes    no     no                no
-    swapping   a thread               yes     yes    yes    yes               no
+    swapping   a thread               yes     yes    no     yes               no
     failed     a sync of it           no      no     yes    yes               yes
     deleted                           no      no     no     no                yes
 
@@ -19,7 +19,8 @@ no names. Who rolls, mends or deletes segments opens, makes or renames files by 
 meanwhile they are gone with the directory, so that this ends with an error, unless there were another log of the same
 name. Segments that are being deleted are not the log's any more: what comes behind them goes on, but is not safe on the
 disk before they are gone, as a recovery would find them in front of it. Who swaps renames what compaction has replaced,
-and what it has made, of which whoever opens it knows both names.
+and what it has made, of which whoever opens it knows both names. Who mends takes a file for what its
+name says: it does not begin beside that, and no names are swapped beside it.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ STAGED, WRITING, FLUSHING, ROLLING, MENDING, EXPIRING, SWAPPING, FAILED, DELETED
 # What may not be done while one of these has the log.
 FLUSH = FLUSHING | ROLLING | MENDING | EXPIRING | FAILED | DELETED
 ROLL = STAGED | WRITING | ROLLING | MENDING | FAILED | DELETED
-MEND = STAGED | WRITING | FLUSHING | ROLLING | MENDING | EXPIRING | DELETED
+MEND = STAGED | WRITING | FLUSHING | ROLLING | MENDING | EXPIRING | SWAPPING | DELETED
 DELETE_SEGMENTS = ROLLING | MENDING | EXPIRING | DELETED
+SWAP = MENDING | SWAPPING
 BY_NAME = ROLLING | MENDING | EXPIRING
-_NOT_BESIDE = {ROLLING: ROLL, MENDING: MEND, EXPIRING: DELETE_SEGMENTS, SWAPPING: SWAPPING}
+_NOT_BESIDE = {ROLLING: ROLL, MENDING: MEND, EXPIRING: DELETE_SEGMENTS, SWAPPING: SWAP}
 
 
 def holders(log: Log) -> int:
@@ -53,7 +55,7 @@ def holders(log: Log) -> int:
 
 
 def may(log: Log, act: int) -> bool:
-    """Whether something may be done with it now: `FLUSH`, `ROLL`, `MEND`, `DELETE_SEGMENTS`."""
+    """Whether something may be done with it now: `FLUSH`, `ROLL`, `MEND`, `DELETE_SEGMENTS`, `SWAP`."""
     return not holders(log) & act
 
 

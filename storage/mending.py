@@ -97,6 +97,7 @@ class Mending:
         self._facts = _facts(log)
         self._pieces = pieces
         self._write_epochs = _epochs_of(log)
+        self._replacement = log.compacted.unfinished if log.was_compacted else None
         self._is_last_in_memory = False
         self._aside: str | None = None  # the copy of what is lost
         self._unsealed: list[tuple[Segment, dict[str, bytes | None]]] = []
@@ -119,6 +120,7 @@ class Mending:
         pool = Pool(self._files, max_open_segments=1)  # the log's own is the loop's
         pool.defers_blocks = True  # of indexes that are made to be compared
         try:
+            self._settle_names()
             for piece in self._pieces:
                 if not (yield from self._rewrite(pool, piece)):
                     break
@@ -133,6 +135,11 @@ class Mending:
             if self._aside is not None:  # it is all in the log still; else each try would leave another copy
                 with suppress(OSError):
                     self._files.remove(self._aside)
+
+    def _settle_names(self) -> None:
+        """Have no file that compaction has replaced go by a name of the log's. Raises OSError."""
+        if self._replacement is not None:
+            self._replacement.settle()
 
     def _rewrite(self, pool: Pool, piece: _Piece) -> Steps[bool]:
         """Whether all of it was there, and is on the disk now."""
@@ -232,6 +239,7 @@ class Mending:
         pool = Pool(self._files, max_open_segments=1)
         pool.defers_blocks = True
         try:
+            self._settle_names()
             for facts in self._facts:
                 if facts.base_offset == base_offset:
                     yield from self._renew(pool, facts, facts.size)

@@ -133,6 +133,8 @@ class Round:
         log, last = self._log, self._log.compacted.unfinished
         if last is None:
             return
+        if not holding.may(log, holding.SWAP):
+            raise Gone("the log is being mended, and its names are swapped later")
         holding.lend(log, holding.SWAPPING)
         try:
             yield Sync(last.settle)

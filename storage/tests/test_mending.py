@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.compression import finish
 from storage import mending
+from storage.compaction.rounds import compact
 from storage.config import LogConfig
 from storage.epochs import read_entries
 from storage.log import Log
@@ -27,6 +29,7 @@ from storage.tests.builders import (
     numbered,
     open_store,
 )
+from storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, put, values
 from storage.tests.crashing_files import CrashingFiles
 
 
@@ -418,3 +421,49 @@ def test_leader_epochs_of_what_is_lost_are_forgotten() -> None:
     assert read_entries(files_of(log).copy(only_durable=True), log.directory) == [(1, 0)]
     append(log, batch(), leader_epoch=2)
     assert_derived_state(log)
+
+
+LARGE = replace(COMPACT, segment_bytes=4000)  # so that three segments become one
+
+
+def compacted() -> Log:
+    """A log of which three segments are one since a compaction, whose names are not what they are to be yet."""
+    files = CrashingFiles()
+    log = new_log(files, LARGE)
+    for number in range(24):
+        put(log, keyed((f"k{number % 8}", f"{number}" + "v" * 60)))
+        if number % 8 == 7:
+            close_segment(log)
+    files.fail(errno.EIO, "rename", path=f"{log.segments[1].base_offset:020d}.log")
+    with pytest.raises(OSError, match="cannot be renamed"):
+        compact(log, NOW_MS)
+    files.heal()
+    assert log.compacted.unfinished is not None
+    assert len(log.segments) == 2
+    return log
+
+
+def test_what_compaction_has_replaced_is_not_taken_for_what_is_behind_the_end() -> None:
+    log = compacted()
+    put(log, *(keyed((f"n{number}", "1")) for number in range(10)))
+    fail(log)
+    before, active = values(log), log.active
+    blank(log, active, active.size - 80, 80)
+    assert mending.mend(log)
+    assert values(log).items() < before.items()
+    assert [name for name in asides(log) if not name.startswith(f"{active.base_offset:020d}.")] == []
+    names = files_of(log).list(log.directory)
+    assert len([name for name in names if ".log." in name and name.endswith(".deleted")]) == 3
+    assert after_a_power_cut(log, 0).end_offset == log.end_offset
+
+
+def test_an_index_is_made_again_from_what_compaction_has_made_not_from_what_it_has_replaced() -> None:
+    log = compacted()
+    expected = values(log)
+    work = mending.Mending(log, [])
+    finish(work.remake_steps(log.segments[0].base_offset))
+    assert mending.take_up_index(log, work)
+    assert values(log) == expected
+    assert_indexes(log)
+    log.compacted.finish()
+    assert values(log) == expected

@@ -14,7 +14,7 @@ import pytest
 
 from protocol.records.batch import read_header
 from protocol.records.compression import finish
-from storage import checkpoint
+from storage import checkpoint, mending
 from storage.compaction.job import assess
 from storage.compaction.rounds import Collect, Gone, Rewrite, Round, compact, go_on
 from storage.compaction.work import Compaction
@@ -484,6 +484,24 @@ def test_names_that_cannot_be_changed_now_are_changed_later(
     assert values(log) == EXPECTED | {"k0": "last"}
     assert_indexes(log)
     assert not names(files, SWAP_SUFFIX) or is_restarted
+
+
+def test_names_are_not_swapped_while_a_log_is_mended() -> None:
+    """A thread may be writing an index once more, under the name that one of a new segment would get."""
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    assert log.compacted.end(compacting(files, log), 0.0)
+    work = mending.begin(log)
+    assert work is not None
+    dirt = assess(log, NOW_MS, log.end_offset)
+    with pytest.raises(Gone, match="is being mended"):
+        go_on(Round(log, dirt, NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16).steps(), None)
+    finish(work.steps())
+    mending.take_up(log, work)
+    mending.end(log, work)
+    close_and_compact(log)
+    assert not names(files, SWAP_SUFFIX)
+    assert values(log) == EXPECTED
 
 
 def close_and_compact(log: Log) -> None:
