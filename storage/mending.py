@@ -31,19 +31,19 @@ from storage.directories import base_of, replace_topic_id
 from storage.errors import BadFile
 from storage.files import NO_DESCRIPTORS, NO_ROOM, Files, parent
 from storage.hops import NO_LIMIT, seek
-from storage.index import EntryFile, OffsetIndex, TimeIndex
+from storage.index import OffsetIndex
 from storage.log import Log
 from storage.pool import Pool
 from storage.producers import Producers
 from storage.recovery.aside import keep_aside, name_aside
 from storage.recovery.indexes import transactions_at
-from storage.segment import DERIVED_SUFFIXES, LOG_SUFFIX, Segment
+from storage.sealing import INDEX_SUFFIXES, content_of, indexes_of, last_time, note_written
+from storage.segment import LOG_SUFFIX, Segment
 from storage.walk import Walk
 
 logger = logging.getLogger("headgate.storage")
 
 _REWRITE_BYTES = 1 << 20
-_INDEX_SUFFIXES = DERIVED_SUFFIXES[:3]
 
 
 class _Index(NamedTuple):
@@ -209,7 +209,7 @@ class Mending:
                 yield
             times = segment.times.content()
             if piece.is_sealed:
-                times += _last_time(segment)
+                times += last_time(segment)
             return {segment.offsets.SUFFIX: segment.offsets.content(), segment.times.SUFFIX: times}
         finally:
             segment.close()
@@ -265,8 +265,8 @@ class Mending:
         """Note what the files lack of what the log is in memory; whether there is something."""
         self.end_offset, self._facts = log.end_offset, _facts(log)
         in_memory = [segment for segment in log.segments[:-1] if _is_in_memory(segment)]
-        self._is_last_in_memory = not any(index.written for index in _indexes_of(log.active))
-        self._unsealed = [(segment, _sealed_content(segment)) for segment in in_memory]
+        self._is_last_in_memory = not any(index.written for index in indexes_of(log.active))
+        self._unsealed = [(segment, content_of(segment)) for segment in in_memory]
         self._write_epochs = _epochs_of(log)
         return log.is_ahead or bool(in_memory or self._write_epochs)
 
@@ -339,7 +339,7 @@ class Mending:
         files.sync_directory(self._directory)
 
     def _remove_indexes(self, base_offset: int) -> None:
-        for suffix in _INDEX_SUFFIXES:
+        for suffix in INDEX_SUFFIXES:
             self._files.remove(f"{self._directory}/{base_offset:020d}{suffix}")
 
 
@@ -367,29 +367,9 @@ def _is_expected(index: _Index, data: bytes, expected: dict[str, bytes]) -> bool
         return False
 
 
-def _last_time(segment: Segment) -> bytes:
-    """The entry with which the time index of a sealed segment ends, if it is not there already."""
-    if segment.max_timestamp <= segment.times.last_timestamp:
-        return b""
-    return TimeIndex.ENTRY.pack(segment.max_timestamp, segment.max_timestamp_offset - segment.base_offset)
-
-
-def _indexes_of(segment: Segment) -> list[EntryFile]:
-    indexes = (segment.offsets, segment.times, segment.aborted)
-    return [index for index in indexes if index is not None]
-
-
 def _is_in_memory(segment: Segment) -> bool:
     """Whether its indexes were made anew, and are not in files yet."""
-    return segment.size > 0 and not segment.is_sealed and not any(index.written for index in _indexes_of(segment))
-
-
-def _sealed_content(segment: Segment) -> dict[str, bytes | None]:
-    """What the files of such indexes are to hold, by their suffixes; None for one that is not to be there."""
-    content: dict[str, bytes | None] = dict.fromkeys(_INDEX_SUFFIXES)
-    content.update({index.SUFFIX: index.content() for index in _indexes_of(segment)})
-    content[TimeIndex.SUFFIX] = segment.times.content() + _last_time(segment)
-    return content
+    return segment.size > 0 and not segment.is_sealed and not any(index.written for index in indexes_of(segment))
 
 
 def begin(log: Log) -> Mending | None:
@@ -408,7 +388,7 @@ def begin(log: Log) -> Mending | None:
 
 
 def _indexes(segment: Segment) -> Iterator[_Index]:
-    for index in _indexes_of(segment):
+    for index in indexes_of(segment):
         if index.written:
             yield _Index(index.path, index.SUFFIX, index.written, index.written == index.size)
 
@@ -443,7 +423,7 @@ def end(log: Log, mending: Mending) -> bool:
     if not mending.is_wanted:
         return False
     for segment in mending.sealed:
-        _note_sealed(log.pool, segment)
+        note_written(log.pool, segment)
     log.active.may_be_longer = False
     if mending.producers is not None:
         log.take_producers(*mending.producers)
@@ -451,15 +431,6 @@ def end(log: Log, mending: Mending) -> bool:
     what = "%s-%d takes records again: all up to offset %d is on the disk"
     logger.warning(what, *log.key, log.end_offset)
     return True
-
-
-def _note_sealed(pool: Pool, segment: Segment) -> None:
-    pool.defers_blocks = True  # a thread has written all of it
-    segment.times.append(segment.max_timestamp, segment.max_timestamp_offset)
-    pool.defers_blocks = False
-    for index in _indexes_of(segment):
-        index.note_written()
-    segment.is_sealed = True
 
 
 def take_up_index(log: Log, mending: Mending) -> bool:

@@ -6,10 +6,11 @@ import logging
 
 from protocol.records.compression import Steps
 from protocol.records.control import TRANSACTION_BITS
-from storage import snapshots
+from storage import sealing, snapshots
 from storage.aborted import AbortedIndex
 from storage.files import NO_ROOM
 from storage.log import Log
+from storage.pool import Pool
 from storage.recovery.aside import keep_aside
 from storage.recovery.found import Found, corrupt
 from storage.recovery.soundness import end_of_finished, has_indexes
@@ -54,18 +55,21 @@ def _drop_leftover(log: Log, found: Found, segment: Segment, end_offset: int) ->
 
 def rebuild(log: Log, found: Found, segment: Segment, known: Transactions | None = None) -> Steps[Transactions | None]:
     """Make the indexes of a segment again. `known` and the result: the transactions open at its ends, if known."""
-    walk = segment.rebuild(log.config.index_interval_bytes)
-    for _, header in walk:
-        if header.attributes & TRANSACTION_BITS and walk.transactions is None:
-            walk.transactions = known or (yield from transactions_at(log, segment.base_offset))
-        yield
-    if walk.problem is not None:
-        raise corrupt(found, segment, f"byte {walk.position}, offset {walk.next_offset}: {walk.problem}")
-    if log.has_transactions:
-        segment.follow_transactions()
-    seal(segment)
-    segment.sync()
-    log.pool.files.sync_directory(log.directory)  # else one that someone removed could come back in a crash
+    pool = log.pool
+    pool.defers_blocks = True
+    try:
+        walk = segment.rebuild(log.config.index_interval_bytes)
+        for _, header in walk:
+            if header.attributes & TRANSACTION_BITS and walk.transactions is None:
+                walk.transactions = known or (yield from transactions_at(log, segment.base_offset))
+            yield
+        if walk.problem is not None:
+            raise corrupt(found, segment, f"byte {walk.position}, offset {walk.next_offset}: {walk.problem}")
+        if log.has_transactions:
+            segment.follow_transactions()
+    finally:
+        pool.defers_blocks = False
+    _write(pool, segment)
     return walk.transactions or known
 
 
@@ -108,11 +112,29 @@ def check_transactions(log: Log, found: Found) -> Steps[None]:
         logger.info("%s: made %s files of %d segments that had none", found, AbortedIndex.SUFFIX, made)
 
 
+def _write(pool: Pool, segment: Segment) -> None:
+    """Write the indexes such that the next start finds them, or finds that they are missing, whatever comes between.
+
+    It looks no closer at a segment that is safe on the disk.
+    """
+    segment.file.sync()
+    try:
+        sealing.write(pool.files, segment)
+    except OSError as error:
+        _without_room(segment, error)
+    else:
+        sealing.note_written(pool, segment)
+
+
 def seal(segment: Segment) -> None:
     """Write the indexes out, if there is room for them; else they stay in memory until the log rolls next."""
     try:
         segment.seal()
     except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-        logger.warning("there is no room for the indexes of %s; they are in memory for now", segment.path)
+        _without_room(segment, error)
+
+
+def _without_room(segment: Segment, error: OSError) -> None:
+    if error.errno not in NO_ROOM:
+        raise error
+    logger.warning("there is no room for the indexes of %s; they are in memory for now", segment.path)

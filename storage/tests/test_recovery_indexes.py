@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from random import Random
+
 import pytest
 
 from storage.config import LogConfig
 from storage.tests.builders import (
     NOW_MS,
+    SMALL,
     TOPIC_ID,
     append,
     assert_derived_state,
@@ -15,7 +19,7 @@ from storage.tests.builders import (
     numbered,
     open_store,
 )
-from storage.tests.crashing_files import CrashingFiles
+from storage.tests.crashing_files import CrashingFiles, PowerCut
 from storage.tests.reopened import KEY, PARTITION, filled, killed, names, reopened
 
 
@@ -70,3 +74,24 @@ def test_a_damaged_snapshot_or_index_is_not_believed() -> None:
     log = reopened(files).logs[KEY]
     assert log.producers.by_id == producers
     assert_derived_state(log)
+
+
+@pytest.mark.parametrize("cut_after", range(1, 14))
+def test_a_power_cut_while_indexes_are_made_again_leaves_none_that_is_wrong(cut_after: int) -> None:
+    """The next start looks no closer at segments that were on the disk before."""
+    for seed in range(20):
+        files = CrashingFiles()
+        store = open_store(files)
+        log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+        append(log, *(batch(size=100, timestamp=NOW_MS + number) for number in range(40)))
+        log.flush()
+        store.checkpoint({("t", 0): log.end_offset})
+        for path in log.segments[0].sealed_indexes:
+            files.truncate(path, 0)
+            files.sync(path)
+        files = files.crash(Random(seed), power=False)
+        files.short_writes = Random(seed)
+        files.cut_after = cut_after
+        with suppress(PowerCut):
+            open_store(files)
+        assert_derived_state(open_store(files.crash(Random(seed), power=True)).logs["t", 0])
