@@ -48,7 +48,8 @@ protocol: ## run the named clients, note what they use, and make docs/protocol.m
 .PHONY: soak
 soak: ## the long runs: every test that is slow, and the property tests with many more examples
 	$(install) test spark jars kcat go node old
-	HEADGATE_SOAK=1 $(BIN)/pytest --hypothesis-profile=soak $(UNITS) compat_tests $(ARGS)
+	HEADGATE_SOAK=1 $(BIN)/pytest --hypothesis-profile=soak $(UNITS) $(ARGS)
+	HEADGATE_SOAK=1 $(BIN)/pytest --hypothesis-profile=soak compat_tests $(ARGS)
 
 .PHONY: check format-check lint types law tidy
 check: ## format, lint, types, import law, tidy

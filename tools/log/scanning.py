@@ -62,7 +62,8 @@ def _go(segment: Segment, walk: Walk, limit_offset: int, visit: Visit) -> tuple[
     """Walk as far as it goes: where it ends, which offset would come there, and what is wrong with what does.
 
     The base offset of a batch is the one thing that no checksum covers. One that is too high shows in the next batch,
-    which then seems to go back; so a batch is taken for sound when the next one is known.
+    which then seems to go back; so a batch is taken for sound when the next one is known, or when it begins exactly where
+    the one before ends: then it is the next one whose offset is wrong.
     """
     walk.check_crc_from = 0
     expected = walk.next_offset
@@ -75,7 +76,8 @@ def _go(segment: Segment, walk: Walk, limit_offset: int, visit: Visit) -> tuple[
             expected = last[1].last_offset + 1
         last = position, header
     else:
-        if last is not None and walk.problem is not None and _goes_back_to(segment, walk, expected):
+        may_be_wrong = last is not None and walk.problem is not None and last[1].base_offset > expected
+        if last is not None and may_be_wrong and _goes_back_to(segment, walk, expected):
             return last[0], expected, f"its offset {last[1].base_offset} is not before that of the batch behind it"
         if last is not None:
             visit(*last)

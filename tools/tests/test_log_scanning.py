@@ -41,6 +41,7 @@ DAMAGE: dict[str, tuple[int, int, Callable[[int], int]]] = {
     "the magic": (16, 1, lambda byte: 7),
     "the whole header": (0, 61, lambda byte: 0),
     "a base offset that goes back": (0, 8, lambda byte: 0),
+    "the base offset of the one before": (7, 1, lambda byte: byte - 2),
     "a base offset of another segment": (0, 1, lambda byte: 0x20),
     "a base offset that leaps": (7, 1, lambda byte: byte + 5),
     "noise": (0, 90, lambda byte: (byte * 7 + 13) & 0xFF),
