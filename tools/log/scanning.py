@@ -62,8 +62,8 @@ def _go(segment: Segment, walk: Walk, limit_offset: int, visit: Visit) -> tuple[
     """Walk as far as it goes: where it ends, which offset would come there, and what is wrong with what does.
 
     The base offset of a batch is the one thing that no checksum covers. One that is too high shows in the next batch,
-    which then seems to go back; so a batch is taken for sound when the next one is known, or when it begins exactly where
-    the one before ends: then it is the next one whose offset is wrong.
+    which then seems to go back; so a batch is taken for sound when the next one is known, or when it begins exactly
+    where the one before ends: then it is the next one whose offset is wrong.
     """
     walk.check_crc_from = 0
     expected = walk.next_offset
