@@ -80,7 +80,9 @@ class Group:
     def assert_each_once(self) -> None:
         """Whatever was sent was given to somebody, and nothing twice."""
         expected = {(partition, offset): 1 for partition in range(PARTITIONS) for offset in range(self.end())}
-        assert Counter(self.given()) == expected
+        given = Counter(self.given())
+        missing = sorted(expected.keys() - given.keys())
+        assert given == expected, f"missing {missing}, not once {given - Counter(expected)}: {self.describe()}"
 
     def end(self) -> int:
         """The offset after the last record, of every partition."""
