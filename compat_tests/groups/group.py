@@ -46,7 +46,10 @@ class Group:
         return member
 
     def settle(self, timeout_s: float = SETTLE_LIMIT_S) -> float:
-        """Wait until each partition has one member and each member a partition; the seconds that took."""
+        """Wait until each partition has one member and all have as many; the seconds that took.
+
+        A member that has one too many is about to lose it: what it is given until then another will be given again.
+        """
         try:
             return until(self.is_settled, f"{self.name} to settle", timeout_s)
         except Late as late:
@@ -56,7 +59,8 @@ class Group:
         for member in self.members:
             member.assert_running()
         owned = Counter(partition for member in self.members for partition in member.owned)
-        return all(member.owned for member in self.members) and owned == Counter(range(PARTITIONS))
+        counts = [len(member.owned) for member in self.members]
+        return owned == Counter(range(PARTITIONS)) and max(counts) - min(counts) <= 1
 
     def describe(self) -> str:
         return ", ".join(f"{member.name} has {sorted(member.owned)}" for member in self.members)
