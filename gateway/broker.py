@@ -185,7 +185,7 @@ class Broker:
                 nursery.cancel_scope.cancel()
         finally:
             self._cleaning.stop()
-            self._store.close({p.log.key: p.high_watermark for p in self.services.partitions})
+            self._store.close(self.services.partitions.high_watermarks)
 
     async def stop(self) -> None:
         """Answer what is in flight, then end `run`."""

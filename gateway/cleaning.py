@@ -26,7 +26,7 @@ from gateway.replication.partitions import Partitions
 from gateway.scheduler import Scheduler
 from protocol.errors import KafkaError
 from storage.errors import StorageError
-from storage.files import ColdRead, Place, parent
+from storage.files import ColdRead, Place, parent, planned
 from storage.log import Log
 from storage.pool import Pool
 
@@ -225,13 +225,7 @@ class Cleaning:
         from storage.compaction.job import assess
 
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
-        try:
-            return assess(log, now_ms, up_to, patient=False)
-        except ColdRead as cold:
-            if cold.place != brought:
-                raise
-            cold.release()
-        return assess(log, now_ms, up_to)
+        return planned(lambda patient: assess(log, now_ms, up_to, patient), brought)
 
     def _begin(self, partition: Partition, dirt: Dirt) -> None:
         from gateway.cleaning_round import Round

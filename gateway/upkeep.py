@@ -102,7 +102,7 @@ class Upkeep:
 
     def checkpoint(self) -> None:
         """Write down high watermarks, recovery points and log starts, in a thread."""
-        high_watermarks = {p.log.key: p.high_watermark for p in self._partitions}
+        high_watermarks = self._partitions.high_watermarks
         for directory in self._directories:
             directory.checkpoint(high_watermarks)
 

@@ -11,6 +11,7 @@ of which nothing is kept (`Log.is_outlived`) begins another one before (`Log.lea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from storage import holding, locating, retention
@@ -53,7 +54,7 @@ def begin(log: Log, segments: Segments, now_ms: int, up_to: int, most: int | Non
     if not count:
         return None
     if log.config.is_deleted and log.config.retention_ms >= 0:
-        for segment, behind in zip(segments.first(count), segments.first(count + 1)[1:], strict=True):
+        for segment, behind in pairwise(segments.first(count + 1)):
             if behind.base_offset > log.start_offset:  # else it goes however old it is, or has gone in part
                 locating.check_newest(segment)
     count = segments.deletable(count)

@@ -10,7 +10,8 @@ import contextlib
 import errno
 import os
 import shutil
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
 
 from storage.errors import DirectoryLocked
 
@@ -23,6 +24,7 @@ try:
 except ImportError:
     resource = None  # type: ignore[assignment]
 
+T = TypeVar("T")
 NO_DESCRIPTOR = -1
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Why a disk takes nothing more, until something is deleted."""
@@ -52,7 +54,7 @@ class File:
 
     `fileno` is for sendfile; it is NO_DESCRIPTOR where there is none and only `read_at` works.
     `passed`: a range in which a reader has found nothing of what it looks for; it need not look again. `disk`: the log
-    directory, where who opened it has said so.
+    directory, of a file that `Pool.open` has opened.
     """
 
     __slots__ = ("_can_probe", "disk", "fileno", "passed", "references")
@@ -203,7 +205,7 @@ class ColdRead(Exception):
     @property
     def disk(self) -> str:
         """The log directory in which it is."""
-        return parent(parent(self.place[0]))
+        return self._file.disk
 
     def warm(self) -> None:
         """Read it; waits for the disk."""
@@ -212,6 +214,20 @@ class ColdRead(Exception):
     def release(self) -> None:
         """Give up the file, when no thread reads it any more."""
         self._file.release()
+
+
+def planned(plan: Callable[[bool], T], brought: Place | None) -> T:
+    """What `plan(patient)` makes, without waiting for the disk, but for what was `brought` and is gone again.
+
+    Else that would have no end. Raises ColdRead, and what `plan` does.
+    """
+    try:
+        return plan(False)
+    except ColdRead as cold:
+        if cold.place != brought:
+            raise
+        cold.release()
+    return plan(True)
 
 
 class Files:

@@ -19,8 +19,8 @@ no names. Who rolls, mends or deletes segments opens, makes or renames files by 
 meanwhile they are gone with the directory, so that this ends with an error, unless there were another log of the same
 name. Segments that are being deleted are not the log's any more: what comes behind them goes on, but is not safe on the
 disk before they are gone, as a recovery would find them in front of it. Who swaps renames what compaction has replaced,
-and what it has made, of which whoever opens it knows both names. Who mends takes a file for what its
-name says: it does not begin beside that, and no names are swapped beside it.
+and what it has made, of which whoever opens it knows both names. Who mends takes a file for what its name says: it does
+not begin beside that, and no names are swapped beside it.
 """
 
 from __future__ import annotations

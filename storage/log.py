@@ -257,11 +257,8 @@ class Log:
 
         Raises OSError and KafkaError, with which the append would be refused too.
         """
-        self.pool.is_patient = False
-        try:
+        with self.pool.waiting(False):
             self._segments.active.look_up()
-        finally:
-            self.pool.is_patient = True
 
     def begin_write(self) -> Staged | None:
         """Hand out what is staged: a thread may call its `write`, then comes `end_write`. None if nothing is staged.
@@ -456,13 +453,11 @@ class Log:
         return self._search(times.newest, patient, self.start_offset, self.start_offset, more).steps(up_to)
 
     def _search(self, plan: Callable[..., times.Search], patient: bool, since: int, *wanted: object) -> times.Search:
-        self.pool.is_patient = patient
         try:
-            return plan(self._segments.since(since), *wanted)
+            with self.pool.waiting(patient):
+                return plan(self._segments.since(since), *wanted)
         except OSError as error:
             raise self.disk_error(error) from error
-        finally:
-            self.pool.is_patient = True
 
     def starts(self) -> list[int]:
         """Where each segment begins, the oldest first, and where the last one ends, if there is anything in it."""
@@ -486,11 +481,8 @@ class Log:
         They are to be run, in any thread, and handed to `end_expiry`. None if there are none, or not now: see
         `holding`. Raises OSError, of these WrongIndex for `mending.remake_steps`; ColdRead if not `patient`.
         """
-        self.pool.is_patient = patient
-        try:
+        with self.pool.waiting(patient):
             return expiry.begin(self, self._segments, now_ms, up_to, most)
-        finally:
-            self.pool.is_patient = True
 
     def end_expiry(self, expired: expiry.Expired) -> None:
         """They were run: those that are left are tried again with the next ones."""
@@ -503,11 +495,8 @@ class Log:
         """
         if len(self._segments) > 1 or not self.active.size:
             return False
-        self.pool.is_patient = patient
-        try:
+        with self.pool.waiting(patient):
             return expiry.expired(self, self._segments, now_ms, up_to) > 0
-        finally:
-            self.pool.is_patient = True
 
     def leave(self, now_ms: int) -> None:
         """Begin a new segment behind one that is to be deleted: unlike `roll` that needs no room on the disk.

@@ -7,11 +7,12 @@ something is looked up in them, and both are given back when others need the roo
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from storage.doomed import Doomed
-from storage.files import File, Files
+from storage.files import File, Files, parent
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -53,14 +54,25 @@ class Pool:
         self._loaded: OrderedDict[Closable, int] = OrderedDict()
         self._loaded_bytes = 0
 
+    @contextmanager
+    def waiting(self, patient: bool) -> Iterator[None]:
+        """Have what is read in the meantime wait for the disk, or not. A fetch does that by hand, which is quicker."""
+        self.is_patient = patient
+        try:
+            yield
+        finally:
+            self.is_patient = True
+
     def open(self, path: str) -> File:
         """Open a file of a segment, which may have got its name in this moment: see `replacement`. Raises OSError."""
         try:
-            return self.files.open(path)
+            file = self.files.open(path)
         except FileNotFoundError:
             if not path.endswith(SWAP_SUFFIX):
                 raise
-            return self.files.open(path.removesuffix(SWAP_SUFFIX))
+            file = self.files.open(path.removesuffix(SWAP_SUFFIX))
+        file.disk = parent(parent(path))
+        return file
 
     @property
     def open_segments(self) -> int:

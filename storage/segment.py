@@ -17,7 +17,7 @@ from protocol.records import batch
 from protocol.records.batch import BatchHeader
 from storage import locating, messages
 from storage.aborted import Aborted, AbortedIndex
-from storage.files import ColdRead, File, parent
+from storage.files import ColdRead, File
 from storage.hops import WINDOW_BYTES, Hop, damaged, seek
 from storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from storage.pool import Pool
@@ -137,7 +137,6 @@ class Segment:
         if file is None:
             self._check_alive()
             file = self._pool.open(self.path)
-            file.disk = parent(self.directory)
             if self.is_deleted:
                 return file
             if file.size() > self.size and not self.may_be_longer:

@@ -26,7 +26,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from storage.files import ColdRead, Place
+from storage.files import ColdRead, Place, planned
 from storage.log import Log
 from storage.times import Found, More, TimestampOffset
 
@@ -46,8 +46,6 @@ MOST_OFFSETS = 100_000
 
 Row = ListOffsetsPartitionResponse
 Answer = Callable[[ListOffsetsPartition, Partition], Row]
-
-
 Outcome = Found | KafkaError | OSError
 
 
@@ -196,22 +194,14 @@ class Searching:
 
     def _plan(self, search: Search) -> Steps[Found]:
         """What finds it. Raises KafkaError, and ColdRead unless what was brought is gone again."""
-        try:
-            return self._planned(search, patient=False)
-        except ColdRead as cold:
-            if cold.place != search.brought:
-                raise
-            cold.release()
-        return self._planned(search, patient=True)  # else that would have no end
-
-    def _planned(self, search: Search, patient: bool) -> Steps[Found]:
         log, end = search.partition.log, search.partition.readable_end(self._isolation_level)
-        is_newest = search.timestamp == MAX_TIMESTAMP
-        return (
-            log.max_timestamp(end, search.more, patient)
-            if is_newest
-            else log.offset_for_time(search.timestamp, end, search.more, patient)
-        )
+
+        def plan(patient: bool) -> Steps[Found]:
+            if search.timestamp == MAX_TIMESTAMP:
+                return log.max_timestamp(end, search.more, patient)
+            return log.offset_for_time(search.timestamp, end, search.more, patient)
+
+        return planned(plan, search.brought)
 
     def _done(self, found: list[Outcome] | Exception) -> None:
         self._found = found

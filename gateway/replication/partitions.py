@@ -126,6 +126,11 @@ class Partitions:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    @property
+    def high_watermarks(self) -> dict[tuple[str, int], int]:
+        """Those of now, of all that are served."""
+        return {partition.log.key: partition.high_watermark for partition in self._partitions.values()}
+
     def get(self, topic: str, index: int) -> Partition:
         """The partition, of which this broker is the leader.
 

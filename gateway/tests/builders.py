@@ -23,6 +23,7 @@ from gateway.replication.partitions import Partitions
 from gateway.replication.writer import Disk
 from gateway.sessions import FetchSessions
 from gateway.tests.manual import ManualTime
+from gateway.upkeep import Upkeep
 from gateway.waiting import Purgatory
 from protocol.compiler import read, write
 from protocol.errors import ErrorCode, KafkaError
@@ -197,3 +198,9 @@ def led_elsewhere(node: Node, leader: int, *names: str) -> None:
 
 def led_by(topic: Topic, leader: int) -> Topic:
     return topic._replace(partitions=(topic.partitions[0]._replace(leader=leader, leader_epoch=7),))
+
+
+def upkeep(node: Node) -> Upkeep:
+    """What recurs on its directories."""
+    services = node.services
+    return Upkeep(node._store, services.partitions, node.config, services.clock, services.scheduler)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.tests.builders import Node
+from gateway.tests.manual import Threads
 
 
 @pytest.fixture
@@ -14,3 +15,12 @@ def node(tmp_path: Path) -> Iterator[Node]:
     made = Node(tmp_path / "data")
     yield made
     made.close()
+
+
+@pytest.fixture
+def threads(node: Node, monkeypatch: pytest.MonkeyPatch) -> Threads:
+    """Those of the node's upkeep, which run when the test says so."""
+    # They are asked for all the time, or after each error: see test_space.py, test_directory_health.py.
+    threads = Threads(ignored=["space", "try_directory"])
+    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    return threads

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.tests.builders import Node
+from gateway.tests.builders import Node, upkeep
 from gateway.tests.manual import Threads
-from gateway.upkeep import Upkeep
 from protocol.records.batch import Record, build
 from storage import holding
 from storage.files import Files
@@ -29,11 +28,8 @@ class Bench:
 
     def use_threads(self) -> None:
         """Those of the test, for all work of the node that runs now."""
-        services = self.node.services
-        services.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
-        self.upkeep = Upkeep(
-            self.node._store, services.partitions, self.node.config, services.clock, services.scheduler
-        )
+        self.node.services.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
+        self.upkeep = upkeep(self.node)
 
     def logs(self, directory: str) -> list[Log]:
         partitions = self.node.services.partitions

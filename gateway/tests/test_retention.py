@@ -10,9 +10,8 @@ import pytest
 
 from gateway import retention
 from gateway.replication.partition import Partition
-from gateway.tests.builders import Node
+from gateway.tests.builders import Node, upkeep
 from gateway.tests.manual import Threads
-from gateway.upkeep import Upkeep
 from protocol.records.batch import Record, build
 from storage.files import File
 from storage.log import Log
@@ -21,18 +20,6 @@ from storage.tests.builders import delete_old_segments
 
 NOW_MS = 1_700_000_000_000
 CONFIGS = {"segment.bytes": "200", "retention.ms": "1000"}
-
-
-@pytest.fixture
-def threads(node: Node, monkeypatch: pytest.MonkeyPatch) -> Threads:
-    threads = Threads(ignored=["space", "try_directory"])
-    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
-    return threads
-
-
-def upkeep(node: Node) -> Upkeep:
-    services = node.services
-    return Upkeep(node._store, services.partitions, node.config, services.clock, services.scheduler)
 
 
 def partition(node: Node, name: str, index: int = 0) -> Partition:
@@ -232,14 +219,19 @@ def test_what_is_not_in_memory_is_read_by_a_thread(
     assert (a.start_offset, b.start_offset) == (3, 3)
 
 
-def test_what_has_left_the_memory_at_once_is_left_to_the_next_round(
-    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def begin_on_a_cold_disk(node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round for one log, of which nothing is ever in memory."""
     filled(node, "t")
     node.restart()
     monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
     upkeep(node).expire()
+
+
+def test_what_has_left_the_memory_at_once_is_left_to_the_next_round(
+    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_on_a_cold_disk(node, threads, monkeypatch)
     threads.run_one()
     assert not threads.waiting
     assert partition(node, "t").log.start_offset == 0
@@ -268,11 +260,7 @@ def test_a_flush_that_had_to_wait_begins_when_the_files_are_renamed(node: Node, 
 def test_a_disk_that_refuses_what_is_read_for_a_look_is_told(
     node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    filled(node, "t")
-    node.restart()
-    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
-    monkeypatch.setattr(File, "read_cached", lambda *_: None)
-    upkeep(node).expire()
+    begin_on_a_cold_disk(node, threads, monkeypatch)
     threads.run_one(OSError(5, "Input/output error"))
     assert not threads.waiting
     assert "old segments of Log(t-0" in caplog.text

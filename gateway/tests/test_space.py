@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.space import LOOK_MS, QUICK_LOOK_MS, Space, is_low, least_free, next_look_ms
-from gateway.tests.builders import Node
+from gateway.tests.builders import Node, upkeep
 from gateway.tests.manual import Threads
-from gateway.upkeep import Upkeep
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -78,9 +77,9 @@ class Room:
 def room(node: Node, monkeypatch: pytest.MonkeyPatch) -> Room:
     room = Room(node, monkeypatch)
     services = node.services
-    upkeep = Upkeep(node._store, services.partitions, node.config, services.clock, services.scheduler)
-    upkeep.measure(services.metrics)
-    upkeep.start()
+    work = upkeep(node)
+    work.measure(services.metrics)
+    work.start()
     services.metadata.create_topic("t", 1, configs={"segment.bytes": "300", "file.delete.delay.ms": "600000"})
     return room
 

@@ -8,9 +8,8 @@ import pytest
 
 from gateway.replication import partitions as partitions_module
 from gateway.replication.partitions import Retried
-from gateway.tests.builders import Node, UnsyncedFiles
+from gateway.tests.builders import Node, UnsyncedFiles, upkeep
 from gateway.tests.manual import Threads
-from gateway.upkeep import Upkeep
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import Record, build
 from protocol.records.compression import finish
@@ -19,19 +18,6 @@ from storage.making import Making
 from storage.store import Store
 
 NOW_MS = 1_700_000_000_000
-
-
-@pytest.fixture
-def threads(node: Node, monkeypatch: pytest.MonkeyPatch) -> Threads:
-    # They are asked for all the time, or after each error: see test_space.py, test_directory_health.py.
-    threads = Threads(ignored=["space", "try_directory"])
-    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
-    return threads
-
-
-def upkeep(node: Node) -> Upkeep:
-    services = node.services
-    return Upkeep(node._store, services.partitions, node.config, services.clock, services.scheduler)
 
 
 def append(node: Node, name: str, timestamp: int = NOW_MS, index: int = 0) -> None:

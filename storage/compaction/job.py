@@ -95,11 +95,8 @@ class Damaged(Exception):
 
 def assess(log: Log, now_ms: int, up_to: int, patient: bool = True) -> Dirt:
     """How dirty a log is, below the high watermark `up_to`. Raises OSError; ColdRead if not `patient`."""
-    log.pool.is_patient = patient
-    try:
+    with log.pool.waiting(patient):
         return cleaner.assess(_facts(log, up_to), log.config, now_ms)
-    finally:
-        log.pool.is_patient = True
 
 
 def _facts(log: Log, up_to: int) -> LogFacts:
@@ -134,11 +131,8 @@ def plan(log: Log, dirt: Dirt, now_ms: int, *, table_bytes: int, read_bytes: int
     Raises OSError, BadFile for a damaged index; ColdRead if not `patient`.
     """
     log.compacted.finish()
-    log.pool.is_patient = patient
-    try:
+    with log.pool.waiting(patient):
         return _plan(log, dirt, now_ms, table_bytes, read_bytes)
-    finally:
-        log.pool.is_patient = True
 
 
 def _plan(log: Log, dirt: Dirt, now_ms: int, table_bytes: int, read_bytes: int) -> Job:
