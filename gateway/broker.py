@@ -22,6 +22,7 @@ from gateway.dispatch import Dispatcher
 from gateway.handlers import load
 from gateway.logs import ready_line
 from gateway.metadata.local import LocalMetadata, Recorded, check_fresh
+from gateway.metadata.snapshot_generator import SnapshotGenerator
 from gateway.metadata.topics import METADATA_TOPIC
 from gateway.metrics import Metrics
 from gateway.opening import Openings
@@ -102,6 +103,7 @@ class Broker:
         open_files = self._store.files.open_limit()
         self.server = Server(dispatcher, _limits(config, open_files), self.clock, self.services.scheduler)
         its = self.services
+        self._snapshots = SnapshotGenerator(self._store, its.metadata, recorded.snapshot, self.clock, its.scheduler)
         self._cleaning = Cleaning(its.partitions, config, self.clock, its.scheduler, its.metrics)
         self.services.metadata.on_change(lambda *_: self.server.limit(_limits(config, open_files)))
 
@@ -179,6 +181,7 @@ class Broker:
                 self._cleaning.start()
                 self.services.groups.start()
                 self.openings.start(self.services.scheduler)
+                self._snapshots.start()
                 await nursery.start(self.server.serve, listeners)
                 task_status.started()
                 await self.server.stopped.wait()
@@ -192,6 +195,7 @@ class Broker:
         self.services.purgatory.expire_all()
         self.services.groups.stop()
         self._cleaning.stop()
+        self._snapshots.stop()
         await self.server.stop(SHUTDOWN_GRACE_S)
 
     async def _listen(self) -> list[tuple[str, trio.SocketListener]]:

@@ -32,7 +32,10 @@ _OF_SEGMENT = re.compile(
     r"([0-9]{20})\.(?:log|index|timeindex|txnindex|snapshot)(?:\.(?:[0-9]+|cleaned|swap|deleted|tmp|torn))*"
 )
 _FIRST_SEGMENT = f"{0:020d}.log"
-_BESIDE_SEGMENTS = re.compile(r"(?:leader-epoch-checkpoint|partition\.metadata)(?:\.tmp)?")
+# The last is a snapshot of the metadata log: <end offset>-<epoch>.checkpoint
+_BESIDE_SEGMENTS = re.compile(
+    r"(?:leader-epoch-checkpoint|partition\.metadata|[0-9]{20}-[0-9]{10}\.checkpoint)(?:\.tmp)?"
+)
 _PARTITION = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>[0-9]+)")
 
 

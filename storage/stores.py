@@ -9,7 +9,7 @@ anew that may lie there.
 from __future__ import annotations
 
 import logging
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -49,6 +49,8 @@ class Stores:
         """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
         for store in self._stores:
             store.removed = self.removed
+        self.being_made: Counter[bytes] = Counter()
+        """How many partitions a thread makes, or is to make, by the ids of their topics, deleted ones too."""
         self._refused_ms: dict[str, int] = {}  # when a directory could not make a partition, by the clock of callers
 
     @classmethod
@@ -226,9 +228,14 @@ class Stores:
         It is to be run in any thread, behind what was begun in the first of its directories before, and handed to
         `end_making`. Raises KafkaError as `Store.begin_making` does.
         """
+        making = Making(key, topic_id, config, now_ms, self._places(key, topic_id, now_ms))
+        self.being_made[topic_id] += 1
+        return making
+
+    def _places(self, key: TopicPartition, topic_id: bytes, now_ms: int) -> list[Place]:
         store = self.store_of(key)
         if store is not None:
-            return Making(key, topic_id, config, now_ms, [store.begin_making(key, topic_id)])
+            return [store.begin_making(key, topic_id)]
         first, *others = sorted(self._stores, key=lambda store: self._rank(store, now_ms))
         # In another one nothing is in order with this: what leaves there could take the new one with it.
         stores = [first, *(store for store in others if key not in store.leaving)]
@@ -238,10 +245,13 @@ class Stores:
         finally:
             for store in stores[len(places) and 1 :]:
                 store.making.discard(key)  # it counts where it probably will be
-        return Making(key, topic_id, config, now_ms, places)
+        return places
 
     def end_making(self, making: Making) -> Log:
         """A `Making` was run: its log is one of `logs` now. Raises KafkaError as `Store.end_making` does."""
+        self.being_made[making.topic_id] -= 1
+        if not self.being_made[making.topic_id]:
+            del self.being_made[making.topic_id]
         stores = {store.directory: store for store in self._stores}
         tried = [stores[place.directory] for place in making.places[: making.number + 1]]
         for store in tried[:-1]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from protocol.errors import KafkaError
+from protocol.records.compression import Steps
 from storage import directories
 from storage.errors import BadFile
 from storage.store import Store
@@ -42,3 +43,31 @@ def remove(stores: Iterable[Store], is_known: Callable[[str, int], bool], was_re
                 store.delete(*key, remove=False)
             except KafkaError as error:
                 logger.error("%s stays until the next start: %s", path, error.message)
+
+
+def topic_ids_steps(stores: Iterable[Store]) -> Steps[set[bytes]]:
+    """The ids of all topics of which a log directory has a partition, in slices, for any thread.
+
+    What is not among them has left the disk: a power cut does not bring a directory back, as the names are synced.
+    Directories that are named to be deleted do not count, they go by their names. Raises OSError for a log directory
+    that cannot be read, or that is another one, for instance since its disk was unmounted.
+    """
+    found = set[bytes]()
+    for store in stores:
+        files = store.pool.files
+        for name, size in files.list(store.directory).items():
+            key = directories.parse_partition(name)
+            if size >= 0 or key is None:
+                continue
+            path = f"{store.directory}/{name}"
+            log = store.logs.get(key)
+            topic_id = None if log is None else log.topic_id  # so 10,000 files need not be read
+            if topic_id is None:
+                with suppress(BadFile, FileNotFoundError):
+                    topic_id = directories.read_topic_id(files, path)
+            if topic_id is not None:
+                found.add(topic_id)
+            yield
+        files.sync_directory(store.directory)
+        directories.check_same(files, store.directory, store.meta)
+    return found

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.metadata")
 
 _READ_BYTES = 1 << 20
-_LEADER_EPOCH = 0  # one node has this log to itself
+LEADER_EPOCH = 0  # one node has this log to itself
 
 # Nothing of it ever expires, and the largest change is one batch.
 LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, max_message_bytes=64 << 20, segment_bytes=256 << 20)
@@ -43,6 +43,7 @@ FEW_RECORDS = 100
 _ROWS_A_STEP = 10
 
 Done = Callable[[KafkaError | None], None]
+Work = Callable[[], None]
 
 
 class _Submitted:
@@ -85,26 +86,39 @@ class Journal:
         self._log = log
         self._scheduler = scheduler
         self._queue: deque[_Submitted] = deque()
+        self._between: deque[tuple[Callable[[], Work | None], Callable[[object], None]]] = deque()
         self._is_busy = False
+
+    @property
+    def log(self) -> Log:
+        """Where the records are. Nobody else appends to it."""
+        return self._log
 
     @property
     def end_offset(self) -> int:
         """The offset behind the last record."""
         return self._log.end_offset
 
-    def replay(self) -> Iterator[MetadataRecord]:
-        """Every record from the first on. Raises StorageError for what cannot be understood: it is never guessed."""
-        offset = self._log.start_offset
+    def replay(self, offset: int = 0) -> Iterator[MetadataRecord]:
+        """Every record from an offset on, at which a batch begins.
+
+        Raises StorageError for what cannot be understood, or is missing: it is never guessed.
+        """
         while offset < self._log.end_offset:
             data = self._read(offset)
             for header, view in batch.split(data):
+                if header.base_offset != offset:
+                    raise StorageError(self._where(offset, f"offset {header.base_offset} follows"))
                 if not batch.check_crc(view):
                     raise StorageError(self._where(header.base_offset, "its checksum is wrong"))
                 yield from self._decode(view)
                 offset = header.last_offset + 1
 
     def _read(self, offset: int) -> memoryview:
-        piece = self._log.read(offset, _READ_BYTES, self._log.end_offset, at_least_one=True)
+        try:
+            piece = self._log.read(offset, _READ_BYTES, self._log.end_offset, at_least_one=True)
+        except KafkaError as error:
+            raise StorageError(self._where(offset, error.message)) from error
         if piece is None:
             raise StorageError(self._where(offset, "there is nothing to read"))
         try:
@@ -135,7 +149,7 @@ class Journal:
         self._check()
         if log.names_unsynced:  # this takes descriptors: where there are none, nothing is written yet
             log.flush()
-        log.stage(_batch(records, now_ms), _LEADER_EPOCH, now_ms, HEADER)
+        log.stage(_batch(records, now_ms), LEADER_EPOCH, now_ms, HEADER)
         writing = self._begin_write()
         failure = None
         try:
@@ -193,12 +207,45 @@ class Journal:
         if not self._is_busy:
             self._next(self._scheduler)
 
+    def between_writes(self, begin: Callable[[], Work | None], done: Callable[[object], None]) -> None:
+        """Have work done on the files of the log by a thread, while nothing is written to it.
+
+        `begin` is called on the loop, when all that was written is told; it returns the work, or None if there is none.
+        `done` is called with the result of the work, or the exception. Neither is called once the broker has stopped.
+        """
+        assert self._scheduler is not None, "threads need a scheduler"
+        self._between.append((begin, done))
+        if not self._is_busy:
+            self._next(self._scheduler)
+
+    def _work(self, scheduler: Scheduler, begin: Callable[[], Work | None], done: Callable[[object], None]) -> None:
+        def ended(result: object) -> None:
+            try:
+                done(result)
+            finally:
+                self._next(scheduler)
+
+        work = None
+        try:
+            work = begin()
+        except Exception:  # a fault of ours must not keep changes waiting
+            logger.exception("what was to be done between two changes of the metadata has failed")
+        if work is None:
+            self._next(scheduler)
+        else:
+            scheduler.in_thread(work, ended)
+
     def _next(self, scheduler: Scheduler) -> None:
         """Have the next of what there is to do done by a thread."""
-        self._is_busy = bool(self._queue)
-        if not self._queue:
-            return
         if scheduler.is_over:  # the broker has stopped
+            self._between.clear()
+        self._is_busy = bool(self._queue or self._between)
+        if not self._is_busy:
+            return
+        if self._between:
+            self._work(scheduler, *self._between.popleft())
+            return
+        if scheduler.is_over:
             self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker stopped before it was written"))
             return
         one = self._queue[0]
@@ -256,10 +303,10 @@ class Journal:
             if one.batch is None:  # it came meanwhile
                 break
             last_offset = log.end_offset + len(one.records) - 1
-            if staged is not None and not staged.has_room(len(one.batch), one.now_ms, last_offset, _LEADER_EPOCH):
+            if staged is not None and not staged.has_room(len(one.batch), one.now_ms, last_offset, LEADER_EPOCH):
                 break
             try:
-                log.stage(one.batch, _LEADER_EPOCH, one.now_ms, HEADER)
+                log.stage(one.batch, LEADER_EPOCH, one.now_ms, HEADER)
             except (KafkaError, OSError):
                 if not taken:
                     raise
@@ -283,6 +330,8 @@ class Journal:
         self._is_busy = False
         for one in waiting:
             _tell(one, error)
+        if self._between and self._scheduler is not None and not self._is_busy:
+            self._next(self._scheduler)
 
 
 def _batch(records: Sequence[MetadataRecord], now_ms: int) -> memoryview:

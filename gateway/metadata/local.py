@@ -21,6 +21,8 @@ from gateway.config import groups as group_configs
 from gateway.config import topics as topic_configs
 from gateway.metadata.image import Image, Node, PartitionState, Topic, changed_topics
 from gateway.metadata.journal import LOG_CONFIG, Journal
+from gateway.metadata.records import config_records, partition_records
+from gateway.metadata.snapshot import NO_SNAPSHOT, load
 from gateway.metadata.topics import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
@@ -40,7 +42,6 @@ from protocol.internal.metadata import (
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
-    PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -112,11 +113,25 @@ class LocalMetadata:
         self.prepare: Prepare = lambda _old, _new, _names, done: done()
         """Called as `on_change` has it when a change is on the disk, and with what to call when it may be seen."""
         self._is_settling = False
-        recorded = recorded or Image.empty().apply_all(self._journal.replay())
+        recorded = recorded or load(log).image
         brokers = {config.node_id: Node(config.node_id, config.broker_rack, {})}
         self.image = recorded._replace(cluster_id=store.cluster_id, controller_id=config.node_id, brokers=brokers)
+        self.written_image = self.image
+        """The image of all that is in the log, of which a part may not be seen yet."""
         self._collisions = {collision_key(name): name for name in self.image.topics}
         config.change(*self.image.broker_configs(config.node_id))
+
+    @property
+    def journal(self) -> Journal:
+        """The metadata log."""
+        return self._journal
+
+    @property
+    def removed_unseen(self) -> set[bytes]:
+        """The ids of topics whose deletion is in the log, and is not seen yet."""
+        written = (change for change in self._pending if change.is_written and change.error is None)
+        records = (record for change in written for record in change.records)
+        return {record.topic_id for record in records if isinstance(record, RemoveTopicRecord)}
 
     @property
     def end_offset(self) -> int:
@@ -165,8 +180,8 @@ class LocalMetadata:
         states = self._place(partitions, replication_factor, assignments or {})
         topic_id = new_topic_id(self._random, self.planned.topic_names)
         records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
-        records += _partition_records(topic_id, 0, states)
-        records += _config_records(name, configs or {})
+        records += partition_records(topic_id, 0, states)
+        records += config_records(name, configs or {})
         return self._change(records, validate_only).topics[name]
 
     def _place(self, partitions: int, replication_factor: int, assignments: Assignments) -> list[PartitionState]:
@@ -219,7 +234,7 @@ class LocalMetadata:
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"{total - present} new partitions with {factor} replicas each must be assigned",
                 )
-        return self._change(_partition_records(topic.topic_id, present, states), validate_only).topics[name]
+        return self._change(partition_records(topic.topic_id, present, states), validate_only).topics[name]
 
     def change_topic_configs(
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
@@ -232,7 +247,7 @@ class LocalMetadata:
         topic_configs.check({config: value for config, value in changes.items() if value is not None})
         after = {config: value for config, value in {**topic.configs, **changes}.items() if value is not None}
         topic_configs.check(after)
-        return self._change(_config_records(name, changes), validate_only).topics[name]
+        return self._change(config_records(name, changes), validate_only).topics[name]
 
     def change_group_configs(
         self, group_id: str, changes: Mapping[str, str | None], *, validate_only: bool = False
@@ -245,7 +260,7 @@ class LocalMetadata:
         group_configs.check(
             self._config, {config: value for config, value in {**own, **changes}.items() if value is not None}
         )
-        self._change(_config_records(group_id, changes, GROUP_RESOURCE), validate_only)
+        self._change(config_records(group_id, changes, GROUP_RESOURCE), validate_only)
 
     def change_broker_configs(
         self, node_id: int | None, changes: Mapping[str, str | None], *, validate_only: bool = False
@@ -255,7 +270,7 @@ class LocalMetadata:
         Raises KafkaError: INVALID_REQUEST, INVALID_CONFIG, KAFKA_STORAGE_ERROR.
         """
         name = "" if node_id is None else str(node_id)
-        records = _config_records(name, changes, BROKER_RESOURCE)
+        records = config_records(name, changes, BROKER_RESOURCE)
         of_all, own = self.planned.apply_all(records).broker_configs(self._config.node_id)
         dynamic_configs.check(self._config, changes, of_all, own)
         self._change(records, validate_only)
@@ -298,7 +313,9 @@ class LocalMetadata:
     def _written(self, change: Change, error: KafkaError | None) -> None:
         """A change has been written, or could not be: then none behind it is, as they were planned upon it."""
         change.error, change.is_written = error, True
-        if error is not None:
+        if error is None:
+            self.written_image = change.image
+        else:
             self._collisions = {collision_key(name): name for name in self.planned.topics}
         self._settle()
 
@@ -383,12 +400,14 @@ class Recorded:
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self.image: Image | None = None
+        self.snapshot = NO_SNAPSHOT
+        """The snapshot that was read, with the log behind it."""
         self.removed: set[bytes] = set()
         """The ids of topics that were deleted."""
 
     def settings(self, log: Log) -> Callable[[str], LogConfig]:
         """Read the log; the settings of a topic by its name. Raises StorageError if it cannot be understood."""
-        self.image = Image.empty().apply_all(self._noted(Journal(log).replay()))
+        self.image, self.removed, self.snapshot, _ = load(log)
         self._config.change(*self.image.broker_configs(self._config.node_id))
         topics = self.image.topics
 
@@ -397,12 +416,6 @@ class Recorded:
             return self._config.log_config({} if topic is None else topic.configs)
 
         return of
-
-    def _noted(self, records: Iterable[MetadataRecord]) -> Iterator[MetadataRecord]:
-        for record in records:
-            if isinstance(record, RemoveTopicRecord):
-                self.removed.add(record.topic_id)
-            yield record
 
     def has_partition(self, name: str, index: int) -> bool:
         """Whether there is this partition."""
@@ -431,27 +444,3 @@ def check_fresh(store: Store | Stores) -> None:
             f"{store.directory} holds {known} partitions but no log {METADATA_TOPIC}-0, which knows their topics: it is"
             " another program's directory, or that log was lost; restore it from a copy, or choose another log.dirs"
         )
-
-
-def _partition_records(topic_id: bytes, first: int, states: Iterable[PartitionState]) -> list[MetadataRecord]:
-    return [
-        PartitionRecord(
-            partition_id=index,
-            topic_id=topic_id,
-            replicas=list(state.replicas),
-            isr=list(state.isr),
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            partition_epoch=state.partition_epoch,
-        )
-        for index, state in enumerate(states, start=first)
-    ]
-
-
-def _config_records(
-    resource: str, configs: Mapping[str, str | None], resource_type: int = TOPIC_RESOURCE
-) -> list[MetadataRecord]:
-    return [
-        ConfigRecord(resource_type=resource_type, resource_name=resource, name=name, value=value)
-        for name, value in configs.items()
-    ]

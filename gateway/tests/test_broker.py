@@ -75,9 +75,9 @@ def test_the_metadata_log_is_read_once_at_a_start(tmp_path: Path, monkeypatch: p
     read: list[Journal] = []
     replay = Journal.replay
 
-    def note(journal: Journal) -> Iterator[MetadataRecord]:
+    def note(journal: Journal, offset: int = 0) -> Iterator[MetadataRecord]:
         read.append(journal)
-        return replay(journal)
+        return replay(journal, offset)
 
     monkeypatch.setattr(Journal, "replay", note)
     run_broker(tmp_path, scenario)

@@ -1,6 +1,6 @@
 """The metadata log: one batch a change, read back as it was written, never guessed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from gateway.scheduler import StoppedError
 from gateway.tests.manual import Threads
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import FeatureLevelRecord, ProducerIdsRecord, TopicRecord
-from protocol.records.batch import Record, build
+from protocol.records.batch import Record, build, split
 from protocol.records.compression import finish
 from storage import mending
 from storage.errors import StorageError
@@ -244,3 +244,68 @@ def test_a_stop_refuses_what_is_not_encoded(log: Log) -> None:
     slices[0][1](StoppedError("the broker stops"))
     assert [code for _, code in submitted.ended] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert log.end_offset == 0
+
+
+def test_nothing_is_written_while_a_thread_is_at_the_files(log: Log) -> None:
+    submitted, order = Submitted(log), list[str]()
+    log.flush()
+
+    def begin() -> Callable[[], None]:
+        order.append(f"begin at {log.end_offset}")
+        return partial(order.append, "work")
+
+    submitted.submit(1)
+    submitted.journal.between_writes(begin, lambda result: order.append(f"done: {result}"))
+    submitted.submit(2)
+    submitted.threads.run_one()
+    assert (order, submitted.ended) == (["begin at 1"], [(1, None)]), "what was written is told before"
+    submitted.submit(3)
+    submitted.threads.run_one()
+    assert (order[1:], log.end_offset) == (["work", "done: None"], 1)
+    submitted.threads.run_all()
+    assert submitted.levels(log) == [1, 2, 3]
+
+
+def test_work_that_fails_or_is_none_keeps_no_change_waiting(log: Log) -> None:
+    submitted, ended = Submitted(log), list[object]()
+    submitted.journal.between_writes(lambda: None, ended.append)
+    submitted.journal.between_writes(lambda: int("no number"), ended.append)  # type: ignore[arg-type, return-value]
+    submitted.journal.between_writes(lambda: partial(log.pool.files.read, "/not/there"), ended.append)  # type: ignore[arg-type, return-value]
+    submitted.submit(1)
+    submitted.threads.run_all()
+    assert [type(result) for result in ended] == [FileNotFoundError]
+    assert submitted.levels(log) == [1]
+
+
+def test_work_comes_also_behind_a_change_that_fails(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted, ended = Submitted(log), list[object]()
+    with monkeypatch.context() as patch:
+        patch.setattr(File, "write_at", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        submitted.submit(1)
+        submitted.journal.between_writes(lambda: lambda: None, ended.append)
+        submitted.threads.run_all()
+    assert (submitted.ended, ended) == ([(1, ErrorCode.KAFKA_STORAGE_ERROR)], [None])
+
+
+def test_a_stop_drops_the_work_that_has_not_begun(log: Log) -> None:
+    submitted, ended = Submitted(log), list[object]()
+    log.flush()
+    submitted.submit(1)
+    submitted.journal.between_writes(lambda: lambda: None, ended.append)
+    submitted.threads.is_over = True
+    submitted.threads.run_all()
+    assert (submitted.ended, ended) == ([(1, None)], [])
+
+
+def test_a_gap_is_not_guessed(log: Log) -> None:
+    Journal(log).append([TOPIC], 0)
+    Journal(log).append([FEATURE], 0)
+    log.roll(0)
+    Journal(log).append([FEATURE], 0)
+    assert list(Journal(log).replay(1)) == [FEATURE, FEATURE]
+    path = Path(log.directory, "0" * 20 + ".log")
+    content = path.read_bytes()
+    first, second = (view for _, view in split(content))
+    path.write_bytes(bytes(first) + bytes(second).replace(second[:8], (5).to_bytes(8, "big"), 1))
+    with pytest.raises(StorageError, match="cannot be read at offset 1: offset 5 follows"):
+        list(Journal(log).replay())

@@ -164,6 +164,24 @@ def test_the_base_offset_in_a_name(name: str, expected: int | None) -> None:
     assert directories.is_of_log(name) is (expected is not None or name == "leader-epoch-checkpoint")
 
 
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        (f"{7:020d}-{0:010d}.checkpoint", True),
+        (f"{7:020d}-{0:010d}.checkpoint.tmp", True),
+        (f"{7:020d}-{0:010d}.checkpoint.bak", False),
+        (f"{7:020d}.checkpoint", False),
+        ("leader-epoch-checkpoint.tmp", True),
+        ("my.checkpoint", False),
+    ],
+)
+def test_snapshots_of_metadata_are_a_logs(name: str, expected: bool) -> None:
+    assert directories.is_of_log(name) is expected
+    assert directories.is_no_partition([name]) is not expected
+    assert directories.base_of(name) is None
+    assert not directories.holds_nothing({name: 3, f"{0:020d}.log": 0})
+
+
 def test_somebody_elses_directory_needs_no_meta_properties() -> None:
     files = CrashingFiles()
     files.make_directories("/data/holiday-24")

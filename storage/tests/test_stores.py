@@ -284,3 +284,20 @@ def test_a_partition_that_was_begun_in_one_directory_and_made_in_another(
             stores.settle({"t": TOPIC_ID}.get)
         assert len(list(tmp_path.glob("*/t-0"))) == 2
     stores.close()
+
+
+def test_whose_partitions_are_being_made_is_known(take: Take) -> None:
+    """Until the last of them is taken up, or could not be made."""
+    stores = take("a", "b")
+    first, second = (stores.begin_making(("t", index), TOPIC_ID, SMALL, NOW_MS) for index in range(2))
+    assert stores.being_made == {TOPIC_ID: 2}
+    first.run()
+    stores.end_making(first)
+    assert stores.being_made == {TOPIC_ID: 1}
+    with pytest.raises(KafkaError, match="was not made"):
+        stores.end_making(second)
+    assert not stores.being_made
+    with pytest.raises(KafkaError, match="there is a log"):
+        stores.begin_making(("t", 0), TOPIC_ID, SMALL, NOW_MS)
+    assert not stores.being_made
+    stores.close()

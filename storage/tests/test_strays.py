@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from random import Random
 
 import pytest
 
+from protocol.records.compression import finish
+from storage import strays
 from storage.store import Store
 from storage.stores import Stores
 from storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, open_store
@@ -85,3 +88,47 @@ def test_a_stray_that_is_in_the_way_is_set_aside() -> None:
     again = open_store(files)
     assert set(again.logs) == {("known", 0), ("unknown", 0), ("nameless", 0)}
     assert aside in files.list(DIRECTORY)
+
+
+def test_which_topics_have_a_directory() -> None:
+    """Open logs, those that are not open, and those that cannot be opened; no deleted ones."""
+    files = CrashingFiles()
+    store = taken(files)
+    store.delete("removed", 0, remove=False)
+    store.delete("known", 1, remove=False)
+    assert finish(strays.topic_ids_steps([store])) == {TOPIC_ID}
+    store.create("new", 0, REMOVED, SMALL, NOW_MS)
+    assert finish(strays.topic_ids_steps([store])) == {TOPIC_ID, REMOVED}
+    files.write(f"{DIRECTORY}/unknown-0/partition.metadata", b"no id")
+    files.write(f"{DIRECTORY}/known-0/partition.metadata", b"no id")
+    assert finish(strays.topic_ids_steps([store])) == {REMOVED}
+
+
+@pytest.mark.parametrize("operation", ["look", "sync_directory", "read"])
+def test_a_directory_that_cannot_be_listed_has_no_topics_to_tell(operation: str) -> None:
+    files = CrashingFiles()
+    store = taken(files)
+    files.fail(5, operation, path=DIRECTORY)
+    with pytest.raises(OSError, match="EIO"):
+        finish(strays.topic_ids_steps([store]))
+
+
+def test_another_disk_in_its_place_has_no_topics_to_tell() -> None:
+    files = CrashingFiles()
+    store = taken(files)
+    files.remove(f"{DIRECTORY}/meta.properties")
+    with pytest.raises(OSError, match="is the right disk mounted"):
+        finish(strays.topic_ids_steps([store]))
+
+
+def test_a_name_that_is_told_gone_does_not_come_back() -> None:
+    for seed in range(20):
+        files = CrashingFiles()
+        store = taken(files)
+        store.open_all(NOW_MS)
+        store.delete("removed", 0, remove=False)
+        assert REMOVED in finish(strays.topic_ids_steps([store]))
+        store.delete("known", 1, remove=False)
+        finish(strays.topic_ids_steps([store]))
+        names = files.crash(Random(seed), power=True).list(DIRECTORY)
+        assert not names.keys() & {"removed-0", "known-1"}

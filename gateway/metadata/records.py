@@ -1,0 +1,63 @@
+"""Metadata records of things as the image has them: of new ones, for a change, and of all, for a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from gateway.metadata.image import Image, PartitionState
+from protocol.internal.metadata import (
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+
+def partition_records(topic_id: bytes, first: int, states: Iterable[PartitionState]) -> list[MetadataRecord]:
+    """The partitions of a topic from the number `first` on."""
+    return [
+        PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=list(state.replicas),
+            isr=list(state.isr),
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+        )
+        for index, state in enumerate(states, start=first)
+    ]
+
+
+def config_records(
+    resource: str, configs: Mapping[str, str | None], resource_type: int = TOPIC_RESOURCE
+) -> list[MetadataRecord]:
+    """Settings of one resource; None takes one away."""
+    return [
+        ConfigRecord(resource_type=resource_type, resource_name=resource, name=name, value=value)
+        for name, value in configs.items()
+    ]
+
+
+def image_records(image: Image, removed: Collection[bytes]) -> Iterator[MetadataRecord]:
+    """The records that make this image out of an empty one. `removed`: the ids of deleted topics, which come first.
+
+    Brokers and the cluster's id are not recorded. May be iterated in any thread: an image never changes.
+    """
+    for topic_id in sorted(removed):
+        yield RemoveTopicRecord(topic_id=topic_id)
+    for name, level in image.features.items():
+        yield FeatureLevelRecord(name=name, feature_level=level)
+    for (resource_type, resource), configs in image.configs.items():
+        yield from config_records(resource, configs, resource_type)
+    for topic in image.topics.values():
+        yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+        for index, state in enumerate(topic.partitions):  # one by one: a topic may have many
+            yield from partition_records(topic.topic_id, index, (state,))
+        yield from config_records(topic.name, topic.configs)
+    if image.next_producer_id:
+        yield ProducerIdsRecord(broker_id=image.controller_id, next_producer_id=image.next_producer_id)

@@ -1,0 +1,161 @@
+"""Snapshots of the metadata log: what they are called, which one a start uses, when another one is due (KIP-630).
+
+    __headgate_metadata-0/
+        00000000000000004711-0000000000.checkpoint    all that lived at offset 4711, of leader epoch 0
+        00000000000000004711.log                      the changes from there on
+
+A start reads the newest snapshot and the log from its end on. The log in front of a snapshot is deleted once the
+snapshot is on the disk (`snapshot_generator.py`); so a log that begins behind 0 needs a snapshot that reaches it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from gateway.metadata.image import Image
+from gateway.metadata.journal import LEADER_EPOCH, Journal
+from protocol.errors import MalformedRequest
+from protocol.internal import metadata_snapshot
+from protocol.internal.metadata import MetadataRecord, RemoveTopicRecord
+from storage.errors import StorageError
+from storage.files import Files
+from storage.log import Log
+
+logger = logging.getLogger("headgate.metadata")
+
+SNAPSHOT_SUFFIX = ".checkpoint"
+_NAME = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint")
+MIN_BYTES = 1 << 20
+"""Less than this is never worth a snapshot: a start replays it in a tenth of a second."""
+
+
+class Snapshot(NamedTuple):
+    """A snapshot file. It stands for all records before `end_offset`; `size` is in bytes."""
+
+    name: str
+    end_offset: int
+    size: int
+
+
+NO_SNAPSHOT = Snapshot("", 0, 0)
+
+
+class Loaded(NamedTuple):
+    """What the metadata log says. `removed` are the ids of topics that were deleted."""
+
+    image: Image
+    removed: set[bytes]
+    snapshot: Snapshot
+    records_read: int
+
+
+def name_of(end_offset: int) -> str:
+    """The file of a snapshot that stands for all records before an offset."""
+    return f"{end_offset:020d}-{LEADER_EPOCH:010d}{SNAPSHOT_SUFFIX}"
+
+
+def among(sizes: dict[str, int]) -> list[Snapshot]:
+    """The snapshots in a directory, the newest first. `sizes` as `Files.list` gives them."""
+    matches = ((_NAME.fullmatch(name), size) for name, size in sizes.items())
+    found = [Snapshot(match[0], int(match[1]), size) for match, size in matches if match is not None]
+    return sorted(found, key=lambda one: one.end_offset, reverse=True)
+
+
+def is_due(bytes_since: int, snapshot_bytes: int) -> bool:
+    """Whether another snapshot is worth writing, after so many bytes of log since the last one. Pure.
+
+    So a start never reads much more than twice what lived at the last snapshot, and the work of writing snapshots stays
+    in proportion to what is written to the log.
+    """
+    return bytes_since > max(MIN_BYTES, snapshot_bytes)
+
+
+def load(log: Log) -> Loaded:
+    """Read the newest snapshot, and the log from its end on.
+
+    A damaged snapshot is passed over only if the log still has everything since an older one, or since its beginning.
+    Raises StorageError if something is damaged or missing: nothing is guessed.
+    """
+    reading = _Reading()
+    snapshot, records = _newest(log)
+    image = Image.empty().apply_all(reading.of_snapshot(records))
+    image = image.apply_all(reading.of_log(Journal(log).replay(snapshot.end_offset)))
+    return Loaded(image, reading.removed, snapshot, reading.count)
+
+
+class _Reading:
+    """Records on their way into an image: counts them, and notes the deleted topics."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.removed: set[bytes] = set()
+
+    def of_snapshot(self, records: Iterable[MetadataRecord]) -> Iterator[MetadataRecord]:
+        """All but the deletions: an image knows nothing of topics that were gone before."""
+        for record in records:
+            self.count += 1
+            if isinstance(record, RemoveTopicRecord):
+                self.removed.add(record.topic_id)
+            else:
+                yield record
+
+    def of_log(self, records: Iterable[MetadataRecord]) -> Iterator[MetadataRecord]:
+        for record in records:
+            self.count += 1
+            if isinstance(record, RemoveTopicRecord):
+                self.removed.add(record.topic_id)
+            yield record
+
+
+def _newest(log: Log) -> tuple[Snapshot, list[MetadataRecord]]:
+    """The newest snapshot that can be read. Raises StorageError if the log does not go on where it ends."""
+    files = log.pool.files
+    problems = []
+    for found in among(files.list(log.directory)):
+        try:
+            records = _read(files, f"{log.directory}/{found.name}")
+        except StorageError as error:
+            problems.append(str(error))
+            continue
+        _check_reaches(log, found, problems)
+        _warn(problems)
+        return found, records
+    if log.start_offset:
+        problems = problems or [f"no snapshot ({name_of(log.start_offset)}) is in {log.directory}"]
+        raise _lost(log, problems)
+    _warn(problems)
+    return NO_SNAPSHOT, []
+
+
+def _read(files: Files, path: str) -> list[MetadataRecord]:
+    try:
+        return metadata_snapshot.decode_all(files.read(path))
+    except (MalformedRequest, OSError) as error:
+        raise StorageError(f"the metadata snapshot {path} cannot be read: {error}") from None
+
+
+def _check_reaches(log: Log, found: Snapshot, problems: list[str]) -> None:
+    if found.end_offset < log.start_offset:
+        missing = f"{found.name} ends at offset {found.end_offset}"
+        raise _lost(log, [*problems, missing])
+    if found.end_offset > log.end_offset:
+        raise StorageError(
+            f"the metadata log in {log.directory} ends at offset {log.end_offset}, before the snapshot {found.name}: "
+            "changes were lost that were on the disk; restore that directory from a copy"
+        )
+
+
+def _lost(log: Log, problems: list[str]) -> StorageError:
+    return StorageError(
+        f"{'; '.join(problems)}; the metadata log in {log.directory} begins at offset {log.start_offset}, and what was"
+        " before is in such a file alone: restore that directory from a copy, or start the newer version of Headgate"
+        " that wrote it"
+    )
+
+
+def _warn(problems: Iterable[str]) -> None:
+    for problem in problems:
+        logger.warning("%s; the log still has what it stood for, and is read instead", problem)

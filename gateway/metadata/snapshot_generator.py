@@ -1,0 +1,228 @@
+"""Writes snapshots of the metadata log while the broker runs, and deletes what they replace.
+
+    1  between two changes    roll the log; take the image of its end, and the ids of deleted topics
+    2  a thread, in slices    encode the image; look which deleted topics still have a directory
+    3  a thread               write <name>.tmp, sync it, rename it, sync the directory
+    4  between two changes    delete the segments in front of the snapshot, and older snapshots
+
+Whatever ends this early, a crash too, leaves a log that can be read: until step 4 it has everything that the snapshot
+has. After an error all of it is tried again later. Step 3 makes the name of the new segment safe as well, so that no
+power cut leaves a snapshot without a log behind it.
+
+Why deleted topics are in a snapshot: a start deletes a directory that no topic owns only if its topic is known to be
+deleted (`storage/strays.py`). An id is forgotten once no log directory has a partition of it, and none can appear:
+
+- all log directories of the configuration are in use, and can be listed (else every id is kept);
+- no directory of a partition names the id, and a sync has made the names safe (`strays.topic_ids_steps`);
+- no thread makes a partition of it (`Stores.being_made`);
+- partitions follow its deletion already (`LocalMetadata.removed_unseen` are those of which they do not).
+
+So there are no more such ids than directories, as long as all log directories are there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.clock import Clock
+from gateway.metadata.image import Image
+from gateway.metadata.journal import LEADER_EPOCH
+from gateway.metadata.records import image_records
+from gateway.metadata.snapshot import Snapshot, among, is_due, name_of
+from protocol.internal import metadata_snapshot
+from protocol.records.compression import Steps
+from storage import checkpoint, holding, strays
+from storage.expiry import Expired
+from storage.files import Files
+from storage.log import Log
+from storage.stores import Stores
+
+if TYPE_CHECKING:
+    from gateway.metadata.local import LocalMetadata
+    from gateway.scheduler import Scheduler
+
+logger = logging.getLogger("headgate.metadata")
+
+START_DELAY_MS = 30_000.0
+"""A start has better things to do than to write a snapshot."""
+RETRY_MS = 60_000.0
+"""After an error nothing is tried for so long."""
+
+
+class _Taken(NamedTuple):
+    """What a snapshot is made of. `removed` are deleted topics that may be forgotten, `kept` those that may not."""
+
+    end_offset: int
+    image: Image
+    removed: frozenset[bytes]
+    kept: frozenset[bytes]
+
+
+class _Encoded(NamedTuple):
+    """The content of a snapshot file, and the deleted topics that are not in it any more."""
+
+    end_offset: int
+    data: bytes
+    forgotten: frozenset[bytes]
+
+
+class SnapshotGenerator:
+    """Looks after each change whether a snapshot is due. One is written at a time."""
+
+    def __init__(
+        self, stores: Stores, metadata: LocalMetadata, snapshot: Snapshot, clock: Clock, scheduler: Scheduler
+    ) -> None:
+        """`snapshot`: the one that the start has read. Nothing happens before `start`."""
+        self._taken: _Taken | None = None
+        self._expired: Expired | None = None
+        self._stores = stores
+        self._metadata = metadata
+        self._journal = metadata.journal
+        self._log: Log = metadata.journal.log
+        self._clock = clock
+        self._scheduler = scheduler
+        self.snapshot = snapshot
+        """The last one that is on the disk."""
+        self._has_leftovers = bool(snapshot.name)  # unless a look at the directory shows that there are none
+        self._is_busy = False
+        self._is_stopped = False
+        self._has_failed = self._has_told = False
+
+    def start(self) -> None:
+        """Look soon, and from then on after each change. A start that has read a long log is followed by a snapshot."""
+        self._scheduler.call_after(START_DELAY_MS, self._begin)
+
+    def _begin(self) -> None:
+        self._metadata.on_change(lambda *_: self._look())
+        self._look()
+
+    def stop(self) -> None:
+        """Begin nothing any more: the broker stops."""
+        self._is_stopped = True
+
+    def _look(self) -> None:
+        """Do what is due, if nothing is under way."""
+        if self._is_busy or self._has_failed or self._is_over:
+            return
+        if self._has_leftovers:
+            self._is_busy = True
+            self._journal.between_writes(self._begin_deletion, self._ended)
+        elif is_due(self._bytes_since(), self.snapshot.size):
+            self._is_busy = True
+            self._journal.between_writes(self._begin_roll, self._rolled)
+
+    def _bytes_since(self) -> int:
+        return sum(segment.size for segment in self._log.since(self.snapshot.end_offset))
+
+    def _fail(self, error: object) -> None:
+        """Nothing more can be done now. That is told once, until a snapshot is written."""
+        self._is_busy, self._taken, self._has_failed = False, None, True
+        if self._is_over:
+            return
+        level, self._has_told = (logging.DEBUG if self._has_told else logging.WARNING), True
+        logger.log(level, "no snapshot of the metadata can be written now, so the next start takes longer: %s", error)
+        self._scheduler.call_after(RETRY_MS, self._retry)
+
+    def _retry(self) -> None:
+        self._has_failed = False
+        self._look()
+
+    # A snapshot
+
+    def _begin_roll(self) -> Callable[[], None] | None:
+        """Take what the snapshot is made of; the roll, for a thread."""
+        log = self._log
+        if self._is_over or not holding.may(log, holding.ROLL):
+            self._fail("the log waits for its repair")
+            return None
+        removed, unseen = frozenset(self._stores.removed), frozenset(self._metadata.removed_unseen)
+        kept = unseen | removed.intersection(self._stores.being_made)
+        self._taken = _Taken(log.end_offset, self._metadata.written_image, removed - kept, kept)
+        holding.lend(log, holding.ROLLING)
+        return partial(_roll, log, self._clock.now_ms())
+
+    def _rolled(self, result: object) -> None:
+        holding.give_back(self._log, holding.ROLLING)
+        taken = self._taken
+        if isinstance(result, BaseException) or self._is_over or taken is None:
+            self._fail(result)
+            return
+        # A directory that is not in use now may come back with partitions of a topic that was deleted meanwhile.
+        stores = None if self._stores.refused else self._stores
+        self._scheduler.in_slices(_encode_steps(taken, stores, self._clock.now_ms()), self._encoded)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_stopped or self._scheduler.is_over
+
+    def _encoded(self, result: _Encoded | BaseException) -> None:
+        self._taken = None
+        if isinstance(result, BaseException) or self._is_over:
+            self._fail(result)
+            return
+        path = f"{self._log.directory}/{name_of(result.end_offset)}"
+        write = partial(checkpoint.replace, self._log.pool.files, path, result.data)
+        self._scheduler.in_thread(write, partial(self._written, result))
+
+    def _written(self, encoded: _Encoded, result: object) -> None:
+        if isinstance(result, BaseException):
+            self._fail(result)
+            return
+        end_offset, size = encoded.end_offset, len(encoded.data)
+        self.snapshot = Snapshot(name_of(end_offset), end_offset, size)
+        self._stores.removed.difference_update(encoded.forgotten)
+        logger.info("wrote a snapshot of the metadata up to offset %d, %d bytes", end_offset, size)
+        self._is_busy, self._has_leftovers, self._has_told = False, True, False
+        self._look()
+
+    # What it replaces
+
+    def _begin_deletion(self) -> Callable[[], None] | None:
+        """Have the log begin at the snapshot, or at the segment that holds its end; the deletion, for a thread."""
+        log = self._log
+        if self._is_over or not holding.may(log, holding.DELETE_SEGMENTS):
+            self._fail("the log waits for its repair")
+            return None
+        log.advance_start(log.since(self.snapshot.end_offset)[0].base_offset)
+        self._expired = log.begin_expiry(self._clock.now_ms(), log.end_offset)
+        return partial(_delete, log.pool.files, log.directory, self._expired, self.snapshot)
+
+    def _ended(self, result: object) -> None:
+        expired, self._expired = self._expired, None
+        if expired is not None:
+            self._log.end_expiry(expired)
+        if isinstance(result, BaseException):
+            self._fail(result)
+        else:
+            self._is_busy = self._has_leftovers = False
+            self._look()
+
+
+def _roll(log: Log, now_ms: int) -> None:
+    """Begin a segment at the end of the log, if none begins there. Raises OSError."""
+    if log.active_base_offset < log.end_offset:
+        log.roll(now_ms)
+
+
+def _encode_steps(taken: _Taken, stores: Stores | None, now_ms: int) -> Steps[_Encoded]:
+    present = taken.removed
+    if taken.removed and stores is not None:
+        try:
+            present = taken.removed & (yield from strays.topic_ids_steps(stores))
+        except OSError as error:
+            logger.warning("a log directory cannot be listed, so all ids of deleted topics are kept: %s", error)
+    records = image_records(taken.image, present | taken.kept)
+    data = yield from metadata_snapshot.encode_steps(records, LEADER_EPOCH, now_ms)
+    return _Encoded(taken.end_offset, bytes(data), taken.removed - present)
+
+
+def _delete(files: Files, directory: str, expired: Expired | None, snapshot: Snapshot) -> None:
+    """Delete the segments in front of a snapshot, and the other snapshots. Raises OSError."""
+    if expired is not None:
+        expired.run()
+    for other in among(files.list(directory)):
+        if other.name != snapshot.name:
+            files.remove(f"{directory}/{other.name}")

@@ -1,0 +1,88 @@
+"""Records of an image make that image again, whatever is in it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.metadata.image import Image, PartitionState, Topic
+from gateway.metadata.records import config_records, image_records, partition_records
+from protocol.internal.metadata import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    decode,
+    encode,
+)
+
+NODE = 7
+epochs = st.integers(0, (1 << 31) - 1)
+names = st.text("abcXYZ019._-", min_size=1, max_size=12)
+nodes = st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True).map(tuple)
+configs = st.dictionaries(names, st.text(max_size=5), max_size=3)
+states = st.builds(PartitionState, st.integers(-1, 9), epochs, nodes, nodes, epochs)
+
+
+@st.composite
+def images(draw: st.DrawFn) -> Image:
+    """An image as a broker may have it; what is not recorded is as in an empty one."""
+    topics: dict[str, Topic] = {}
+    for name in draw(st.sets(names, max_size=5)):
+        topic_id = len(topics).to_bytes(1, "big") + draw(st.binary(min_size=15, max_size=15))
+        partitions = tuple(draw(st.lists(states, min_size=1, max_size=4)))
+        topics[name] = Topic(name, topic_id, partitions, draw(configs))
+    kinds = st.sampled_from([BROKER_RESOURCE, GROUP_RESOURCE])
+    return Image.empty()._replace(
+        topics=topics,
+        topic_names=ids_of(topics),
+        features=draw(st.dictionaries(names, st.integers(0, 30), max_size=3)),
+        configs=draw(st.dictionaries(st.tuples(kinds, st.text(max_size=3)), configs.filter(bool), max_size=3)),
+        next_producer_id=draw(st.integers(0, 1 << 62)),
+    )
+
+
+def ids_of(topics: dict[str, Topic]) -> dict[bytes, str]:
+    return {topic.topic_id: name for name, topic in topics.items()}
+
+
+@given(images())
+def test_an_image_comes_back_from_its_records(image: Image) -> None:
+    records = [decode(encode(record)) for record in image_records(image._replace(controller_id=NODE), ())]
+    assert Image.empty().apply_all(records) == image
+
+
+@given(images(), st.sets(st.binary(min_size=16, max_size=16), max_size=4))
+def test_deleted_topics_come_first(image: Image, removed: set[bytes]) -> None:
+    records = list(image_records(image, removed))
+    deletions = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
+    assert deletions == sorted(removed)
+    assert records[len(removed) :] == list(image_records(image, ()))
+
+
+def test_all_that_an_image_has_is_recorded_or_of_this_start() -> None:
+    """Whoever gives an image something more decides here whether a snapshot has it."""
+    of_this_start = {"cluster_id", "controller_id", "brokers"}
+    recorded = {"topics", "topic_names", "features", "configs", "next_producer_id"}
+    assert set(Image._fields) == of_this_start | recorded
+    assert set(Topic._fields) == {"name", "topic_id", "partitions", "configs"}
+    assert set(PartitionState._fields) == {"leader", "leader_epoch", "replicas", "isr", "partition_epoch"}
+
+
+def test_partitions_are_numbered_from_the_first_on() -> None:
+    state = PartitionState(leader=1, leader_epoch=2, replicas=(1, 3), isr=(1,), partition_epoch=4)
+    made: list[MetadataRecord] = partition_records(b"i" * 16, 5, [state, state])
+    assert [record.partition_id for record in made if isinstance(record, PartitionRecord)] == [5, 6]
+    assert made[0] == PartitionRecord(
+        partition_id=5, topic_id=b"i" * 16, replicas=[1, 3], isr=[1], leader=1, leader_epoch=2, partition_epoch=4
+    )
+
+
+def test_configs_are_set_and_taken_away() -> None:
+    assert config_records("t", {"a": "1", "b": None}) == [
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name="t", name="a", value="1"),
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name="t", name="b", value=None),
+    ]

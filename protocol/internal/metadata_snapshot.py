@@ -1,0 +1,85 @@
+"""A snapshot of the metadata log: records that make the image of one offset, in Apache Kafka's layout (KIP-630).
+
+A snapshot is a run of record batches. Its records have offsets of their own, which count from 0:
+
+    control batch    SNAPSHOT_HEADER: version i16 = 0 | timestamp of the last record it stands for i64 | tagged fields
+    batches          metadata records, as in the log
+    control batch    SNAPSHOT_FOOTER: version i16 = 0 | tagged fields
+
+The footer shows that the snapshot is complete. Source: Kafka's `SnapshotHeaderRecord.json`,
+`SnapshotFooterRecord.json`, `RecordsSnapshotWriter`, `RecordsSnapshotReader`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from itertools import islice
+
+from protocol.errors import KafkaError, MalformedRequest
+from protocol.internal.metadata import MetadataRecord, decode, encode
+from protocol.records import batch, control
+from protocol.records.batch import BatchHeader, Record
+from protocol.records.compression import Steps
+
+RECORDS_A_BATCH = 100
+"""To encode so many takes less than a millisecond, after which the loop may have its turn."""
+
+_VERSION = 0
+_HEADER, _FOOTER = control.TYPES.index("SNAPSHOT_HEADER"), control.TYPES.index("SNAPSHOT_FOOTER")
+_KEY = struct.Struct(">hh")
+_HEADER_VALUE = struct.Struct(">hqB")  # the last byte counts the tagged fields
+_FOOTER_VALUE = struct.Struct(">hB")
+
+
+def encode_steps(records: Iterable[MetadataRecord], epoch: int, now_ms: int) -> Steps[bytearray]:
+    """Encode a snapshot in slices. `epoch`: the leader epoch of the last record that the snapshot stands for."""
+    data = _control(_HEADER, _HEADER_VALUE.pack(_VERSION, now_ms, 0), 0, epoch, now_ms)
+    offset = 1
+    left = iter(records)
+    while rows := [Record(timestamp=now_ms, value=encode(record)) for record in islice(left, RECORDS_A_BATCH)]:
+        data += batch.build(rows, base_offset=offset, leader_epoch=epoch)
+        offset += len(rows)
+        yield
+    data += _control(_FOOTER, _FOOTER_VALUE.pack(_VERSION, 0), offset, epoch, now_ms)
+    return data
+
+
+def _control(kind: int, value: bytes, offset: int, epoch: int, now_ms: int) -> bytearray:
+    record = Record(timestamp=now_ms, key=_KEY.pack(_VERSION, kind), value=value)
+    return batch.build([record], base_offset=offset, is_control=True, leader_epoch=epoch)
+
+
+def decode_all(data: bytes) -> list[MetadataRecord]:
+    """All records of a snapshot. Raises MalformedRequest for one that is damaged, cut, or of a newer version."""
+    try:
+        return _decode_batches(batch.split(data))
+    except KafkaError as error:
+        raise MalformedRequest(error.message) from None
+
+
+def _decode_batches(batches: list[tuple[BatchHeader, memoryview]]) -> list[MetadataRecord]:
+    if len(batches) < 2:
+        raise MalformedRequest(f"a snapshot of {len(batches)} batches has no header and footer")
+    records: list[MetadataRecord] = []
+    offset, last = 0, len(batches) - 1
+    for number, (header, view) in enumerate(batches):
+        if header.base_offset != offset:
+            raise MalformedRequest(f"offset {header.base_offset} follows where {offset} should")
+        if not batch.check_crc(view):
+            raise MalformedRequest(f"the checksum of the batch at offset {offset} is wrong")
+        offset = header.last_offset + 1
+        if number in (0, last):
+            _check_control(header, view, _FOOTER if number else _HEADER)
+        elif header.is_control:
+            raise MalformedRequest(f"a control batch is at offset {header.base_offset}, between the records")
+        else:
+            records += [decode(record.value or b"") for record in batch.iterate(view)]
+    return records
+
+
+def _check_control(header: BatchHeader, view: memoryview, kind: int) -> None:
+    record = next(batch.iterate(view))
+    found, _ = control.decode(record.key, record.value)
+    if not header.is_control or found != kind:
+        raise MalformedRequest(f"there is no {control.TYPES[kind]} at offset {header.base_offset}")
