@@ -261,7 +261,7 @@ def test_nothing_is_written_while_a_thread_is_at_the_files(log: Log) -> None:
     assert (order, submitted.ended) == (["begin at 1"], [(1, None)]), "what was written is told before"
     submitted.submit(3)
     submitted.threads.run_one()
-    assert (order[1:], log.end_offset) == (["work", "done: None"], 1)
+    assert (order[1:], submitted.ended) == (["work", "done: None"], [(1, None)])
     submitted.threads.run_all()
     assert submitted.levels(log) == [1, 2, 3]
 

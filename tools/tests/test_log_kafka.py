@@ -6,6 +6,7 @@ compared in compat_tests/test_log_command.py.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -14,9 +15,20 @@ from typing import Any
 
 import pytest
 
+from protocol.internal.metadata import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    encode,
+)
+from protocol.internal.metadata_snapshot import encode_steps
 from protocol.records import legacy
 from protocol.records.batch import Record, build
-from protocol.records.compression import GZIP, SNAPPY
+from protocol.records.compression import GZIP, SNAPPY, finish
 from protocol.tests.definitions import JARS, missing
 from storage.log import Log
 from storage.tests.builders import marker
@@ -189,13 +201,89 @@ def test_a_damaged_message_is_found_and_moved_aside(tmp_path: Path) -> None:
     assert [row["offset"] for row in dump(directory)] == [*range(1, 10), 11, 13, 14, 15, 16]
 
 
-def dumped(*paths: Path) -> list[str]:
+# ------------------------------------------------------------------------------------------------- metadata snapshots
+
+METADATA = "__headgate_metadata"
+TOPIC = TopicRecord(name="orders", topic_id=b"orders".ljust(16, b"."))
+RECORDS: list[MetadataRecord] = [
+    RemoveTopicRecord(topic_id=b"gone".ljust(16, b".")),
+    FeatureLevelRecord(name="group.version", feature_level=1),
+    ConfigRecord(resource_type=4, resource_name="", name="log.retention.ms", value="7000"),
+    TOPIC,
+    PartitionRecord(
+        partition_id=0, topic_id=TOPIC.topic_id, replicas=[0], isr=[0], leader=0, leader_epoch=9, partition_epoch=4
+    ),
+    ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="5"),
+    ProducerIdsRecord(broker_id=0, next_producer_id=3000),
+]
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    """A snapshot, in front of a log that begins where it ends."""
+    with Data(tmp_path / "data") as made:
+        log = made.log(METADATA)
+        for record in RECORDS * 2:
+            row = Record(timestamp=NOW_MS, value=encode(record))
+            log.append(memoryview(build([row])), leader_epoch=0, now_ms=NOW_MS)
+        log.roll(NOW_MS)
+        change_after = Record(timestamp=NOW_MS, value=encode(RECORDS[-1]))
+        log.append(memoryview(build([change_after])), leader_epoch=0, now_ms=NOW_MS)
+        log.advance_start(len(RECORDS) * 2)
+        expired = log.begin_expiry(NOW_MS, log.end_offset)
+        assert expired is not None
+        expired.run()
+        log.end_expiry(expired)
+    path = made.directory(METADATA) / f"{len(RECORDS) * 2:020d}-0000000000.checkpoint"
+    path.write_bytes(finish(encode_steps(RECORDS, 0, NOW_MS)))
+    return path
+
+
+def test_a_metadata_snapshot_is_shown_decoded(snapshot: Path) -> None:
+    shown = dump(snapshot)
+    kinds = [row["key"]["type"] if row["control"] else row["value"]["type"] for row in shown]
+    names = [type(record).__name__.removesuffix("Record") for record in RECORDS]
+    assert kinds == ["SNAPSHOT_HEADER", *names, "SNAPSHOT_FOOTER"]
+    assert shown[4]["value"]["name"] == "orders"
+
+
+def test_the_directory_of_a_metadata_snapshot_is_as_it_should_be(snapshot: Path) -> None:
+    (row,) = rows(actions.verify(options(None, paths=[str(snapshot.parent)])))
+    assert (row["segments"], row["indexes"]) == (1, "same")
+    (shown,) = dump(snapshot.parent)
+    assert (shown["offset"], shown["value"]["type"]) == (len(RECORDS) * 2, "ProducerIds")
+    assert not [one for one in actions.repair(options(None, paths=[str(snapshot.parent)])) if isinstance(one, Failure)]
+    assert snapshot.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.sockets
+def test_kafkas_tool_reads_a_metadata_snapshot(snapshot: Path) -> None:
+    lines = dumped(snapshot, decoder="--cluster-metadata-decoder")
+    assert f"Snapshot end offset: {len(RECORDS) * 2}, epoch: 0" in lines
+    payloads = [json.loads(line.split("payload: ", 1)[1]) for line in lines if "payload: " in line]
+    assert [payload["type"] for payload in payloads] == [
+        "REMOVE_TOPIC_RECORD",
+        "FEATURE_LEVEL_RECORD",
+        "CONFIG_RECORD",
+        "TOPIC_RECORD",
+        "PARTITION_RECORD",
+        "CONFIG_RECORD",
+        "PRODUCER_IDS_RECORD",
+    ]
+    assert payloads[3]["data"]["name"] == "orders"
+    assert (payloads[4]["data"]["leaderEpoch"], payloads[4]["data"]["partitionEpoch"]) == (9, 4)
+    controls = [line for line in lines if "SnapshotHeader" in line or "SnapshotFooter" in line]
+    assert [f'"lastContainedLogTimestamp":{NOW_MS}' in line for line in controls] == [True, False]
+
+
+def dumped(*paths: Path, decoder: str = "--deep-iteration") -> list[str]:
     """What Kafka's tool prints of files; it must not complain of any."""
     jars = JARS / "broker"
     if shutil.which("java") is None or not any(jars.glob("*.jar")):
         missing(f"Java, or the jars in {jars}, are not here: install a JDK and run `make jars`")
     java = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*")
-    command = ["java", *java, "kafka.tools.DumpLogSegments", "--deep-iteration", "--files", ",".join(map(str, paths))]
+    command = ["java", *java, "kafka.tools.DumpLogSegments", decoder, "--files", ",".join(map(str, paths))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""  # there it says what it finds wrong
     return done.stdout.splitlines()
