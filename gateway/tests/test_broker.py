@@ -13,6 +13,7 @@ from gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from protocol.errors import ErrorCode
 from protocol.internal.metadata import BROKER_RESOURCE, MetadataRecord
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.incremental_alter_configs import (
     SET,
@@ -82,6 +83,42 @@ def test_the_metadata_log_is_read_once_at_a_start(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Journal, "replay", note)
     run_broker(tmp_path, scenario)
     assert len(read) == 1
+
+
+@pytest.mark.slow
+def test_a_broker_replaces_its_metadata_log_by_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of topics that were deleted nothing is left, not even their ids; what was written is still there."""
+    monkeypatch.setattr("gateway.metadata.snapshot.MIN_BYTES", 500)
+    directory = tmp_path / "__headgate_metadata-0"
+    known = list[int]()
+
+    async def fill(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        await create(client, "kept", 3)
+        await client.ask(produce("kept", batch(b"v")), 9)
+        for number in range(4):
+            await create(client, f"t{number}")
+            await client.ask(DeleteTopicsRequest(topic_names=[f"t{number}"], timeout_ms=1_000), 3)
+        known.append(len(memory.broker._store.removed))
+        await trio.sleep(31)
+        await create(client, "last")
+        await trio.sleep(61)
+        known.append(len(memory.broker._store.removed))
+
+    run_broker(tmp_path, fill)
+    (snapshot,) = directory.glob("*.checkpoint")
+    (segment,) = directory.glob("*.log")
+    assert snapshot.name[:20] == segment.name[:20] > f"{10:020d}"
+    assert known == [4, 0]
+
+    async def look(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        described = await client.ask(MetadataRequest(topics=None), 9)
+        assert {topic.name: len(topic.partitions) for topic in described.topics} == {"kept": 3, "last": 1}
+        assert values(await client.ask(fetch("kept", 0), 11)) == [b"v"]
+        await create(client, "t0")
+
+    run_broker(tmp_path, look)
 
 
 def test_a_stop_writes_down_the_high_watermarks(tmp_path: Path) -> None:
