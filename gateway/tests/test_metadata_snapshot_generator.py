@@ -219,6 +219,55 @@ def test_no_crash_at_any_moment_loses_a_change(power: bool, mixes_names: bool) -
     assert crashed_on_the_way > 20
 
 
+def act(node: MetadataNode, random: Random) -> None:
+    """Anything that may happen next: a change, or the end of any thread."""
+    metadata, threads = node.metadata, node.threads
+    names = [name for name in metadata.planned.topics if name != "kept"]
+    match random.randrange(8):
+        case 0 if names:
+            metadata.delete_topic(random.choice(names))
+        case 1:
+            metadata.change_topic_configs("kept", {"retention.ms": str(random.randrange(1_000))})
+        case 2 | 3:
+            metadata.create_topic(f"t{random.random()}", random.randrange(1, 4))
+        case _ if threads.waiting:
+            threads.run_one(number=random.randrange(len(threads.waiting)))
+
+
+def history(random: Random, seed: int) -> MetadataNode:
+    """Changes while snapshots are made, threads that end in any order, until the power goes."""
+    files = CrashingFiles()
+    node = filled(MetadataNode(files))
+    node.start()
+    files.mixes_names = bool(seed % 2)
+    files.cut_after = random.randrange(20, 600)
+    try:
+        for _ in range(600):
+            act(node, random)
+    except PowerCut:
+        pass
+    return node
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("seed", range(40))
+def test_random_histories_up_to_a_power_cut(seed: int) -> None:
+    random = Random(seed)
+    node = history(random, seed)
+    found = MetadataNode(node.files.crash(random, power=True))
+    assert told(found.image) in list(possible(node))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_the_histories_are_about_something() -> None:
+    nodes = [history(Random(seed), seed) for seed in range(10)]
+    assert sum(node.generator.snapshot != NO_SNAPSHOT for node in nodes) > 5
+    assert any(node.metadata.pending for node in nodes)
+    assert any(node.generator._is_busy for node in nodes)
+
+
 OPERATIONS = ("create", "write", "sync", "rename", "sync_directory", "look", "remove")
 
 

@@ -22,7 +22,7 @@ from protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from protocol.frame import FrameReader
 from protocol.header import RequestHeader, read_request_header, read_response_header, write_request_header
 from protocol.header import write_response_header as write_header
-from protocol.internal import consumer_protocol, metadata, offsets
+from protocol.internal import consumer_protocol, metadata, metadata_snapshot, offsets
 from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.peer import Peer
@@ -424,6 +424,11 @@ def good_metadata() -> list[bytes]:
     ]
 
 
+def good_snapshots() -> list[bytes]:
+    records = [metadata.decode(value) for value in good_metadata() if not value[2]]
+    return [bytes(compression.finish(metadata_snapshot.encode_steps(some, 0, 1))) for some in (records, records * 60)]
+
+
 def good_protocol(cls: type[Any]) -> list[bytes]:
     return [consumer_protocol.encode(full(cls, version), version) for version in range(4)]
 
@@ -447,6 +452,7 @@ OTHERS = [
     Subject("group-record", read_group_record, good_group_records),
     Subject("group-offset", offsets.decode_offset, good_offsets, check_offset),
     Subject("metadata-record", metadata.decode, good_metadata),
+    Subject("metadata-snapshot", metadata_snapshot.decode_all, good_snapshots),
     Subject(
         "subscription",
         consumer_protocol.decode_subscription,
