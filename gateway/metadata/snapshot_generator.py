@@ -86,7 +86,7 @@ class SnapshotGenerator:
         self._scheduler = scheduler
         self.snapshot = snapshot
         """The last one that is on the disk."""
-        self._has_leftovers = bool(snapshot.name)  # unless a look at the directory shows that there are none
+        self._has_leftovers = bool(snapshot.name)  # until a deletion has looked: a crash may have kept some
         self._is_busy = False
         self._is_stopped = False
         self._has_failed = self._has_told = False

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.metadata import snapshot
 from gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT
+from gateway.metadata.snapshot_generator import START_DELAY_MS
 from gateway.tests.metadata_node import DATA, DIRECTORY, MetadataNode, told
 from protocol.errors import KafkaError
 from protocol.internal.metadata import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -127,7 +128,7 @@ def test_a_stop_ends_a_snapshot_under_way(steps: int) -> None:
     node = filled(MetadataNode(CrashingFiles()))
     node.churn(5)
     node.generator.start()
-    node.threads.run_timers(30_000.0)
+    node.threads.run_timers(START_DELAY_MS)
     for _ in range(steps):
         node.threads.run_one()
     node.generator.stop()
@@ -363,7 +364,7 @@ def test_old_segments_that_a_crash_brought_back_go() -> None:
     node = filled(MetadataNode(CrashingFiles()))
     node.churn(5)
     node.generator.start()
-    node.threads.run_timers(30_000.0)
+    node.threads.run_timers(START_DELAY_MS)
     for _ in range(3):  # up to the snapshot, and not its deletions
         node.threads.run_one()
     after = MetadataNode(node.files.crash(Random(0), power=True))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from itertools import islice
 
 from protocol.errors import KafkaError, MalformedRequest
 from protocol.internal.metadata import MetadataRecord, decode, encode
@@ -23,7 +22,8 @@ from protocol.records.batch import BatchHeader, Record
 from protocol.records.compression import Steps
 
 RECORDS_A_BATCH = 100
-"""To encode so many takes less than a millisecond, after which the loop may have its turn."""
+RECORDS_A_STEP = 10
+"""To encode so many takes some ten microseconds, after which others may have a turn."""
 
 _VERSION = 0
 _HEADER, _FOOTER = control.TYPES.index("SNAPSHOT_HEADER"), control.TYPES.index("SNAPSHOT_FOOTER")
@@ -36,11 +36,18 @@ def encode_steps(records: Iterable[MetadataRecord], epoch: int, now_ms: int) -> 
     """Encode a snapshot in slices. `epoch`: the leader epoch of the last record that the snapshot stands for."""
     data = _control(_HEADER, _HEADER_VALUE.pack(_VERSION, now_ms, 0), 0, epoch, now_ms)
     offset = 1
-    left = iter(records)
-    while rows := [Record(timestamp=now_ms, value=encode(record)) for record in islice(left, RECORDS_A_BATCH)]:
+    rows: list[Record] = []
+    for record in records:
+        rows.append(Record(timestamp=now_ms, value=encode(record)))
+        if len(rows) == RECORDS_A_BATCH:
+            data += batch.build(rows, base_offset=offset, leader_epoch=epoch)
+            offset += len(rows)
+            rows.clear()
+        if not len(rows) % RECORDS_A_STEP:
+            yield
+    if rows:
         data += batch.build(rows, base_offset=offset, leader_epoch=epoch)
         offset += len(rows)
-        yield
     data += _control(_FOOTER, _FOOTER_VALUE.pack(_VERSION, 0), offset, epoch, now_ms)
     return data
 

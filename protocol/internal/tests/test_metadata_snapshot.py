@@ -4,7 +4,7 @@ import pytest
 
 from protocol.errors import MalformedRequest
 from protocol.internal.metadata import FeatureLevelRecord, MetadataRecord, ProducerIdsRecord
-from protocol.internal.metadata_snapshot import RECORDS_A_BATCH, decode_all, encode_steps
+from protocol.internal.metadata_snapshot import RECORDS_A_BATCH, RECORDS_A_STEP, decode_all, encode_steps
 from protocol.records import batch, control
 from protocol.records.compression import finish
 
@@ -46,8 +46,8 @@ def test_header_and_footer_are_kafkas() -> None:
     assert control.TYPES[control.decode(header.key, header.value)[0]] == "SNAPSHOT_HEADER"
 
 
-def test_encoding_pauses_after_every_batch() -> None:
-    assert len(list(encode_steps(records(3 * RECORDS_A_BATCH), EPOCH, NOW_MS))) == 3
+def test_encoding_pauses_often() -> None:
+    assert len(list(encode_steps(records(3 * RECORDS_A_BATCH), EPOCH, NOW_MS))) == 3 * RECORDS_A_BATCH // RECORDS_A_STEP
 
 
 def test_no_byte_may_be_wrong() -> None:
