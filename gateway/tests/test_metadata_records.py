@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,12 +50,14 @@ def ids_of(topics: dict[str, Topic]) -> dict[bytes, str]:
     return {topic.topic_id: name for name, topic in topics.items()}
 
 
+@pytest.mark.slow
 @given(images())
 def test_an_image_comes_back_from_its_records(image: Image) -> None:
     records = [decode(encode(record)) for record in image_records(image._replace(controller_id=NODE), ())]
     assert Image.empty().apply_all(records) == image
 
 
+@pytest.mark.slow
 @given(images(), st.sets(st.binary(min_size=16, max_size=16), max_size=4))
 def test_deleted_topics_come_first(image: Image, removed: set[bytes]) -> None:
     records = list(image_records(image, removed))

@@ -119,7 +119,7 @@ def test_a_snapshot_knows_deleted_topics_that_no_image_has() -> None:
     assert load(log).removed == {GONE}
 
 
-def test_a_deletion_of_an_unknown_topic_in_the_log_is_still_an_error() -> None:
+def test_the_log_may_not_delete_an_unknown_topic() -> None:
     log = opened(CrashingFiles())
     change(log, 1)
     write(log, 1)
@@ -129,7 +129,7 @@ def test_a_deletion_of_an_unknown_topic_in_the_log_is_still_an_error() -> None:
         load(log)
 
 
-def test_of_a_damaged_snapshot_the_older_one_is_used_if_the_log_reaches_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_older_snapshot_is_used_if_the_log_reaches_it(caplog: pytest.LogCaptureFixture) -> None:
     log, older, newer = with_two_snapshots(is_first_reached=True)
     damage(log, newer)
     with caplog.at_level(logging.WARNING):
@@ -139,7 +139,7 @@ def test_of_a_damaged_snapshot_the_older_one_is_used_if_the_log_reaches_it(caplo
     assert newer in caplog.text
 
 
-def test_of_a_damaged_snapshot_the_log_is_used_if_it_has_everything(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_whole_log_is_used_if_it_is_there(caplog: pytest.LogCaptureFixture) -> None:
     log = opened(CrashingFiles())
     change(log, 1)
     path = write(log, 1)
@@ -158,7 +158,7 @@ def test_a_damaged_snapshot_that_the_log_needs_is_told() -> None:
         assert part in str(raised.value)
 
 
-def test_a_snapshot_that_is_not_there_and_that_the_log_needs_is_told() -> None:
+def test_a_missing_snapshot_that_the_log_needs_is_told() -> None:
     log, older, newer = with_two_snapshots(is_first_reached=False)
     log.pool.files.remove(older)
     log.pool.files.remove(newer)

@@ -398,7 +398,7 @@ def again(node: MetadataNode) -> MetadataNode:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_deleted_topic_is_known_as_long_as_a_directory_of_it_is_there() -> None:
+def test_a_deleted_topic_is_known_while_it_has_a_directory() -> None:
     node = with_deleted(CrashingFiles())
     node.start()
     assert node.stores.removed == {LEFT}, "those of which there is none are forgotten"
@@ -413,7 +413,7 @@ def test_a_deleted_topic_is_known_as_long_as_a_directory_of_it_is_there() -> Non
 
 
 @pytest.mark.usefixtures("small")
-def test_no_power_cut_brings_a_directory_back_whose_topic_is_forgotten() -> None:
+def test_no_power_cut_brings_a_forgotten_topic_back() -> None:
     for seed in range(30):
         node = with_deleted(CrashingFiles())
         node.stores.logs["gone", 0].flush()
@@ -426,7 +426,7 @@ def test_no_power_cut_brings_a_directory_back_whose_topic_is_forgotten() -> None
 
 
 @pytest.mark.usefixtures("small")
-def test_all_deleted_topics_are_known_while_a_log_directory_is_not_there() -> None:
+def test_nothing_is_forgotten_while_a_log_directory_is_away() -> None:
     files = CrashingFiles()
     with_deleted(files, "/a", "/b").stores.close()
     other = next(path for path in ("/a", "/b") if "__headgate_metadata-0" not in files.list(path))
@@ -449,7 +449,7 @@ def test_all_deleted_topics_are_known_while_a_log_directory_is_not_there() -> No
 
 
 @pytest.mark.usefixtures("small")
-def test_all_deleted_topics_are_known_where_a_directory_cannot_be_listed() -> None:
+def test_nothing_is_forgotten_if_a_directory_cannot_be_listed() -> None:
     node = with_deleted(CrashingFiles())
     node.stores.delete("gone", 0, remove=False)
     fault = node.files.fail(errno.EIO, "sync_directory", path=DATA, times=1)  # that of the log directory is the first
@@ -461,7 +461,7 @@ def test_all_deleted_topics_are_known_where_a_directory_cannot_be_listed() -> No
 
 
 @pytest.mark.usefixtures("small")
-def test_a_deleted_topic_is_known_while_a_thread_makes_a_partition_of_it() -> None:
+def test_a_deleted_topic_is_known_while_a_partition_is_made() -> None:
     node = with_deleted(CrashingFiles())
     node.stores.delete("gone", 0, remove=False)
     making = node.stores.begin_making(("late", 0), LEFT, node.config.log_config({}))
