@@ -1,6 +1,7 @@
 /* Reads Kafka answers far enough to find every error code, and for Fetch the next offset.
    Layouts: message definitions of Apache Kafka 3.9 and 4.1, ProduceResponse 0-13, FetchResponse 0-18, MetadataResponse 1-13,
-   OffsetCommitResponse 3-10, HeartbeatResponse 1-4, ConsumerGroupHeartbeatResponse 0-1. */
+   OffsetCommitResponse 3-10, OffsetFetchResponse 8-9, HeartbeatResponse 1-4, CreateTopicsResponse 7, DeleteTopicsResponse 5,
+   DescribeConfigsResponse 4, ConsumerGroupHeartbeatResponse 0-1. */
 #include "load.h"
 
 #include <inttypes.h>
@@ -165,7 +166,6 @@ static void check_session(struct consumer *consumer, int32_t session_id) {
     if (consumer->session_id != 0 && consumer->session_id != session_id)
         die("Fetch answer: session %d became %d", consumer->session_id, session_id);
     consumer->session_id = session_id;
-    consumer->session_epoch = consumer->session_epoch == INT32_MAX ? 1 : consumer->session_epoch + 1;
 }
 
 static uint64_t check_fetch(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
@@ -287,6 +287,96 @@ static uint64_t check_consumer_group_heartbeat(const struct checker *checker, st
     return 0;
 }
 
+static uint64_t check_offset_fetch(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
+    (void)checker, (void)consumer;
+    check_throttle(c);
+    for (int64_t groups = take_count(c); groups > 0; groups--) {
+        skip_string(c);
+        for (int64_t topics = take_count(c); topics > 0; topics--) {
+            skip_string(c);
+            for (int64_t partitions = take_count(c); partitions > 0; partitions--) {
+                take_int32(c);
+                if (take_int64(c) < 0) die("OffsetFetch answer: a partition without the offset that was committed");
+                take_int32(c); /* leader epoch */
+                skip_string(c); /* metadata */
+                check_error(c, "partition", take_int16(c));
+                skip_tags(c);
+            }
+            skip_tags(c);
+        }
+        check_error(c, "group", take_int16(c));
+        skip_tags(c);
+    }
+    skip_tags(c);
+    return 0;
+}
+
+static uint64_t check_create_topics(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
+    (void)checker, (void)consumer;
+    check_throttle(c);
+    for (int64_t topics = take_count(c); topics > 0; topics--) {
+        skip_string(c);
+        take(c, 16);
+        check_error(c, "topic", take_int16(c));
+        skip_string(c); /* message */
+        take(c, 6);     /* partitions and replicas */
+        for (int64_t configs = take_count(c); configs > 0; configs--) {
+            skip_string(c);
+            skip_string(c);
+            take(c, 3); /* read only, source, sensitive */
+            skip_tags(c);
+        }
+        skip_tags(c);
+    }
+    skip_tags(c);
+    return 0;
+}
+
+static uint64_t check_delete_topics(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
+    (void)checker, (void)consumer;
+    check_throttle(c);
+    for (int64_t topics = take_count(c); topics > 0; topics--) {
+        skip_string(c);
+        check_error(c, "topic", take_int16(c));
+        skip_string(c); /* message */
+        skip_tags(c);
+    }
+    skip_tags(c);
+    return 0;
+}
+
+static void skip_config(struct cursor *c) {
+    skip_string(c);
+    skip_string(c);
+    take(c, 3); /* read only, source, sensitive */
+    for (int64_t synonyms = take_count(c); synonyms > 0; synonyms--) {
+        skip_string(c);
+        skip_string(c);
+        take(c, 1); /* source */
+        skip_tags(c);
+    }
+    take(c, 1);     /* type */
+    skip_string(c); /* documentation */
+    skip_tags(c);
+}
+
+static uint64_t check_describe_configs(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
+    (void)checker, (void)consumer;
+    check_throttle(c);
+    for (int64_t resources = take_count(c); resources > 0; resources--) {
+        check_error(c, "resource", take_int16(c));
+        skip_string(c); /* message */
+        take(c, 1);     /* type */
+        skip_string(c);
+        int64_t configs = take_count(c);
+        if (configs < 1) die("DescribeConfigs answer: a resource without a setting");
+        for (; configs > 0; configs--) skip_config(c);
+        skip_tags(c);
+    }
+    skip_tags(c);
+    return 0;
+}
+
 struct answer {
     int api, flexible_since;
     const char *name;
@@ -298,7 +388,11 @@ static const struct answer answers[] = {
     {API_FETCH, 12, "Fetch", check_fetch},
     {API_METADATA, 9, "Metadata", check_metadata},
     {API_OFFSET_COMMIT, 8, "OffsetCommit", check_offset_commit},
+    {API_OFFSET_FETCH, 6, "OffsetFetch", check_offset_fetch},
     {API_HEARTBEAT, 4, "Heartbeat", check_heartbeat},
+    {API_CREATE_TOPICS, 5, "CreateTopics", check_create_topics},
+    {API_DELETE_TOPICS, 4, "DeleteTopics", check_delete_topics},
+    {API_DESCRIBE_CONFIGS, 4, "DescribeConfigs", check_describe_configs},
     {API_CONSUMER_GROUP_HEARTBEAT, 0, "ConsumerGroupHeartbeat", check_consumer_group_heartbeat},
 };
 

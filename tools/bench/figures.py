@@ -22,13 +22,22 @@ class Sample:
     p50_us: float
     p99_us: float
     mean_us: float = 0.0
+    max_us: float = 0.0
     gauge_us: float | None = None
     """How long the gauge took for its work meanwhile: the gear of the machine (gauge.py)."""
+    alone_p50_us: float = 0.0
+    alone_p99_us: float = 0.0
+    """Of a bystander (bystander.py): its latency just before, without the load."""
+    loads_per_second: float = 0.0
+    """Requests of the load beside a bystander that were answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number made of a sample. Promised for it: `mark`, a ratio to what it is measured beside, or `limit`, itself."""
+    """A number made of a sample.
+
+    Promised for it: `mark`, a ratio to what it is measured beside, or `limit`, itself. With both, either suffices.
+    """
 
     name: str
     of: Callable[[Sample], float]
@@ -39,12 +48,13 @@ class Figure:
 
     def mark_text(self) -> str:
         if self.limit is not None:
-            return f"<= {self.limit:g} {self.unit}"
+            limit = f"<= {self.limit:g} {self.unit}"
+            return limit if self.mark is None else f"{limit} or <= {self.mark:g}"
         return "" if self.mark is None else f"{'>=' if self.more_is_better else '<='} {self.mark:g}"
 
     def is_reached(self, value: float, ratio: float | None) -> bool | None:
         """None where nothing is promised, or where there is nothing beside it."""
-        if self.limit is not None:
+        if self.limit is not None and (self.mark is None or ratio is None or value <= self.limit):
             return value <= self.limit
         if self.mark is None or ratio is None:
             return None

@@ -5,13 +5,19 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tools.bench.client import BenchError
 
 _HERE = Path(__file__).parent
 _SHARED = ["common.c", "answers.c", "histogram.c"]
-PROGRAMS = {"load": ["load.c", *_SHARED], "latency": ["latency.c", *_SHARED], "echo": ["echo.c"], "gauge": ["gauge.c"]}
+PROGRAMS = {
+    "load": ["load.c", *_SHARED],
+    "latency": ["latency.c", *_SHARED],
+    "bystander": ["bystander.c", *_SHARED],
+    "echo": ["echo.c"],
+    "gauge": ["gauge.c"],
+}
 _FLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra", "-pthread"]
 
 
@@ -19,6 +25,7 @@ _FLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra", "-pthread"]
 class Load:
     """One run of the load generator; see `struct settings` in load.h. Zero means: no such limit."""
 
+    program: ClassVar[str] = "load"
     api: int
     version: int
     templates: Path
@@ -29,6 +36,8 @@ class Load:
     byte_limit: int = 0
     record_bytes: int = 0
     wrap: bool = False
+    opening: bool = False
+    rotate: bool = False
     expected: Path | None = None
 
     def arguments(self, port: int) -> list[str]:
@@ -44,6 +53,8 @@ class Load:
             "byte_limit": self.byte_limit,
             "record_bytes": self.record_bytes,
             "wrap": int(self.wrap),
+            "opening": int(self.opening),
+            "rotate": int(self.rotate),
         }
         if self.expected is not None:
             fields["expected"] = self.expected
@@ -54,6 +65,7 @@ class Load:
 class Latency:
     """One run of the end-to-end generator: records at a steady rate, one a request; see latency.c."""
 
+    program: ClassVar[str] = "latency"
     produce_version: int
     fetch_version: int
     templates: Path
@@ -62,6 +74,23 @@ class Latency:
 
     def arguments(self, port: int) -> list[str]:
         return [f"port={port}", *(f"{name}={value}" for name, value in asdict(self).items())]
+
+
+@dataclass(frozen=True, slots=True)
+class Bystander:
+    """One run of the bystander: a Produce every `interval_us` for so many seconds; see bystander.c."""
+
+    program: ClassVar[str] = "bystander"
+    version: int
+    templates: Path
+    interval_us: int
+    seconds: float
+
+    def arguments(self, port: int) -> list[str]:
+        return [f"port={port}", *(f"{name}={value}" for name, value in asdict(self).items())]
+
+
+Generated = Load | Latency | Bystander
 
 
 class LoadResult(NamedTuple):
@@ -97,13 +126,13 @@ Around = Callable[[int], object]
 
 
 def run_load(
-    directory: Path, load: Load | Latency, port: int, begin: Around = lambda _: None, end: Around = lambda _: None
+    directory: Path, load: Generated, port: int, begin: Around = lambda _: None, end: Around = lambda _: None
 ) -> LoadResult:
     """Runs to its end; BenchError with the generator's own sentence where an answer was wrong.
 
     `begin` is called when every connection is open and has been answered once, `end` before the first one is closed.
     """
-    program = directory / ("load" if isinstance(load, Load) else "latency")
+    program = directory / load.program
     command = [str(program), *load.arguments(port), "wait=1"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

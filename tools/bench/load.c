@@ -4,13 +4,16 @@
        load api=0 version=7 port=9092 templates=FILE connections=1 in_flight=5 seconds=4
 
    A template file holds, one after another, five little-endian fields and the frame (see `struct template`, and
-   tools/bench/templates.py, which writes it). Connection n uses template n modulo their number. Anything unexpected ends the run
-   with one line on stderr and exit code 1: a figure with an error in it is no figure. */
+   tools/bench/templates.py, which writes it). Connection n uses template n modulo their number. With `opening=1` the first
+   template is left out of that: each connection sends it once, before anything is measured (a fetch session begins so). With
+   `rotate=1` every connection sends all templates in turn, whatever their APIs. Anything unexpected ends the run with one
+   line on stderr and exit code 1: a figure with an error in it is no figure. */
 #define _GNU_SOURCE
 #include "load.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +39,8 @@ static struct settings settings;
 static struct checker checker;
 static struct histogram latencies;
 static struct connection *connections;
+static struct template *templates; /* of the requests that are measured */
+static size_t template_count, largest_frame;
 static uint64_t staged_requests, answered_requests, record_bytes, bytes_sent, bytes_received, answered_bytes;
 static int poller;
 static bool stopping;
@@ -58,6 +63,8 @@ static void parse_setting(const char *argument) {
     else if (IS("byte_limit")) settings.byte_limit = strtoull(value, NULL, 10);
     else if (IS("record_bytes")) settings.record_bytes = strtoull(value, NULL, 10);
     else if (IS("wrap")) settings.wrap = atoi(value) != 0;
+    else if (IS("opening")) settings.opening = atoi(value) != 0;
+    else if (IS("rotate")) settings.rotate = atoi(value) != 0;
     else if (IS("wait")) settings.wait = atoi(value) != 0;
     else if (IS("expected")) settings.expected = value;
     else if (IS("templates")) settings.templates = value;
@@ -69,10 +76,49 @@ static void check_settings(void) {
     if (!can_check(settings.api)) die("api=%d: answers of it are not known here", settings.api);
     if (settings.connections < 1 || settings.in_flight < 1 || !settings.port || !settings.templates)
         die("port, templates, connections and in_flight are needed");
-    if (settings.api == API_FETCH && settings.in_flight != 1)
-        die("a consumer asks for the next offset only when it has the last answer: in_flight must be 1");
+    if (settings.rotate && settings.in_flight != 1) die("rotate: in_flight must be 1");
     if (settings.seconds <= 0 && !settings.requests && !settings.byte_limit)
         die("one of seconds, requests, byte_limit is needed");
+}
+
+static void check_templates(void) {
+    for (size_t i = 0; i < template_count; i++) {
+        int api = (int)(get_uint32(templates[i].frame + 4) >> 16);
+        if (settings.rotate && !can_check(api)) die("api=%d: answers of it are not known here", api);
+        if (settings.api == API_FETCH && templates[i].offset_position && settings.in_flight != 1)
+            die("a consumer asks for the next offset only when it has the last answer: in_flight must be 1");
+        if (templates[i].length > largest_frame) largest_frame = templates[i].length;
+    }
+}
+
+static void patch_session(struct consumer *consumer, uint8_t *at) {
+    put_big_endian(at, (uint32_t)consumer->session_id, 4);
+    put_big_endian(at + 4, (uint32_t)consumer->session_epoch, 4);
+    consumer->session_epoch = consumer->session_epoch == INT32_MAX ? 1 : consumer->session_epoch + 1;
+}
+
+static void wait_for(int socket, short events) {
+    struct pollfd descriptor = {.fd = socket, .events = events};
+    if (poll(&descriptor, 1, SILENCE_MS) == 0) die("no answer for %d s to an opening request", SILENCE_MS / 1000);
+}
+
+/* Sends the request and waits for its answer: later requests need what the answer says. */
+static void exchange_opening(struct connection *c, const struct template *opening) {
+    if (opening->session_position) patch_session(&c->consumer, opening->frame + opening->session_position);
+    for (size_t sent = 0; sent < opening->length;) {
+        ssize_t count = send(c->socket, opening->frame + sent, opening->length - sent, MSG_NOSIGNAL);
+        if (count < 0 && errno != EAGAIN && errno != EINTR) die("send: %s", strerror(errno));
+        if (count < 0) wait_for(c->socket, POLLOUT);
+        else sent += (size_t)count;
+    }
+    size_t at = 0, length;
+    const uint8_t *frame;
+    while (!(frame = inbox_next(&c->in, &at, &length))) {
+        wait_for(c->socket, POLLIN);
+        if (inbox_receive(&c->in, c->socket) == 0) die("connection %d: closed by the broker after an opening request", c->number);
+    }
+    check_answer(&checker, &c->consumer, frame + 4, length - 4);
+    while (inbox_next(&c->in, &at, &length)) die("connection %d: an answer that nobody asked for", c->number);
 }
 
 static void open_connection(struct connection *c, int number, const struct template *template) {
@@ -80,7 +126,7 @@ static void open_connection(struct connection *c, int number, const struct templ
     c->slots = OUT_BUFFER / template->length;
     if (c->slots < 1) c->slots = 1;
     if (c->slots > (size_t)settings.in_flight) c->slots = (size_t)settings.in_flight;
-    c->out = allocate(c->slots * template->length);
+    c->out = allocate(settings.rotate ? largest_frame : c->slots * template->length);
     for (size_t i = 0; i < c->slots; i++) memcpy(c->out + i * template->length, template->frame, template->length);
     c->sent_at_ns = allocate((size_t)settings.in_flight * sizeof *c->sent_at_ns);
     c->consumer.next_offset = template->first_offset;
@@ -96,7 +142,13 @@ static bool may_send(const struct connection *c) {
            (!settings.requests || c->sent < settings.requests);
 }
 
+static void take_next_template(struct connection *c) {
+    c->template = &templates[c->sent % template_count];
+    memcpy(c->out, c->template->frame, c->template->length);
+}
+
 static void stage_requests(struct connection *c, uint64_t now) {
+    if (settings.rotate && may_send(c)) take_next_template(c);
     const struct template *template = c->template;
     c->out_sent = c->out_length = 0;
     for (size_t slot = 0; slot < c->slots && may_send(c); slot++) {
@@ -104,10 +156,7 @@ static void stage_requests(struct connection *c, uint64_t now) {
         put_big_endian(frame + CORRELATION_POSITION, (uint32_t)c->sent, 4);
         if (template->offset_position)
             put_big_endian(frame + template->offset_position, (uint64_t)c->consumer.next_offset, 8);
-        if (template->session_position) {
-            put_big_endian(frame + template->session_position, (uint32_t)c->consumer.session_id, 4);
-            put_big_endian(frame + template->session_position + 4, (uint32_t)c->consumer.session_epoch, 4);
-        }
+        if (template->session_position) patch_session(&c->consumer, frame + template->session_position);
         c->sent_at_ns[c->sent++ % (uint64_t)settings.in_flight] = now;
         c->out_length += template->length;
         staged_requests++;
@@ -141,6 +190,10 @@ static void take_answer(struct connection *c, const uint8_t *frame, size_t lengt
     uint32_t correlation_id = get_uint32(frame);
     if (correlation_id != (uint32_t)c->answered)
         die("connection %d: correlation id %u, %u was next", c->number, correlation_id, (uint32_t)c->answered);
+    if (settings.rotate) {
+        uint32_t key_and_version = get_uint32(c->template->frame + 4);
+        settings.api = (int)(key_and_version >> 16), settings.version = (int)(key_and_version & 0xffff);
+    }
     uint64_t fetched = check_answer(&checker, &c->consumer, frame + 4, length - 4);
     histogram_add(&latencies, now - c->sent_at_ns[c->answered++ % (uint64_t)settings.in_flight]);
     answered_requests++;
@@ -190,12 +243,15 @@ int main(int count, char **arguments) {
     check_settings();
     checker.settings = &settings;
     if (settings.expected) checker.batch = read_file(settings.expected, &checker.batch_length);
-    size_t template_count;
-    struct template *templates = read_templates(settings.templates, &template_count);
+    templates = read_templates(settings.templates, &template_count);
+    const struct template *opening = settings.opening ? templates++ : NULL;
+    if (opening && --template_count == 0) die("%s: no template besides the opening one", settings.templates);
+    check_templates();
     poller = epoll_create1(EPOLL_CLOEXEC);
     connections = allocate((size_t)settings.connections * sizeof *connections);
     for (int i = 0; i < settings.connections; i++)
         open_connection(&connections[i], i, &templates[(size_t)i % template_count]);
+    for (int i = 0; opening && i < settings.connections; i++) exchange_opening(&connections[i], opening);
     if (settings.wait) wait_for_go();
     uint64_t start = now_ns();
     uint64_t deadline = settings.seconds > 0 ? start + (uint64_t)(settings.seconds * 1e9) : UINT64_MAX;

@@ -12,7 +12,11 @@ enum {
     API_FETCH = 1,
     API_METADATA = 3,
     API_OFFSET_COMMIT = 8,
+    API_OFFSET_FETCH = 9,
     API_HEARTBEAT = 12,
+    API_CREATE_TOPICS = 19,
+    API_DELETE_TOPICS = 20,
+    API_DESCRIBE_CONFIGS = 32,
     API_CONSUMER_GROUP_HEARTBEAT = 68
 };
 
@@ -34,12 +38,15 @@ struct settings {
     uint64_t byte_limit;     /* of all connections, sent and received; 0: no limit */
     uint64_t record_bytes;   /* fetch: what a record counts, whatever became of it; 0: its bytes in the answer */
     bool wrap;               /* fetch: begin again at 0 at the high watermark; an empty answer is a failure */
+    bool opening;            /* the first template opens every connection, and is not measured */
+    bool rotate;             /* every connection sends all templates in turn */
     bool wait;               /* for whoever measures; see wait_for_go */
     const char *expected;    /* fetch: file with the batch that every stored batch must equal, or NULL */
     const char *templates;
 };
 
-/* What a fetch answer changes; also what is known of one consumer. */
+/* What a fetch answer changes; also what is known of one consumer. The session's epoch is that of the next request; -1: the
+   consumer has no session. */
 struct consumer {
     int64_t next_offset, high_watermark;
     int32_t session_id, session_epoch;

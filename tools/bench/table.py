@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from tools.bench.bystander import BYSTANDERS
 from tools.bench.clients import ConsumerPerformanceRow, EndToEndLatencyRow, LibrdkafkaRow, ProducerPerformanceRow
 from tools.bench.compacting import COMPACTIONS
 from tools.bench.conversions import ConvertedFetchRow, ConvertedProduceRow, TextShape
@@ -148,13 +149,16 @@ ROWS: dict[str, Row] = {
         replace(_GROUP, name="group-500-kip848", kind=ConsumerMember),
         *_CONVERSIONS,
         *_SYNCED,
+        *BYSTANDERS.values(),
     )
 }
 START, MESSAGES, IDLE_CONNECTIONS, MEMORY = "start", "messages", "idle-connections", "memory"
 COORDINATOR_LOAD = "coordinator-load"
 _GROUPS_BY_NAME = ("java-consume-kip848", "group-500-kip848")
-BY_NAME_ONLY = (COORDINATOR_LOAD, *RESTARTS, *COMPACTIONS, *_GROUPS_BY_NAME, *CONVERSIONS, *SYNCED)
+_ALONE_BY_NAME = (COORDINATOR_LOAD, *RESTARTS, *COMPACTIONS)
+BY_NAME_ONLY = (*_ALONE_BY_NAME, *_GROUPS_BY_NAME, *CONVERSIONS, *SYNCED, *BYSTANDERS)
 """Rows that would take the table too long: Kafka needs 20 s to make a topic of 1,000 partitions. Those of conversions,
-which are beside Apache Kafka 3.9: Kafka 4 does without them. And those of syncs, which measure the disk of the machine.
+which are beside Apache Kafka 3.9: Kafka 4 does without them. Those of syncs, which measure the disk of the machine. And
+those of a bystander, which need ten thousand topics.
 """
 ALL_ROWS = (START, MESSAGES, IDLE_CONNECTIONS, *(name for name in ROWS if name not in BY_NAME_ONLY), MEMORY)

@@ -14,7 +14,7 @@ from tools.bench.brokers import Broker
 from tools.bench.client import BenchError
 from tools.bench.figures import Sample
 from tools.bench.gauge import Gauge, mean_microseconds
-from tools.bench.generator import Latency, Load, LoadResult, run_load
+from tools.bench.generator import Generated, LoadResult, run_load
 
 _GONE_WITHIN_SECONDS = 20.0
 
@@ -49,6 +49,8 @@ class Target:
     gauge: Gauge | None = None
     kept: dict[object, Filled] = field(default_factory=dict)
     """Topics that stay to the end of the run, by what is in them."""
+    many: list[Topic] = field(default_factory=list)
+    """Topics of one empty partition that stay to the end of the run (many_topics.py)."""
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     @property
@@ -72,33 +74,42 @@ class Target:
         topic = self.new_topic(partitions, configs)
         yield topic
         self.broker.client.delete_topic(topic.name)
-        self._wait_until_gone(topic.name)
+        self.wait_until_gone(topic.name)
 
-    def _wait_until_gone(self, name: str) -> None:
+    def wait_until_gone(self, name: str, within_seconds: float = _GONE_WITHIN_SECONDS) -> None:
         """A partition's directory is <topic>-<partition>, and begins so also while it is being deleted."""
-        deadline = time.monotonic() + _GONE_WITHIN_SECONDS
+        deadline = time.monotonic() + within_seconds
         while left := list(self.broker.data.glob(f"{name}-*")):
             if time.monotonic() > deadline:
-                raise BenchError(
-                    f"{self.name} deleted {name} but {left[0]} is still there after {_GONE_WITHIN_SECONDS:g} s"
-                )
+                raise BenchError(f"{self.name} deleted {name} but {left[0]} is still there after {within_seconds:g} s")
             time.sleep(0.02)
 
     def touch_pages(self, size: int) -> None:
         """Before a load that writes so many bytes: no page of them costs the broker a fault of the machine's host."""
         machine.touch_pages(self.scratch_file("touched"), size)
 
-    def run(self, load: Load | Latency) -> LoadResult:
+    def run(self, load: Generated) -> LoadResult:
         return run_load(self.generators, load, self.broker.port)
 
-    def sample(self, load: Load | Latency) -> Sample:
-        """Charge the broker with every CPU second of its process under the load, connections open all the time."""
+    def sample(self, load: Generated, start_another: Callable[[], int] | None = None) -> Sample:
+        """Charge the broker with every CPU second of its process under the load, connections open all the time.
+
+        `start_another` starts another generator when the first one is connected, and returns its process id: it does
+        not count as others.
+        """
         at: list[_Clocks] = []
+        process_ids: list[int] = []
 
-        def read(generator_pid: int) -> None:
-            at.append(self._clocks(machine.process_cpu_seconds(generator_pid)))
+        def begin(process_id: int) -> None:
+            process_ids.append(process_id)
+            if start_another is not None:
+                process_ids.append(start_another())
+            read(process_id)
 
-        result = run_load(self.generators, load, self.broker.port, read, read)
+        def read(_: int) -> None:
+            at.append(self._clocks(sum(map(machine.process_cpu_seconds, process_ids))))
+
+        result = run_load(self.generators, load, self.broker.port, begin, read)
         return _sample(result, *at)
 
     def measure(self, work: Callable[[], LoadResult]) -> Sample:
@@ -134,6 +145,7 @@ def _sample(result: LoadResult, before: _Clocks, after: _Clocks) -> Sample:
         p50_us=result.p50_us,
         p99_us=result.p99_us,
         mean_us=result.mean_us,
+        max_us=result.max_us,
         gauge_us=mean_microseconds(after.gauge_ns),
     )
 

@@ -9,7 +9,7 @@ import gzip
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count as count_from
 from itertools import repeat
@@ -20,7 +20,7 @@ import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = range(8, 15)
-INCREMENTAL_ALTER_CONFIGS, CONSUMER_GROUP_HEARTBEAT = 44, 68
+DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, CONSUMER_GROUP_HEARTBEAT = 32, 44, 68
 FLEXIBLE_SINCE = {
     PRODUCE: 9,
     FETCH: 12,
@@ -36,6 +36,7 @@ FLEXIBLE_SINCE = {
     API_VERSIONS: 3,
     CREATE_TOPICS: 5,
     DELETE_TOPICS: 4,
+    DESCRIBE_CONFIGS: 4,
     INCREMENTAL_ALTER_CONFIGS: 1,
     CONSUMER_GROUP_HEARTBEAT: 0,
 }
@@ -301,6 +302,11 @@ class FetchWish:
 
 def fetch(version: int, topic: str, partition: int, wish: FetchWish, topic_id: bytes = bytes(16)) -> RequestWriter:
     """Fetch 0 to 18, one partition. Marks: `fetch_offset` (int64); in a session `session` (int32 id, int32 epoch)."""
+    return fetch_of(version, [(topic, topic_id, [partition])], wish)
+
+
+def fetch_of(version: int, topics: Iterable[tuple[str, bytes, Sequence[int]]], wish: FetchWish) -> RequestWriter:
+    """The same of several topics, each as name, id and partitions; of none: what a session (KIP-227) knows already."""
     writer = RequestWriter(FETCH, version)
     if version <= 14:
         writer.int32(-1)  # replica id
@@ -315,14 +321,17 @@ def fetch(version: int, topic: str, partition: int, wish: FetchWish, topic_id: b
             writer.mark("session")
         writer.int32(0)
         writer.int32(0 if wish.in_session else -1)
-    writer.length(1, "i")
-    if version >= 13:
-        writer.raw(topic_id)
-    else:
-        writer.string(topic)
-    writer.length(1, "i")
-    _write_fetch_partition(writer, partition, wish.max_bytes)
-    writer.tags()  # of the topic
+
+    def write_topic(topic: tuple[str, bytes, Sequence[int]]) -> None:
+        name, topic_id, partitions = topic
+        if version >= 13:
+            writer.raw(topic_id)
+        else:
+            writer.string(name)
+        writer.array(partitions, lambda partition: _write_fetch_partition(writer, partition, wish.max_bytes))
+        writer.tags()
+
+    writer.array(topics, write_topic)
     if version >= 7:
         writer.length(0, "i")  # forgotten topics
     if version >= 11:
