@@ -80,8 +80,11 @@ class Broker:
         try:
             self.process.wait(within_seconds)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self.kill()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 def java_command(jars: Path) -> list[str]:
@@ -105,10 +108,10 @@ class Launcher(ABC):
         data.mkdir(parents=True)
         return self._launch(directory, data)
 
-    def start_again(self, directory: Path) -> Broker:
-        return self._launch(directory, directory / "data")
+    def start_again(self, directory: Path, within_seconds: float = _START_WITHIN_SECONDS) -> Broker:
+        return self._launch(directory, directory / "data", within_seconds)
 
-    def _launch(self, directory: Path, data: Path) -> Broker:
+    def _launch(self, directory: Path, data: Path, within_seconds: float = _START_WITHIN_SECONDS) -> Broker:
         port = free_port()
         command = self.command(directory, data, port)
         environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
@@ -117,7 +120,7 @@ class Launcher(ABC):
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
         broker = Broker(self.name, process, port, data)
         try:
-            _wait_for_metadata(broker)
+            _wait_for_metadata(broker, within_seconds)
         except BaseException:
             broker.stop()
             raise
@@ -191,8 +194,8 @@ class KafkaLauncher(Launcher):
             raise BenchError(f"Kafka's storage could not be formatted: {done.stdout}{done.stderr}")
 
 
-def _wait_for_metadata(broker: Broker) -> None:
-    deadline = time.monotonic() + _START_WITHIN_SECONDS
+def _wait_for_metadata(broker: Broker, within_seconds: float) -> None:
+    deadline = time.monotonic() + within_seconds
     while True:
         try:
             if broker.client.metadata([]).brokers:
@@ -202,9 +205,7 @@ def _wait_for_metadata(broker: Broker) -> None:
         if broker.process.poll() is not None:
             raise BenchError(f"{broker.name} ended with {broker.process.returncode}: {_tail(broker.log)}")
         if time.monotonic() > deadline:
-            raise BenchError(
-                f"{broker.name} answers no Metadata after {_START_WITHIN_SECONDS:g} s: {_tail(broker.log)}"
-            )
+            raise BenchError(f"{broker.name} answers no Metadata after {within_seconds:g} s: {_tail(broker.log)}")
         time.sleep(_POLL_SECONDS)
 
 

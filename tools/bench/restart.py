@@ -1,4 +1,4 @@
-"""How long a broker takes to serve again: with very many partitions after a clean stop, with much to scan after a kill.
+"""How long a broker takes to serve again: with very many partitions, with much to scan after a kill.
 
 A partition is served when ListOffsets answers for it: a leader in Metadata is not yet one that does.
 """
@@ -18,7 +18,7 @@ from tools.bench.figures import Figure
 from tools.bench.generator import Load, run_load
 from tools.bench.idle import allow_files
 from tools.bench.machine import process_cpu_seconds, resident_bytes
-from tools.bench.rows import BATCH_16K
+from tools.bench.rows import BATCH_16K, BATCH_TINY
 from tools.bench.templates import template, write_templates
 
 MANY_PARTITIONS: Final = 10_000
@@ -52,9 +52,14 @@ FIGURES: Final[Mapping[Figure, Callable[[Restarted], float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class StartMany:
-    """Topics without records, made once a broker; each turn is a clean stop and a start."""
+    """Topics made once a broker; each turn is a stop and a start.
+
+    The stop is a clean one, and the topics have no records. Or `is_killed`: each turn appends one record to every
+    partition and kills the process at once, with whatever has been synced by then.
+    """
 
     partitions: int = MANY_PARTITIONS
+    is_killed: bool = False
 
     @contextmanager
     def opened(self, launcher: Launcher, directory: Path, generators: Path) -> Iterator[Callable[[], Restarted]]:
@@ -72,13 +77,35 @@ class StartMany:
 
             def run() -> Restarted:
                 nonlocal broker
-                broker.stop(_SERVED_WITHIN_SECONDS)
-                broker = launcher.start_again(directory)
+                if self.is_killed:
+                    _append_to_each(broker, ends, generators)
+                    broker.kill()
+                else:
+                    broker.stop(_SERVED_WITHIN_SECONDS)
+                broker = launcher.start_again(directory, _SERVED_WITHIN_SECONDS)
                 return _until_served(broker, ends)
 
             yield run
         finally:
             broker.stop()
+
+
+def _append_to_each(broker: Broker, ends: dict[tuple[str, int], int], generators: Path) -> None:
+    """One record for each partition, on one connection."""
+    batch = BATCH_TINY.build()
+    path = generators / "append.templates"
+    writers = (wire.produce(_PRODUCE_VERSION, topic, number, batch) for topic, number in ends)
+    write_templates(path, (template(writer, load_bytes=len(batch)) for writer in writers))
+    try:
+        run_load(
+            generators,
+            Load(wire.PRODUCE, _PRODUCE_VERSION, path, connections=1, requests=len(ends), rotate=True),
+            broker.port,
+        )
+    finally:
+        path.unlink()
+    for key in ends:
+        ends[key] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +125,9 @@ class Recovery:
             try:
                 ends = self._fill(broker, generators)
             finally:
-                broker.process.kill()
-                broker.process.wait()
+                broker.kill()
             (broker.data / _RECOVERY_POINTS).unlink(missing_ok=True)
-            broker = launcher.start_again(directory)
+            broker = launcher.start_again(directory, _SERVED_WITHIN_SECONDS)
             try:
                 return _until_served(broker, ends)
             finally:
@@ -166,7 +192,11 @@ def _read_ends(reader: Reader) -> Iterator[tuple[tuple[str, int], int | None]]:
 
 
 Restart = StartMany | Recovery
-RESTARTS: Final[Mapping[str, Restart]] = {"start-10000": StartMany(), "recovery": Recovery()}
+RESTARTS: Final[Mapping[str, Restart]] = {
+    "start-10000": StartMany(),
+    "start-10000-killed": StartMany(is_killed=True),
+    "recovery": Recovery(),
+}
 
 
 def measure(

@@ -85,6 +85,10 @@ def test_marks_have_a_direction() -> None:
         ({"mark": 2.0, "more_is_better": True}, 9.0, 2.0, True),
         ({"limit": 64.0}, 63.0, 5.0, True),
         ({"limit": 64.0}, 65.0, None, False),
+        ({"limit": 10.0, "mark": 1.0}, 9.0, 5.0, True),
+        ({"limit": 10.0, "mark": 1.0}, 11.0, 0.9, True),
+        ({"limit": 10.0, "mark": 1.0}, 11.0, 1.1, False),
+        ({"limit": 10.0, "mark": 1.0}, 11.0, None, False),
         ({}, 9.0, 0.1, None),
     ],
 )

@@ -1,8 +1,10 @@
 """The C programs, compiled and run against each other: the load generator against the echo server's canned answers."""
 
 import shutil
+import socket
 import struct
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench import group_wire, wire
+from tools.bench import group_wire, many_wire, wire
 from tools.bench.brokers import free_port
 from tools.bench.client import BenchError
 from tools.bench.generator import Load, compile_program, run_load
@@ -276,5 +278,138 @@ def test_a_heartbeat_of_kip848_is_to_change_nothing(bed: Bed) -> None:
 
 
 def test_answers_that_nobody_can_check_are_not_asked_for(bed: Bed) -> None:
-    with pytest.raises(BenchError, match="api=19: answers of it are not known here"):
-        bed.run(bed.load(produce_templates(TOPIC, BATCH, 7), api=wire.CREATE_TOPICS, requests=1), produced())
+    with pytest.raises(BenchError, match="api=18: answers of it are not known here"):
+        bed.run(bed.load(produce_templates(TOPIC, BATCH, 7), api=wire.API_VERSIONS, requests=1), produced())
+    rotating = bed.load([template(wire.api_versions())], requests=1, rotate=True)
+    with pytest.raises(BenchError, match="api=18: answers of it are not known here"):
+        bed.run(rotating, produced())
+
+
+def described(error: int = 0, settings: int = 1) -> bytes:
+    """DescribeConfigs answer v4: one topic, each setting with one synonym."""
+    setting = b"\x02k\x02v" + bytes([0, 5, 0]) + b"\x02\x02k\x02v\x05\x00" + b"\x02" + b"\x00" + b"\x00"
+    resource = struct.pack(">h", error) + b"\x00\x02\x02t" + bytes([settings + 1]) + setting * settings + b"\x00"
+    return b"\x00" + bytes(4) + b"\x02" + resource + b"\x00"
+
+
+def fetched_offsets(offset: int = 7, error: int = 0) -> bytes:
+    """OffsetFetch answer v8: one group, two partitions."""
+    first = struct.pack(">iqi", 0, 7, -1) + b"\x01" + struct.pack(">h", 0) + b"\x00"
+    second = struct.pack(">iqi", 1, offset, -1) + b"\x01" + struct.pack(">h", 0) + b"\x00"
+    group = b"\x02g\x02\x02t\x03" + first + second + b"\x00" + struct.pack(">h", error) + b"\x00"
+    return b"\x00" + bytes(4) + b"\x02" + group + b"\x00"
+
+
+def created(error: int = 0) -> bytes:
+    """CreateTopics answer v7: one topic with one setting."""
+    topic = b"\x02t" + bytes(16) + struct.pack(">h", error) + b"\x00" + struct.pack(">ih", 1, 1)
+    return b"\x00" + bytes(4) + b"\x02" + topic + b"\x02\x02k\x02v" + bytes(3) + b"\x00" + b"\x00" + b"\x00"
+
+
+def deleted(error: int = 0) -> bytes:
+    """DeleteTopics answer v5: one topic."""
+    return b"\x00" + bytes(4) + b"\x02\x02t" + struct.pack(">h", error) + b"\x00\x00" + b"\x00"
+
+
+@pytest.mark.parametrize(
+    "writer, right, wrong, sentence",
+    [
+        (
+            many_wire.describe_configs(["t"]),
+            described(),
+            described(29),
+            "DescribeConfigs answer: error code 29 in resource",
+        ),
+        (many_wire.describe_configs(["t"]), described(), described(0, 0), "a resource without a setting"),
+        (many_wire.offset_fetch("g", ["t"], 2), fetched_offsets(), fetched_offsets(-1), "without the offset"),
+        (many_wire.offset_fetch("g", ["t"], 2), fetched_offsets(), fetched_offsets(7, 16), "error code 16 in group"),
+        (many_wire.create_topics(["t"]), created(), created(36), "CreateTopics answer: error code 36 in topic"),
+        (many_wire.delete_topics(["t"]), deleted(), deleted(3), "DeleteTopics answer: error code 3 in topic"),
+    ],
+)
+def test_answers_about_many_topics_are_checked(
+    bed: Bed, writer: wire.RequestWriter, right: bytes, wrong: bytes, sentence: str
+) -> None:
+    load = bed.load([template(writer)], api=writer.key, version=writer.version, requests=20)
+    assert bed.run(load, right)["requests"] == 20
+    with pytest.raises(BenchError, match=sentence):
+        bed.run(load, wrong)
+    with pytest.raises(BenchError, match="1 bytes too many"):
+        bed.run(load, right + b"\x00")
+
+
+def in_session(session: int = 9) -> bytes:
+    """Fetch answer v13 without partitions."""
+    return b"\x00" + struct.pack(">ihi", 0, 0, session) + b"\x01" + b"\x00"
+
+
+def session_templates() -> list[Template]:
+    wish = wire.FetchWish(1024, 0, in_session=True)
+    opening = template(wire.fetch_of(13, [("t", TOPIC.topic_id, [0, 1])], wish))
+    return [opening._replace(offset_position=0), template(wire.fetch_of(13, [], wish))]
+
+
+def test_incremental_fetches_are_pipelined_behind_the_one_that_opens_the_session(bed: Bed) -> None:
+    """The opening request is not counted."""
+    templates = session_templates()
+    load = bed.load(templates, api=wire.FETCH, version=13, in_flight=50, requests=200, connections=2, opening=True)
+    result = bed.run(load, in_session())
+    assert result["requests"] == 400
+    assert result["bytes_sent"] == 400 * len(templates[1].frame)
+
+
+def test_a_session_that_is_refused_ends_the_run(bed: Bed) -> None:
+    load = bed.load(session_templates(), api=wire.FETCH, version=13, requests=1, opening=True)
+    with pytest.raises(BenchError, match="the broker keeps no session"):
+        bed.run(load, in_session(0))
+    alone = bed.load(session_templates()[:1], api=wire.FETCH, version=13, requests=1, opening=True)
+    with pytest.raises(BenchError, match="no template besides the opening one"):
+        bed.run(alone, in_session())
+
+
+def test_a_consumer_that_goes_on_does_not_pipeline(bed: Bed) -> None:
+    load = bed.load(consumer(11), api=wire.FETCH, version=11, in_flight=2, requests=2)
+    with pytest.raises(BenchError, match="in_flight must be 1"):
+        bed.run(load, fetched(b"", 0))
+
+
+class Recorder:
+    """Serves one connection: answers Produce v7 and v11, each in its layout, and keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.frames: list[bytes] = []
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self) -> None:
+        connection, _ = self.listener.accept()
+        with connection, connection.makefile("rb") as requests:
+            while size := requests.read(4):
+                frame = requests.read(*struct.unpack(">i", size))
+                key, version, correlation_id = struct.unpack_from(">hhi", frame)
+                body = b"" if key != wire.PRODUCE else produced() if version == 7 else produced_flexible()
+                self.frames.append(frame)
+                connection.sendall(struct.pack(">ii", len(body) + 4, correlation_id) + body)
+
+    def close(self) -> None:
+        self.thread.join()
+        self.listener.close()
+
+
+def test_requests_of_several_versions_are_sent_in_turn(bed: Bed) -> None:
+    """Each answer is read by the version that was asked."""
+    templates = produce_templates(TOPIC, BATCH, 7) + produce_templates(TOPIC, BATCH * 3, 11)
+    recorder = Recorder()
+    try:
+        load = bed.load(templates, requests=6, rotate=True)
+        result = run_load(bed.programs, load, recorder.listener.getsockname()[1])
+    finally:
+        recorder.close()
+    assert result.requests == 6
+    greeting, *asked = recorder.frames
+    assert [struct.unpack_from(">hhi", frame) for frame in asked] == [
+        (wire.PRODUCE, 7 if number % 2 == 0 else 11, number) for number in range(6)
+    ]
+    assert [len(frame) for frame in asked] == [len(each.frame) - 4 for each in templates] * 3
+    assert struct.unpack_from(">h", greeting) == (wire.API_VERSIONS,)

@@ -14,6 +14,7 @@ import pytest
 
 from tools.bench import compacting, wire
 from tools.bench.brokers import KAFKA, Broker, HeadgateLauncher, Launcher
+from tools.bench.bystander import BYSTANDERS, BystanderRow, CreateTopicsRow, ManyMetadataRow
 from tools.bench.client import BenchError, exchange
 from tools.bench.coordinator_load import coordinator_load
 from tools.bench.figures import Sample
@@ -55,6 +56,12 @@ def small(name: str) -> Row:
     row = ROWS[name]
     if isinstance(row, RebalanceRow):
         return replace(row, connections=10, partitions=25)
+    if isinstance(row, ManyMetadataRow):
+        return replace(row, topics=30, named=10)
+    if isinstance(row, CreateTopicsRow):
+        return replace(row, created=5)
+    if isinstance(row, BystanderRow):
+        return replace(row, topics=20)
     if "resident_bytes" in {field.name for field in fields(row)}:
         return replace(row, resident_bytes=MEBIBYTE)  # type: ignore[call-arg]
     return row
@@ -79,6 +86,7 @@ def small(name: str) -> Row:
         "heartbeat-kip848",
         "group-500",
         "group-500-kip848",
+        *BYSTANDERS,
     ],
 )
 def test_a_row_has_a_figure_for_everything_it_promises(target: Target, name: str) -> None:
@@ -165,7 +173,7 @@ def test_committed_offsets_are_there_after_a_restart(programs: Path, tmp_path: P
     assert loaded.resident_megabytes > 1
 
 
-@pytest.mark.parametrize("row", [StartMany(150), Recovery(2 * MEBIBYTE)])
+@pytest.mark.parametrize("row", [StartMany(150), StartMany(150, is_killed=True), Recovery(2 * MEBIBYTE)])
 def test_every_partition_is_served_after_a_restart(row: Restart, programs: Path, tmp_path: Path) -> None:
     with row.opened(HeadgateLauncher(), tmp_path / "restarted", programs) as run:
         for _ in range(2):
