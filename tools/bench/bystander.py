@@ -18,7 +18,16 @@ from tools.bench.client import BenchError
 from tools.bench.figures import Figure, Sample
 from tools.bench.generator import Bystander, Load, LoadResult, run_load
 from tools.bench.groups import new_group, wait_until_served
-from tools.bench.many_topics import MANY_TOPICS, check_errors, chunks, delete, many_topics, read_committed
+from tools.bench.many_topics import (
+    MANY_TOPICS,
+    check_errors,
+    chunks,
+    delete,
+    many_topics,
+    read_committed,
+    read_created,
+    served,
+)
 from tools.bench.rows import BATCH_TINY, MEBIBYTE, Row, Run, produce_templates
 from tools.bench.target import Target, Topic
 from tools.bench.templates import Template, template, write_templates
@@ -225,9 +234,13 @@ class ManyMetadataRow(BystanderRow):
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsRow(BystanderRow):
-    """A client that creates some topics in one request and deletes them in the next."""
+    """A client that creates some topics in one request and deletes them in the next, twice.
+
+    Not more often: Kafka makes and deletes the files after it has answered, which takes it ten times as long.
+    """
 
     created: int = 1000
+    requests: int = 4
 
     api = wire.CREATE_TOPICS
 
@@ -236,16 +249,18 @@ class CreateTopicsRow(BystanderRow):
 
     def load(self, target: Target, topics: Sequence[Topic]) -> Load:
         pair = many_wire.create_topics(self.names()), many_wire.delete_topics(self.names())
-        return replace(self.written(target, [template(writer) for writer in pair]), rotate=True)
+        return replace(self.written(target, [template(writer) for writer in pair]), requests=self.requests, rotate=True)
 
     def least_answer_bytes(self) -> int:
         return self.created * 20
 
     def clean_up(self, target: Target) -> None:
-        """The last request may have created; and Kafka makes and deletes files after it has answered, in order."""
-        delete(target.broker.client, self.names())
-        with target.topic(1):
-            pass
+        """The last request may have created. Kafka makes and deletes files in order, long after it has answered."""
+        client, last = target.broker.client, "created-last"
+        delete(client, self.names())
+        check_errors(client, many_wire.create_topics([last]), read_created)
+        served(client, [last])
+        delete(client, [last])
         target.wait_until_gone("created", _GONE_WITHIN_SECONDS)
 
 

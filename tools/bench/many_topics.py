@@ -23,7 +23,7 @@ def many_topics(target: Target, count: int = MANY_TOPICS) -> list[Topic]:
     for chunk in chunks(names):
         check_errors(client, many_wire.create_topics(chunk), read_created)
     for chunk in chunks(names):
-        target.many += _served(client, chunk)
+        target.many += served(client, chunk)
     return target.many[:count]
 
 
@@ -89,8 +89,8 @@ def read_committed(reader: Reader) -> list[int]:
     return errors
 
 
-def _served(client: Client, names: Sequence[str]) -> list[Topic]:
-    """The topics, once Metadata names a leader of each and each answers for its end."""
+def served(client: Client, names: Sequence[str]) -> list[Topic]:
+    """The topics, once Metadata names a leader of each and each answers for its end. Raises BenchError after 600 s."""
     deadline = time.monotonic() + _SERVED_WITHIN_SECONDS
     while True:
         reader = client.call(wire.metadata(METADATA_WITH_IDS, list(names)), _ANSWERED_WITHIN_SECONDS)

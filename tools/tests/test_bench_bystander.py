@@ -75,7 +75,7 @@ def test_topics_are_created_and_deleted_in_turn(tmp_path: Path) -> None:
     row = BYSTANDERS["bystander-create-topics"]
     assert isinstance(row, CreateTopicsRow)
     load = row.load(target(tmp_path), [])
-    assert (load.rotate, load.in_flight, load.connections) == (True, 1, 1)
+    assert (load.rotate, load.in_flight, load.connections, load.requests) == (True, 1, 1, 4)
     data = load.templates.read_bytes()
     assert data.count(b"created-00000") == data.count(b"created-00999") == 2
     pair = many_wire.create_topics(row.names()), many_wire.delete_topics(row.names())
