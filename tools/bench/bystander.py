@@ -130,8 +130,8 @@ class Background:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._is_over.set()
         self._pool.shutdown()
-        if isinstance(error, OSError):  # the process of a load that failed is gone; its own complaint says why
-            self.result()
+        if isinstance(error, OSError) and self._loading.done():
+            self.result()  # the process of a load that failed is gone; its own complaint says why
 
     def start(self) -> int:
         """Start the load; its process id, once all its connections are open. BenchError where that fails."""

@@ -132,3 +132,8 @@ def test_a_load_that_fails_later_is_named_and_not_its_process(programs: Path, tm
         background.start()
         with pytest.raises(BenchError, match="load: Produce answer: error code 3"):
             background.__exit__(None, FileNotFoundError("/proc/1234/stat"), None)
+
+
+def test_a_failure_before_the_load_is_not_waited_for(programs: Path, tmp_path: Path) -> None:
+    background = Background(target(programs, 1), load(tmp_path))
+    background.__exit__(None, FileNotFoundError("bystander"), None)
