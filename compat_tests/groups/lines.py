@@ -2,6 +2,7 @@
 
     {"owned": [0, 2]}              all that is assigned to it, whenever that has changed
     {"partition": 0, "offset": 7}  a record that it was given
+    {"error": "..."}               what the client reports to the application
     {"committed": ""}              told to `commit`, it committed what it was given of what it owns; or else why not
 
 At the end of its input it closes its client, and ends. It never commits by itself. The programs in Go
@@ -27,6 +28,7 @@ class Lines:
         for name in ("bootstrap", "topic", "group", "assignor"):
             parser.add_argument(f"--{name}", required=True)
         parser.add_argument("--instance")
+        parser.add_argument("--reset", choices=["earliest", "latest", "none"], default="earliest")
         parser.add_argument("--session-ms", type=int, required=True)
         self.options = parser.parse_args()
         self.is_closing = threading.Event()
@@ -62,6 +64,9 @@ class Lines:
 
     def committed(self, failure: object = "") -> None:
         self._say({"committed": str(failure)})
+
+    def failed(self, failure: object) -> None:
+        self._say({"error": str(failure)})
 
     def _say(self, event: dict[str, object]) -> None:
         print(json.dumps(event), flush=True)

@@ -92,20 +92,30 @@ KINDS = (
 
 
 class Member:
-    """A running member. `owned`, `records` and `assignments` are what it said so far."""
+    """A running member. `owned`, `records`, `assignments` and `failures` are what it said so far."""
 
     def __init__(
-        self, kind: Kind, bootstrap: str, topic: str, group: str, session_ms: int, instance: str | None = None
+        self,
+        kind: Kind,
+        bootstrap: str,
+        topic: str,
+        group: str,
+        session_ms: int,
+        instance: str | None = None,
+        reset: str | None = None,
     ) -> None:
         options = {"bootstrap": bootstrap, "topic": topic, "group": group, "assignor": kind.assignor}
         options |= {"session-ms": str(session_ms)} | ({} if instance is None else {"instance": instance})
+        options |= {} if reset is None else {"reset": reset}
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         self.kind = kind
+        self.topic = topic
         self.name = f"{kind.name}{f' ({instance})' if instance else ''}"
         self.owned: frozenset[int] = frozenset()
         self.assignments: list[frozenset[int]] = []
         self.records: list[tuple[int, int]] = []
         self.commits: list[str] = []
+        self.failures: list[str] = []
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by end()
         self.process = subprocess.Popen(
             [*kind.command(), *words],
@@ -130,6 +140,8 @@ class Member:
             self.assignments.append(self.owned)
         elif "committed" in event:
             self.commits.append(event["committed"])
+        elif "error" in event:
+            self.failures.append(event["error"])
         else:
             self.records.append((event["partition"], event["offset"]))
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -16,6 +17,12 @@ var balancers = map[string][]kgo.GroupOpt{
 	"sticky":             {kgo.Balancers(kgo.StickyBalancer())},
 	"cooperative-sticky": {kgo.Balancers(kgo.CooperativeStickyBalancer())},
 	"server":             {kgo.Balancers(kgo.StickyBalancer()), kgo.ServerSideBalancer()},
+}
+
+var resets = map[string]kgo.Offset{
+	"earliest": kgo.NewOffset().AtStart(),
+	"latest":   kgo.NewOffset().AtEnd(),
+	"none":     kgo.NoResetOffset(),
 }
 
 // ownership is what a member is assigned, and the last record that it was given of each partition of it.
@@ -71,6 +78,10 @@ func (franz) Member(in lines.Membership, input lines.Input, events lines.Events)
 	if !known {
 		return fmt.Errorf("unknown assignor %q", in.Assignor)
 	}
+	reset, known := resets[in.Reset]
+	if !known {
+		return fmt.Errorf("unknown reset %q", in.Reset)
+	}
 	owned := &ownership{last: map[int32]*kgo.Record{}, events: events}
 	assigned := func(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
 		owned.change(topics[in.Topic], true)
@@ -81,7 +92,7 @@ func (franz) Member(in lines.Membership, input lines.Input, events lines.Events)
 	options := []kgo.Opt{
 		kgo.ConsumerGroup(in.Group),
 		kgo.ConsumeTopics(in.Topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.ConsumeResetOffset(reset),
 		kgo.DisableAutoCommit(),
 		kgo.SessionTimeout(in.Session),
 		kgo.HeartbeatInterval(lines.Heartbeat),
@@ -110,9 +121,15 @@ func (franz) Member(in lines.Membership, input lines.Input, events lines.Events)
 			cancel()
 		default:
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-			for record := range client.PollFetches(ctx).RecordsAll() {
+			fetches := client.PollFetches(ctx)
+			for record := range fetches.RecordsAll() {
 				owned.received(record)
 			}
+			fetches.EachError(func(_ string, _ int32, err error) {
+				if !errors.Is(err, context.DeadlineExceeded) {
+					events.Failed(err)
+				}
+			})
 			cancel()
 		}
 	}

@@ -113,13 +113,15 @@ func run(client Client, arguments []string, input io.Reader, output io.Writer) e
 	assignor := flags.String("assignor", "range", "range, sticky, cooperative-sticky, or server")
 	instance := flags.String("instance", "", "id of a static member")
 	sessionMs := flags.Int("session-ms", 45_000, "session timeout")
+	reset := flags.String("reset", "earliest", "where to read without a usable offset: earliest, latest or none")
 	if err := flags.Parse(arguments[1:]); err != nil {
 		return err
 	}
 	out := bufio.NewWriterSize(output, 1<<16)
 	emit := json.NewEncoder(out).Encode
 	emitRecord := func(record Record) error { return emit(record) }
-	membership := Membership{target, *group, *assignor, *instance, time.Duration(*sessionMs) * time.Millisecond}
+	session := time.Duration(*sessionMs) * time.Millisecond
+	membership := Membership{target, *group, *assignor, *instance, session, *reset}
 	switch arguments[0] {
 	case "produce":
 		return client.Produce(target, *codec, reader(input))

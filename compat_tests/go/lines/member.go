@@ -16,6 +16,8 @@ type Membership struct {
 	Assignor string
 	Instance string
 	Session  time.Duration
+	// Reset is where to read without a usable offset: "earliest", "latest", or "none", which is an error.
+	Reset string
 }
 
 // Heartbeat is the interval at which a member of a test says that it is alive.
@@ -49,6 +51,7 @@ func commands(input io.Reader) Input {
 //	{"owned": [0, 2]}              all that is assigned to it, whenever that has changed
 //	{"partition": 0, "offset": 7}  a record that it was given
 //	{"committed": ""}              it committed what it was given, or else why not
+//	{"error": "..."}               what the client reports to the application
 type Events struct {
 	mutex  *sync.Mutex
 	encode func(any) error
@@ -78,6 +81,11 @@ func (events Events) Committed(failure error) {
 		said = failure.Error()
 	}
 	events.say(map[string]any{"committed": said})
+}
+
+// Failed says what the client reports to the application.
+func (events Events) Failed(failure error) {
+	events.say(map[string]any{"error": failure.Error()})
 }
 
 func (events Events) say(event any) {

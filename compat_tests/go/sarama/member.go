@@ -16,6 +16,8 @@ var strategies = map[string]sarama.BalanceStrategy{
 	"sticky":     sarama.NewBalanceStrategySticky(),
 }
 
+var resets = map[string]int64{"earliest": sarama.OffsetOldest, "latest": sarama.OffsetNewest}
+
 // handler is what sarama calls for each generation that the member is in: one after another.
 type handler struct {
 	topic   string
@@ -70,16 +72,26 @@ func (client) Member(in lines.Membership, input lines.Input, events lines.Events
 	if !known {
 		return fmt.Errorf("unknown assignor %q", in.Assignor)
 	}
+	reset, known := resets[in.Reset]
+	if !known {
+		return fmt.Errorf("unknown reset %q", in.Reset)
+	}
 	config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{strategy}
 	config.Consumer.Group.Session.Timeout = in.Session
 	config.Consumer.Group.Heartbeat.Interval = lines.Heartbeat
 	config.Consumer.Group.InstanceId = in.Instance
-	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.Offsets.Initial = reset
+	config.Consumer.Return.Errors = true
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	group, err := sarama.NewConsumerGroup([]string{in.Bootstrap}, in.Group, config)
 	if err != nil {
 		return err
 	}
+	go func() {
+		for err := range group.Errors() {
+			events.Failed(err)
+		}
+	}()
 	ctx, cancel := context.WithCancel(context.Background())
 	member := &handler{topic: in.Topic, events: events}
 	ended := make(chan error, 1)

@@ -12,6 +12,7 @@ import java.util.TreeSet;
 import java.util.concurrent.Semaphore;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
@@ -47,7 +48,7 @@ public final class GroupMember {
             consumer.subscribe(List.of(topic));
             Set<TopicPartition> owned = Set.of();
             while (!isClosing) {
-                var records = consumer.poll(Duration.ofMillis(100));
+                var records = poll(consumer);
                 if (!consumer.assignment().equals(owned)) {
                     owned = Set.copyOf(consumer.assignment());
                     positions.keySet().retainAll(owned);
@@ -55,7 +56,7 @@ public final class GroupMember {
                 }
                 for (ConsumerRecord<byte[], byte[]> record : records) {
                     TopicPartition partition = new TopicPartition(topic, record.partition());
-                    positions.put(partition, new OffsetAndMetadata(record.offset() + 1));
+                    positions.put(partition, after(record));
                     OUTPUT.println("{\"partition\": " + record.partition() + ", \"offset\": " + record.offset() + "}");
                 }
                 if (COMMITS.tryAcquire()) {
@@ -70,7 +71,7 @@ public final class GroupMember {
         settings.put("bootstrap.servers", options.get("bootstrap"));
         settings.put("group.id", options.get("group"));
         settings.put("enable.auto.commit", "false");
-        settings.put("auto.offset.reset", "earliest");
+        settings.put("auto.offset.reset", options.getOrDefault("reset", "earliest"));
         if (options.containsKey("instance")) {
             settings.put("group.instance.id", options.get("instance"));
         }
@@ -83,6 +84,21 @@ public final class GroupMember {
             settings.put("heartbeat.interval.ms", "500");
         }
         return settings;
+    }
+
+    /** Records; an error is said before it ends the program. */
+    private static ConsumerRecords<byte[], byte[]> poll(KafkaConsumer<byte[], byte[]> consumer) {
+        try {
+            return consumer.poll(Duration.ofMillis(100));
+        } catch (KafkaException failure) {
+            OUTPUT.println("{\"error\": \"" + failure.getClass().getSimpleName() + "\"}");
+            throw failure;
+        }
+    }
+
+    /** The position after a record, with its leader epoch, as commitSync() without arguments commits it. */
+    private static OffsetAndMetadata after(ConsumerRecord<byte[], byte[]> record) {
+        return new OffsetAndMetadata(record.offset() + 1, record.leaderEpoch(), "");
     }
 
     private static void listen() {
