@@ -1,4 +1,4 @@
-"""Leader epochs as a consumer asks for them: Metadata, ListOffsets, OffsetForLeaderEpoch and Fetch, in bytes (KIP-320)."""
+"""Leader epochs in bytes: Metadata, ListOffsets, OffsetForLeaderEpoch and Fetch, as a consumer asks (KIP-320)."""
 
 from __future__ import annotations
 

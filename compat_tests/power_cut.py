@@ -39,7 +39,7 @@ def cut(broker: Broker, topic: str, end: int) -> None:
 
 
 def lower_recovery_point(checkpoint: Path, topic: str, end: int) -> None:
-    """Version, number of lines, then `topic partition offset` a line; before the first checkpoint there is none of it."""
+    """Version, number of lines, then `topic partition offset` a line; nothing before the first checkpoint."""
     if not checkpoint.exists() or not checkpoint.stat().st_size:
         return
     version, count, *rows = checkpoint.read_text().splitlines()
