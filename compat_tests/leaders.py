@@ -27,6 +27,9 @@ class Reader:
         self._position = start + max(self.number("h"), 0)
         return self._data[start : self._position].decode()
 
+    def skip(self, size: int) -> None:
+        self._position += size
+
     def numbers(self) -> list[int]:
         return [self.number("i") for _ in range(self.number("i"))]
 
