@@ -114,7 +114,7 @@ def kinds(topics: Topics) -> list[tuple[int, Request]]:
         (2, produce(topics.plain, 1, 20_000, "plain, large")),
         (3, commit(topics.group, topics.plain, 7)),
         (2, fetch(topics.plain, 0, 1, 100, "fetch")),
-        (2, fetch(topics.empty, 0, 1, 30, "fetch of nothing")),
+        (2, fetch(topics.empty, 0, 1, 10, "fetch of nothing")),
         (2, fetch(topics.large, 0, 1, 100, "fetch of a megabyte")),
         (3, metadata([topics.plain], "metadata")),
         (1, metadata(unknown, "metadata of a megabyte")),
