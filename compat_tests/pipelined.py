@@ -159,7 +159,7 @@ def _receive(stream: socket.socket, requests: Sequence[Request]) -> None:
             assert request.least_s <= took_s, f"answered after {took_s:.1f} s, before its time"
             assert took_s < request.wait_s + SLACK_S, f"answered after {took_s:.1f} s"
         except (AssertionError, OSError) as failure:
-            raise AssertionError(f"request {number}, {request.name}: {failure or 'no answer'}") from failure
+            raise AssertionError(f"request {number}, {request.name}: {str(failure) or 'no answer'}") from failure
 
 
 def _numbered(data: bytes, number: int) -> bytes:

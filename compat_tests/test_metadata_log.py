@@ -97,7 +97,8 @@ def assert_only_what_stays(broker: Broker) -> None:
 
 def play(directory: Path, rounds: int) -> None:
     with running(directory / "used") as broker, running(directory / "fresh") as fresh:
-        fill(broker), fill(fresh)
+        for one in (broker, fresh):
+            fill(one)
         for number in range(rounds):
             create_and_delete(broker, number)
         fresh_s = start_cpu_s(fresh)

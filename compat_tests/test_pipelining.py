@@ -27,7 +27,9 @@ from compat_tests.wire import connect, receive_frame
 BURSTS, BURSTS_OF_SOAK = 45, 3_000
 SMALL_BUFFER_BYTES = 4096
 # Of the offsets of groups as well, where the whole broker waits for the disk
-POLICIES = ({}, {"headgate.flush": "commit"}) if TARGET == "headgate" else ({}, {"log.flush.interval.messages": "1"})
+POLICIES: tuple[dict[str, str], ...] = (
+    ({}, {"headgate.flush": "commit"}) if TARGET == "headgate" else ({}, {"log.flush.interval.messages": "1"})
+)
 SYNCED = {"headgate.flush": "commit"} if TARGET == "headgate" else {"flush.messages": "1"}
 FIND_COORDINATOR = 10
 LONG_WAIT_MS, PRODUCES, PRODUCED_BYTES = 40_000, 10, 100_000
@@ -44,13 +46,15 @@ def policy_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 @pytest.fixture(scope="module")
 def topics(policy_broker: Broker) -> Topics:
     bootstrap = policy_broker.bootstrap
-    names = [new_topic(bootstrap, 1, configs) for configs in (SYNCED, {}, {}, {})]
+    synced, plain, large, empty = (new_topic(bootstrap, 1, configs) for configs in (SYNCED, {}, {}, {}))
     with connect(bootstrap, 30) as stream:
         for _ in range(3):
-            stream.sendall(produce_request(names[2], 1, record_batch(bytes(MEGABYTE - 1024))))
+            stream.sendall(produce_request(large, 1, record_batch(bytes(MEGABYTE - 1024))))
             receive_frame(stream)
         until(lambda: has_coordinator(stream, "pipelined"), "a coordinator")
-    return Topics(*names, "pipelined")
+    for one in (synced, plain, large, empty):
+        until(lambda: end_with_epoch(bootstrap, one).error == 0, f"{one} to be served")  # noqa: B023
+    return Topics(synced, plain, large, empty, "pipelined")
 
 
 def has_coordinator(stream: socket.socket, group: str) -> bool:
