@@ -14,6 +14,7 @@
     records.py stored.py wire.py                records compared; segment files and frames, read independently
     spark_format.py                             the Spark session of the tests, and its rows as records
     restarting.py noise.py load.py hostile.py   what goes on meanwhile: a restart, other writers, hostile bytes
+    power_cut.py epochs.py pipelined.py         a log that lost records; leader epochs asked for; bursts of requests
     test_families.py test_long_poll.py test_spark.py test_spark_streaming.py test_sigkill.py test_retries.py
     test_hostile_bytes.py test_readme.py test_matrix.py test_matrix_oldest.py
 
