@@ -2,38 +2,49 @@
 
 An answer is a function of the cluster's image, the request, and the client's viewpoint: who it is, and the address it
 came to. So it is kept under these, without its correlation id, until the image changes. Both what is kept and how large
-one answer may be are bounded.
+one answer may be are bounded. One that is made in steps is made once for all who ask for it meanwhile.
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 from gateway.context import Client
 from gateway.metadata.image import Image
+from gateway.parked import ParkedRequest
 
 Key: TypeAlias = tuple[bytes, str, str, str, int]
 
-MAX_ANSWER_BYTES = 1 << 16
-MAX_REQUEST_BYTES = 1 << 12
-MAX_KEPT_BYTES = 4 << 20
+MAX_ANSWER_BYTES = 8 << 20
+"""A hundred thousand partitions fit."""
+MAX_REQUEST_BYTES = 1 << 18
+"""Ten thousand names of topics fit."""
+MAX_KEPT_BYTES = 16 << 20
 _OVERHEAD_BYTES = 200
 
 
-def key(api: memoryview, body: memoryview, client: Client) -> Key:
-    """All that an answer depends on beside the image. `api`: API key and version as they stand in the request."""
+def key(api: memoryview, body: memoryview, client: Client) -> Key | None:
+    """All that an answer depends on beside the image; None for a request that is too large to be kept.
+
+    `api`: API key and version as they stand in the request.
+    """
+    if len(body) > MAX_REQUEST_BYTES:
+        return None
     return b"".join((api, body)), client.principal, client.listener, client.local_host, client.local_port
 
 
 class Answers:
     """Kept answers of one image."""
 
-    __slots__ = ("_answers", "_image", "kept_bytes")
+    __slots__ = ("_answers", "_image", "kept_bytes", "making")
 
     def __init__(self) -> None:
         self._image: Image | None = None
         self._answers: dict[Key, bytes] = {}
         self.kept_bytes = 0
+        self.making: WeakValueDictionary[Key, ParkedRequest] = WeakValueDictionary()
+        """Answers that are under way, as long as they are."""
 
     def find(self, image: Image, key: Key) -> bytes | None:
         """What was answered to this before."""
@@ -41,7 +52,7 @@ class Answers:
 
     def keep(self, image: Image, key: Key, answer: bytes) -> None:
         """Keep an answer, unless it is too large; it replaces everything if there is no room, or the image is new."""
-        if len(answer) > MAX_ANSWER_BYTES or len(key[0]) > MAX_REQUEST_BYTES:
+        if len(answer) > MAX_ANSWER_BYTES:
             return
         size = len(key[0]) + len(answer) + _OVERHEAD_BYTES
         if image is not self._image or self.kept_bytes + size > MAX_KEPT_BYTES:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gateway.conversion import Conversions
     from gateway.coordinator.producer_ids import ProducerIds
     from gateway.coordinator.runtime import Coordinators
+    from gateway.coordinator.slices import Slices
     from gateway.metadata.local import LocalMetadata
     from gateway.replication.partitions import Partitions
     from gateway.scheduler import Scheduler
@@ -64,6 +65,11 @@ class Services:
     conversions: Conversions
     appends: Appends = field(default_factory=Appends)
     metrics: Metrics = field(default_factory=Metrics)
+
+    @property
+    def slices(self) -> Slices:
+        """Where long works go on, a millisecond of each turn."""
+        return self.groups.slices
 
 
 @dataclass(slots=True)

@@ -19,6 +19,9 @@ The shape of that code, and why:
 - `records` that are written may be a `Splice`, bytes that are somewhere else: the writer writes its length, notes its
   place in `out`, and goes on.
 
+Large messages are read and written in steps (`reader_in_steps`, `writer_in_steps`): the same code as a generator, which
+yields after every few elements, so that others have their turn.
+
 construct's own `compile()` will not do: its `Struct("a" / Bytes(4))` takes one byte for four, and its negative length
 reads to the end.
 
@@ -27,8 +30,9 @@ To see the code of a message: `print(compiler.source(FetchRequest, 12))`. Traceb
 
 from __future__ import annotations
 
+import functools
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from protocol.reading import MAX_ELEMENTS
@@ -37,11 +41,26 @@ from protocol.schema import Message, tree
 from protocol.wire import Splice
 from protocol.writing import writer as compile_writer
 
-__all__ = ["Reader", "Splice", "Writer", "read", "reader", "source", "write", "writer"]
+__all__ = [
+    "Reader",
+    "Splice",
+    "StepReader",
+    "StepWriter",
+    "Writer",
+    "read",
+    "reader",
+    "reader_in_steps",
+    "source",
+    "write",
+    "writer",
+    "writer_in_steps",
+]
 
 M = TypeVar("M", bound=Message)
 Reader = Callable[..., tuple[Any, int]]
 Writer = Callable[[Any, bytearray, list[tuple[int, Splice]]], None]
+StepReader = Callable[..., Generator[None, None, tuple[Any, int]]]
+StepWriter = Callable[[Any, bytearray, list[tuple[int, Splice]]], Generator[None, None, None]]
 
 _readers: dict[tuple[type[Message], int], Reader] = {}
 _writers: dict[tuple[type[Message], int], Writer] = {}
@@ -70,11 +89,26 @@ def reader(cls: type[Message], version: int) -> Reader:
     """The compiled `read(buffer, position=0)` of one version, for those who call it often."""
     compiled = _readers.get((cls, version))
     if compiled is None:
-        # What a broker answers may have more: no other clients wait until it has been read. A record that was written
-        # has to be readable.
-        limit = None if cls.is_response or cls.is_record else MAX_ELEMENTS
-        compiled = _readers[cls, version] = compile_reader(tree(cls, version), _title(cls, version), limit)
+        compiled = compile_reader(tree(cls, version), _title(cls, version), _max_elements(cls))
+        _readers[cls, version] = compiled
     return compiled
+
+
+def _max_elements(cls: type[Message]) -> int | None:
+    """What a broker answers may have more: it serves nobody else who waits. What was recorded has to be readable."""
+    return None if cls.is_response or cls.is_record else MAX_ELEMENTS
+
+
+@functools.cache
+def reader_in_steps(cls: type[Message], version: int) -> StepReader:
+    """What `reader` gives, as a generator that yields often and returns the same, or raises the same."""
+    return compile_reader(tree(cls, version), _title(cls, version), _max_elements(cls), in_steps=True)
+
+
+@functools.cache
+def writer_in_steps(cls: type[Message], version: int) -> StepWriter:
+    """What `writer` gives, as a generator that yields often."""
+    return compile_writer(tree(cls, version), _title(cls, version), in_steps=True)
 
 
 def writer(cls: type[Message], version: int) -> Writer:

@@ -22,6 +22,11 @@ from protocol.wire import (
     UnsignedVarint,
 )
 
+STEP_ELEMENTS = 32
+"""A reader or writer in steps yields after so many elements of arrays: that is 30 to 60 us of work."""
+STEP_NUMBERS = 1024
+"""... or after so many numbers of one array."""
+
 _UUID_FORMAT = "16s"
 
 
@@ -64,6 +69,33 @@ class Source:
         linecache.cache[title] = (len(text), None, text.splitlines(keepends=True), title)
         exec(compile(text, title, "exec"), self.names)  # noqa: S102  made of declarations, never of what a peer sent
         return self.names[name]  # type: ignore[no-any-return]
+
+
+class Steps:
+    """Where the emitted code yields, if it is wanted in steps: after every `STEP_ELEMENTS` elements, of whatever arrays.
+
+    Every emitted function is a generator then, and is called as one.
+    """
+
+    def __init__(self, source: Source, are_wanted: bool) -> None:
+        self._source = source
+        self.are_wanted = are_wanted
+        self.call = "yield from " if are_wanted else ""
+        """What stands before a call of another such function."""
+
+    def begin(self) -> None:
+        """Begin a function, which is a generator even without an array in it."""
+        if self.are_wanted:
+            self._source.line(f"left = {STEP_ELEMENTS}")
+            self._source.line("if not left: yield")
+
+    def pause(self) -> None:
+        """An element is done."""
+        if self.are_wanted:
+            self._source.line("left -= 1")
+            with self._source.block("if not left"):
+                self._source.line("yield")
+                self._source.line(f"left = {STEP_ELEMENTS}")
 
 
 class Run:

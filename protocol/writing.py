@@ -13,16 +13,19 @@ What a writer does, by example (ListOffsetsTopic v5; comments added):
 
 A varint's first byte belongs to the run before it; its other bytes, rarely needed, are added by `more`. So does the
 count of tagged fields, written as the zero it nearly always is, and taken back if there are any.
+
+A writer in steps is the same code as a generator, which yields after every `STEP_ELEMENTS` elements. An array may be
+`Rows`, which are made while they are written.
 """
 
 from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from protocol.emitter import Run, Source, fixed_format, is_compact, length_format
+from protocol.emitter import STEP_NUMBERS, Run, Source, Steps, fixed_format, is_compact, length_format
 from protocol.schema import Struct
 from protocol.wire import Array, Construct, Instance, NullableInstance, Records, Tagged, Text
 
@@ -31,30 +34,37 @@ Writer = Callable[..., None]
 _FEW = 16
 
 
-def writer(root: Instance, title: str) -> Writer:
-    """Emit and compile `write(value, out, splices)` for a message's tree."""
+def writer(root: Instance, title: str, in_steps: bool = False) -> Writer:
+    """Emit and compile `write(value, out, splices)` for a message's tree.
+
+    `in_steps`: `write` is a generator that yields often. Tagged fields are written at once, as no large ones exist.
+    """
     source = Source()
     source.names.update(
         more=_more,
         many_numbers=_many_numbers,
+        numbers_in_steps=_numbers_in_steps,
         write_tags=_write_tags,
         keep_tags=_keep_tags,
         BYTES=(bytes, bytearray, memoryview),
     )
-    emitter = _WriterEmitter(source)
+    steps = Steps(source, in_steps)
+    emitter = _WriterEmitter(source, steps)
     with source.block("def write(value, out, splices)"):
+        steps.begin()
         emitter.node(root, "value")
         emitter.flush()
         source.line("return")
     emitter.finish()
-    return source.function("write", f"<write {title}>")
+    return source.function("write", f"<write {title}{' in steps' if in_steps else ''}>")
 
 
 class _WriterEmitter:
     """Walks a tree and emits code that adds every node's value, given as an expression, to `out`."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, steps: Steps) -> None:
         self._source = source
+        self._steps = steps
         self._run = Run()
         self._later: list[tuple[str, Sequence[Tagged]]] = []
 
@@ -85,6 +95,7 @@ class _WriterEmitter:
 
     def finish(self) -> None:
         """Emit the functions for tagged fields that were asked for on the way; they may ask for more."""
+        self._steps = Steps(self._source, are_wanted=False)
         while self._later:
             self._tags_function(*self._later.pop())
 
@@ -193,12 +204,18 @@ class _WriterEmitter:
         if code is not None:
             few = source.constant("few", _few_numbers(code))
             many = f"many_numbers({elements}, {code!r})"
+            if self._steps.are_wanted:
+                with source.block(f"if len({elements}) > {_FEW}"):
+                    source.line(f"yield from numbers_in_steps({elements}, {code!r}, out)")
+                source.line(f"else: out += {few}[len({elements})](*{elements})")
+                return
             source.line(f"out += {few}[len({elements})](*{elements}) if len({elements}) <= {_FEW} else {many}")
             return
         name = source.fresh("e")
         with source.block(f"for {name} in {elements}"):
             self.node(element, name)
             self.flush()
+            self._steps.pause()
 
 
 def _difference(source: Source, value: str, default: Any) -> str:
@@ -241,6 +258,12 @@ def _few_numbers(code: str) -> list[Callable[..., bytes]]:
 def _many_numbers(values: Sequence[Any], code: str) -> bytes:
     """An array of more fixed-width values than a few."""
     return struct.pack(">" + code * len(values), *values)
+
+
+def _numbers_in_steps(values: Sequence[Any], code: str, out: bytearray) -> Generator[None, None, None]:
+    for first in range(0, len(values), STEP_NUMBERS):
+        out += _many_numbers(values[first : first + STEP_NUMBERS], code)
+        yield
 
 
 def _keep_tags(instance: Struct, out: bytearray) -> None:

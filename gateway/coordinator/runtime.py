@@ -151,12 +151,14 @@ class Coordinators:
         self._coordinators: dict[int, Coordinator] = {}
         self._count = 0
         self._missed: dict[int, set[str]] = {}
+        self.slices = Slices(clock, scheduler)
+        """The long works of the broker, those of groups and all others: they share one millisecond of a turn."""
         self._tools = Tools(
             clock,
             scheduler,
             purgatory,
             appends,
-            Slices(clock, scheduler),
+            self.slices,
             config.offsets_commit_timeout_ms,
             config.offsets_load_buffer_size,
             config.offsets_topic_compression_codec,

@@ -8,7 +8,7 @@ a move to anybody else is refused.
 
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import TOO_MANY, each, is_too_many
+from gateway.handlers.each import TOO_MANY, each_row, is_too_many
 from gateway.metadata.image import Image
 from gateway.metadata.topics import check_brokers
 from protocol.errors import ErrorCode, KafkaError
@@ -54,7 +54,7 @@ def _partitions(topic: ReassignableTopic, image: Image) -> list[ReassignablePart
         check_brokers(index, wanted.replicas, image)
         return ReassignablePartitionResponse(partition_index=index, error_message=None)
 
-    return each(topic.partitions, answer, _refuse)
+    return each_row(topic.partitions, answer, _refuse)
 
 
 def _refuse(wanted: ReassignablePartition, code: ErrorCode, message: str) -> ReassignablePartitionResponse:

@@ -3,9 +3,11 @@
 v2 flexible
 """
 
+from typing import Any
+
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import each
+from gateway.handlers.each import each_in_steps
 from gateway.metadata.image import INTERNAL_TOPICS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import (
@@ -17,25 +19,31 @@ from protocol.messages.delete_records import (
     DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
+from protocol.steps import Steps, at_once
 
 
 @handles(DeleteRecordsRequest, versions="0-2")
-def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+def delete_records(request: DeleteRecordsRequest, context: Context) -> Any:
     """Move the start of every log that is named up to an offset, at most to the high watermark."""
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(name=topic.name, partitions=_partitions(topic, context))
-            for topic in request.topics
-        ]
-    )
+    return at_once(_delete_all(request, context), sum(len(topic.partitions) for topic in request.topics))
 
 
-def _partitions(topic: DeleteRecordsTopic, context: Context) -> list[DeleteRecordsPartitionResult]:
-    def answer(wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete_all(request: DeleteRecordsRequest, context: Context) -> Steps[DeleteRecordsResponse]:
+    def answer(topic: DeleteRecordsTopic, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
         start_offset = _delete(topic.name, wanted, context)
         return DeleteRecordsPartitionResult(wanted.partition_index, start_offset)
 
-    return each(topic.partitions, answer, _refuse)
+    return DeleteRecordsResponse(
+        topics=(
+            yield from each_in_steps(
+                request.topics,
+                lambda topic: topic.partitions,
+                answer,
+                _refuse,
+                lambda topic, partitions: DeleteRecordsTopicResult(name=topic.name, partitions=partitions),
+            )
+        )
+    )
 
 
 def _delete(topic: str, wanted: DeleteRecordsPartition, context: Context) -> int:

@@ -5,9 +5,11 @@ v2 flexible   v3 an error at the top   v4 sizes of the volume (KIP-827)   v5 cor
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from gateway.context import Context
 from gateway.handlers import handles
+from gateway.handlers.each import ROWS_A_STEP
 from gateway.replication.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
@@ -17,17 +19,34 @@ from protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from protocol.steps import Steps, at_once
 from storage.files import parent
 
 
 @handles(DescribeLogDirsRequest, versions="0-5")
-def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Any:
     """Bytes of every partition that is named and here, or of all."""
+    here = list(context.broker.partitions)
+    return at_once(_describe(request, here, context), len(here))
+
+
+def _describe(
+    request: DescribeLogDirsRequest, here: Iterable[Partition], context: Context
+) -> Steps[DescribeLogDirsResponse]:
+    named: set[tuple[str, int]] = set()
+    for topic in request.topics or ():
+        named.update((topic.topic, index) for index in topic.partitions)
+        yield
     partitions = context.broker.partitions
-    found: dict[str, list[Partition]] = {directory: [] for directory in partitions.directories}
-    for partition in _wanted(request, context):
-        found[parent(partition.log.directory)].append(partition)
-    results = [_result(directory, inside, context) for directory, inside in found.items()]
+    found: dict[str, dict[str, DescribeLogDirsTopic]] = {directory: {} for directory in partitions.directories}
+    for number, partition in enumerate(here, 1):
+        if request.topics is None or (partition.topic, partition.index) in named:
+            topics = found[parent(partition.log.directory)]
+            row = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+            row.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size))
+        if not number % ROWS_A_STEP:
+            yield
+    results = [_result(directory, list(topics.values()), context) for directory, topics in found.items()]
     results += [
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=_absolute(directory))
         for directory in partitions.refused_directories
@@ -35,12 +54,8 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Desc
     return DescribeLogDirsResponse(results=results)
 
 
-def _result(directory: str, inside: Iterable[Partition], context: Context) -> DescribeLogDirsResult:
-    topics: dict[str, DescribeLogDirsTopic] = {}
-    for partition in inside:
-        row = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
-        row.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size))
-    result = DescribeLogDirsResult(log_dir=_absolute(directory), topics=list(topics.values()))
+def _result(directory: str, topics: list[DescribeLogDirsTopic], context: Context) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=_absolute(directory), topics=topics)
     if directory in context.broker.partitions.offline_directories:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
@@ -55,11 +70,3 @@ def _result(directory: str, inside: Iterable[Partition], context: Context) -> De
 
 def _absolute(directory: str) -> str:
     return str(Path(directory).absolute())
-
-
-def _wanted(request: DescribeLogDirsRequest, context: Context) -> list[Partition]:
-    here = context.broker.partitions
-    if request.topics is None:
-        return list(here)
-    named = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return [partition for partition in here if (partition.topic, partition.index) in named]

@@ -7,16 +7,16 @@ from collections.abc import Iterable
 
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import TOO_MANY, each, first_rows, is_too_many
+from gateway.handlers.each import each_row
 from gateway.metadata.topics import check_name
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
-    TopicRequest,
     TopicResponse,
 )
+from protocol.steps import rows
 from storage.producers import Producer
 
 
@@ -29,12 +29,10 @@ def describe_producers(request: DescribeProducersRequest, context: Context) -> D
     topics: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    if is_too_many(map(len, topics.values())):
-        first = first_rows((name, list(indexes)) for name, indexes in topics.items())
-        few = DescribeProducersRequest([TopicRequest(name, list(indexes)) for name, indexes in first])
-        return few.error_response(context.version, *TOO_MANY)
     return DescribeProducersResponse(
-        topics=[TopicResponse(name=name, partitions=_partitions(name, topics[name], context)) for name in topics]
+        topics=rows(
+            list(topics), lambda name: TopicResponse(name=name, partitions=_partitions(name, topics[name], context))
+        )
     )
 
 
@@ -42,9 +40,9 @@ def _partitions(topic: str, indexes: Iterable[int], context: Context) -> list[Pa
     def answer(index: int) -> PartitionResponse:
         check_name(topic)
         known = context.broker.partitions.get(topic, index).log.producers.by_id
-        return PartitionResponse(index, active_producers=[_state(*one) for one in known.items()])
+        return PartitionResponse(index, active_producers=rows(list(known.items()), lambda one: _state(*one)))
 
-    return each(indexes, answer, PartitionResponse)
+    return each_row(list(indexes), answer, PartitionResponse)
 
 
 def _state(producer_id: int, producer: Producer) -> ProducerState:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from gateway import operations
 from gateway.context import Context
 from gateway.coordinator.decision import Caller, Decision, Ticket
 from gateway.coordinator.groups import Shard
-from gateway.coordinator.slices import Slices
+from gateway.coordinator.slices import Work
 from gateway.resources import Resource
 from gateway.waiting import Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
+from protocol.records.compression import finish
+from protocol.steps import FEW, Steps, in_steps, rows
 
 if TYPE_CHECKING:
     from gateway.metadata.local import Change
 
 P = TypeVar("P")
+N = TypeVar("N")
 R = TypeVar("R")
 Named = TypeVar("Named", bound=Resource)
 logger = logging.getLogger("headgate.handlers")
@@ -28,6 +32,38 @@ logger = logging.getLogger("headgate.handlers")
 def each(partitions: Iterable[P], answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> list[R]:
     """One row for every partition: `answer(partition)`, or `refuse(partition, code, message)` where that raised."""
     return [guarded(partition, answer, refuse) for partition in partitions]
+
+
+def each_row(items: Sequence[P], answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> list[R]:
+    """What `each` gives, for a response alone: many rows are made while they are written (`protocol.steps.Rows`).
+
+    `answer` must have no effect, and must look at nothing that changes meanwhile.
+    """
+    return rows(items, lambda item: guarded(item, answer, refuse))
+
+
+def each_in_steps(
+    topics: Iterable[N],
+    partitions_of: Callable[[N], Sequence[P]],
+    answer: Callable[[N, P], R],
+    refuse: Callable[[P, ErrorCode, str], R],
+    topic_row: Callable[[N, list[R]], Any],
+) -> Steps[list[Any]]:
+    """A row for every partition of every topic, made now and in order: for rows that have effects, or are filled later."""
+    told, made = [], 0
+    for topic in topics:
+        partitions: list[R] = []
+        for partition in partitions_of(topic):
+            partitions.append(guarded(partition, partial(answer, topic), refuse))
+            made += 1
+            if not made % ROWS_A_STEP:
+                yield
+        told.append(topic_row(topic, partitions))
+    return told
+
+
+ROWS_A_STEP = 16
+"""Each takes a few microseconds, a refusal up to ten."""
 
 
 def guarded(partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> R:
@@ -39,23 +75,13 @@ def guarded(partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCo
 
 
 MOST_ROWS = 10_000
-"""Of a request whose rows are made within a turn: each may be an exception, and hold up everybody else by 2 us."""
+"""Of a request that is answered within a turn: each may be an exception, and hold up everybody else by 2 us."""
 
 
 def is_too_many(counts: Iterable[int]) -> bool:
     """Whether a request has too much for a turn, with so many rows in each of its topics; none count as one."""
     left = MOST_ROWS
     return any((left := left - max(1, count)) < 0 for count in counts)
-
-
-def first_rows(topics: Iterable[tuple[str, Sequence[int]]]) -> Iterator[tuple[str, Sequence[int]]]:
-    """Those of such a request that are refused by name: the refusal must not hold up everybody else either."""
-    left = MOST_ROWS
-    for name, partitions in topics:
-        if left <= 0:
-            break
-        yield name, partitions[:left]
-        left -= max(1, len(partitions))
 
 
 TOO_MANY = ErrorCode.INVALID_REQUEST, f"a request may name {MOST_ROWS} partitions at most"
@@ -66,28 +92,24 @@ AT_ONCE = 10
 
 
 class _Rows(Generic[P, R]):
-    """Rows that tell of changes of the metadata: they are made at once, and told when the changes are on the disk.
-
-    `again(item, row)` makes a row anew for an item that was changed, where the image is to be looked at.
-    """
+    """Rows that tell of changes of the metadata: they are made in order, and told when the changes are on the disk."""
 
     def __init__(
         self,
         items: Sequence[P],
         answer: Callable[[P], R],
         refuse: Callable[[P, ErrorCode, str], R],
-        again: Callable[[P, R], R],
-        changes: Callable[[P], bool],
         context: Context,
     ) -> None:
         self._items = items
         self._answer = answer
         self._refuse = refuse
-        self._again = again
-        self._is_changed = changes
         self._metadata = context.broker.metadata
         self._rows: list[R] = []
         self._changes: list[Change | None] = []
+        self._last: Change | None = None
+        self.fault: Exception | None = None
+        """What kept the rows from being made: a fault of ours."""
 
     def add(self) -> None:
         """Make the next one."""
@@ -95,33 +117,39 @@ class _Rows(Generic[P, R]):
         change = None
         try:
             row = self._answer(item)
-            if self._metadata.pending is not None and self._is_changed(item):
-                change = self._metadata.pending
+            change = self._metadata.pending
+            self._last = change or self._last
         except (KafkaError, OSError) as error:
             row = self._refuse(item, *refusal(error))
         self._rows.append(row)
         self._changes.append(change)
 
+    def steps(self) -> Steps[None]:
+        """Make all of them."""
+        for _ in self._items:
+            self.add()
+            yield
+
     @property
     def is_settled(self) -> bool:
-        """Whether all are made, and nothing that they tell of is pending."""
-        last = next((change for change in reversed(self._changes) if change is not None), None)  # they end in order
-        return len(self._rows) == len(self._items) and (last is None or last.is_settled)
+        """Whether all are made, and nothing that they tell of is pending: changes end in order."""
+        return len(self._rows) == len(self._items) and (self._last is None or self._last.is_settled)
 
     def told(self) -> list[R]:
         """All of them; what has not ended yet has timed out, and may still be done."""
-        late = (self._late(item, "it was not its turn yet") for item in self._items[len(self._rows) :])
-        made = zip(self._items, self._rows, self._changes, strict=False)
-        return [*(self._told(item, row, change) for item, row, change in made), *late]
+        made = len(self._rows)
+        return rows(range(len(self._items)), lambda number: self._told(number, made))
 
-    def _told(self, item: P, row: R, change: Change | None) -> R:
+    def _told(self, number: int, made: int) -> R:
+        item = self._items[number]
+        if number >= made:
+            return self._late(item, "it was not its turn yet")
+        change = self._changes[number]
         if change is None:
-            return row
+            return self._rows[number]
         if not change.is_settled:
             return self._late(item, "it is not on the disk yet")
-        if change.error is not None:
-            return self._refuse(item, *refusal(change.error))
-        return self._again(item, row)
+        return self._rows[number] if change.error is None else self._refuse(item, *refusal(change.error))
 
     def _late(self, item: P, message: str) -> R:
         return self._refuse(item, ErrorCode.REQUEST_TIMED_OUT, message)
@@ -134,39 +162,37 @@ def each_in_turns(
     respond: Callable[[list[R]], Any],
     timeout_ms: int,
     context: Context,
-    at_once: int = AT_ONCE,
-    again: Callable[[P, R], R] = lambda _, row: row,
-    changes: Callable[[P], bool] = lambda _: True,
 ) -> Any:
     """The response that `respond` makes of a row for every item, or what it is awaited by.
 
-    More than `at_once` are gone through a millisecond at a time, with a turn for everybody else in between. Changes of
-    the metadata are told when they are on the disk; `again(item, row)` may then make another row, and those items wait
-    for no other's of which `changes(item)` is false. What is not done when the client no longer waits, or the broker
-    stops, is told to have timed out; it may still be done.
+    More than `AT_ONCE` are gone through in steps, with turns for everybody else in between. Changes of the metadata are
+    told when they are on the disk. What is not done when the client no longer waits, or the broker stops, is told to
+    have timed out; it may still be done.
     """
-    services, rows, is_done = context.broker, _Rows(items, answer, refuse, again, changes, context), WaitList()
-    if len(items) <= at_once:
-        for _ in items:
-            rows.add()
-        if rows.is_settled:
-            return respond(rows.told())
+    services, made, is_done = context.broker, _Rows(items, answer, refuse, context), WaitList()
 
-    def steps() -> Iterator[None]:
-        for _ in items:
-            rows.add()
-            yield
+    def response() -> Any:
+        if made.fault is not None:
+            raise made.fault
+        told = respond(made.told())
+        return in_steps(told) if len(items) > FEW else told
+
+    def ended(result: Exception | None) -> None:
+        made.fault = result
+        services.purgatory.touch(is_done)
+
+    if len(items) <= AT_ONCE:
+        finish(made.steps())
+        if made.is_settled:
+            return response()
+    else:
+        services.slices.put(Work(made.steps(), ended))
+    deadline_ms = services.clock.monotonic_ms() + max(timeout_ms, _LEAST_TIMEOUT_MS)
 
     def attempt(_: WaitList) -> Any:
-        return respond(rows.told()) if rows.is_settled else None
+        return response() if made.is_settled or made.fault is not None else None
 
-    def expire() -> Any:
-        return respond(rows.told())
-
-    if len(items) > at_once:
-        Slices(services.clock, services.scheduler).add(steps(), lambda: services.purgatory.touch(is_done))
-    deadline_ms = services.clock.monotonic_ms() + max(timeout_ms, _LEAST_TIMEOUT_MS)
-    return Waiting([is_done, services.metadata.waiters], deadline_ms, attempt, expire)
+    return Waiting([is_done, services.metadata.waiters], deadline_ms, attempt, response)
 
 
 def settled(context: Context, change: Change | None, respond: Callable[[], Any], *, in_any_case: bool = False) -> Any:
@@ -276,14 +302,14 @@ def describe_groups_each(
         return Decision.reply(ticket, describe(shard, group_id))
 
     def assemble(found: list[Row | KafkaError]) -> Any:
-        rows = [
+        described = [
             refuse(group_id, row) if isinstance(row, KafkaError) else row
             for group_id, row in zip(unique, found, strict=True)
         ]
         if with_operations:
-            for row in rows:
+            for row in described:
                 row.authorized_operations = operations.UNKNOWN if row.error_code else operations.GROUP
-        return respond(rows)
+        return respond(described)
 
     return context.broker.groups.gather(unique, decide, assemble)
 
@@ -314,4 +340,4 @@ def alter_each(
 
     unique = {(resource.resource_type, resource.resource_name): resource for resource in resources}
     items = list(unique.values())
-    return each_in_turns(items, answer, refuse, respond, int(SETTLED_MS), context, at_once=len(items))
+    return each_in_turns(items, answer, refuse, respond, int(SETTLED_MS), context)

@@ -7,7 +7,7 @@ A node that stands alone leads every partition, as its preferred replica: no ele
 
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import TOO_MANY, each, first_rows, is_too_many
+from gateway.handlers.each import each_row
 from gateway.metadata.image import Image
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.elect_leaders import (
@@ -19,6 +19,7 @@ from protocol.messages.elect_leaders import (
     ReplicaElectionResult,
     TopicPartitions,
 )
+from protocol.steps import rows
 
 
 @handles(ElectLeadersRequest, versions="0-2")
@@ -27,15 +28,11 @@ def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeader
     if request.election_type not in {PREFERRED, UNCLEAN}:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}")
     topics = request.topic_partitions or ()
-    if is_too_many(len(topic.partitions) for topic in topics):
-        first = first_rows((topic.topic, topic.partitions) for topic in topics)
-        few = ElectLeadersRequest(topic_partitions=[TopicPartitions(name, list(indexes)) for name, indexes in first])
-        return few.error_response(context.version, *TOO_MANY)
     image = context.broker.metadata.image
     return ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(topic=wanted.topic, partition_result=_results(wanted, image)) for wanted in topics
-        ]
+        replica_election_results=rows(
+            topics, lambda wanted: ReplicaElectionResult(topic=wanted.topic, partition_result=_results(wanted, image))
+        )
     )
 
 
@@ -46,4 +43,4 @@ def _results(wanted: TopicPartitions, image: Image) -> list[PartitionResult]:
             ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads {wanted.topic}-{index}, as it should"
         )
 
-    return each(wanted.partitions, answer, PartitionResult)
+    return each_row(wanted.partitions, answer, PartitionResult)

@@ -11,7 +11,7 @@ Served from version 0 from the first day: librdkafka compresses with lz4 only if
 from gateway.advertised import Endpoint, endpoints, own_endpoint
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import each, settled
+from gateway.handlers.each import each_row, settled
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.find_coordinator import (
@@ -51,7 +51,7 @@ def _find(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorR
         node_id, host, port, _ = _coordinator(key, key_type, context)
         return Coordinator(key=key, node_id=node_id, host=host, port=port)
 
-    return FindCoordinatorResponse(coordinators=each(request.coordinator_keys, answer, _refuse))
+    return FindCoordinatorResponse(coordinators=each_row(request.coordinator_keys, answer, _refuse))
 
 
 def _coordinator(key: str, key_type: int, context: Context) -> Endpoint:

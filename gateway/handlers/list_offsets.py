@@ -9,12 +9,12 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gateway.context import Context, Services
-from gateway.conversion import ROW_BYTES, Steps, caught
+from gateway.conversion import ROW_BYTES, caught
 from gateway.handlers import handles
-from gateway.handlers.each import each, refusal
+from gateway.handlers.each import each_in_steps, refusal
 from gateway.replication.partition import Partition
 from gateway.waiting import Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
@@ -26,6 +26,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from protocol.steps import Steps, at_once
 from storage.files import ColdRead, Place, planned
 from storage.log import Log
 from storage.times import Found, More, TimestampOffset
@@ -63,8 +64,16 @@ class Search(NamedTuple):
 
 
 @handles(ListOffsetsRequest, versions="1-11")
-def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse | Waiting:
+def list_offsets(request: ListOffsetsRequest, context: Context) -> Any:
     """Answer every partition from its log; what asks for a time has to look into records, which may take long."""
+    return at_once(_list_offsets(request, context), _count(request))
+
+
+def _count(request: ListOffsetsRequest) -> int:
+    return sum(len(topic.partitions) for topic in request.topics)
+
+
+def _list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse | Waiting]:
     searches: dict[tuple[Partition, int], Search] = {}
 
     def answer(wanted: ListOffsetsPartition, partition: Partition) -> Row:
@@ -80,12 +89,12 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
         search.rows.append(row)
         return row
 
-    response = _respond(request, context, answer)
+    response = yield from _respond(request, context, answer)
     return Searching(response, searches.values(), request, context.broker).answer() if searches else response
 
 
 @handles(ListOffsetsRequest, versions="0")
-def list_segments(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+def list_segments(request: ListOffsetsRequest, context: Context) -> Any:
     """Answer every partition with the offsets where its segments begin."""
     known: dict[Partition, SegmentStarts] = {}
     room = MOST_OFFSETS
@@ -102,17 +111,20 @@ def list_segments(request: ListOffsetsRequest, context: Context) -> ListOffsetsR
         room -= len(offsets)
         return Row(partition_index=wanted.partition_index, old_style_offsets=offsets)
 
-    return _respond(request, context, answer)
+    return at_once(_respond(request, context, answer), _count(request))
 
 
-def _respond(request: ListOffsetsRequest, context: Context, answer: Answer) -> ListOffsetsResponse:
-    def rows(topic: ListOffsetsTopic) -> list[Row]:
-        def row(wanted: ListOffsetsPartition) -> Row:
-            return answer(wanted, context.broker.partitions.get(topic.name, wanted.partition_index))
+def _respond(request: ListOffsetsRequest, context: Context, answer: Answer) -> Steps[ListOffsetsResponse]:
+    def row(topic: ListOffsetsTopic, wanted: ListOffsetsPartition) -> Row:
+        return answer(wanted, context.broker.partitions.get(topic.name, wanted.partition_index))
 
-        return each(topic.partitions, row, _refuse)
-
-    topics = [ListOffsetsTopicResponse(name=topic.name, partitions=rows(topic)) for topic in request.topics]
+    topics = yield from each_in_steps(
+        request.topics,
+        lambda topic: topic.partitions,
+        row,
+        _refuse,
+        lambda topic, partitions: ListOffsetsTopicResponse(name=topic.name, partitions=partitions),
+    )
     return ListOffsetsResponse(topics=topics)
 
 

@@ -7,17 +7,18 @@ v10 topic ids (KIP-516)   v12 topics by id   v13 an error at the top
 Topics come into being here if `auto.create.topics.enable` and the request say so, and nowhere else.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, cast
 
 from gateway import operations
 from gateway.advertised import endpoints
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import AT_ONCE, each_in_turns
-from gateway.metadata.image import INTERNAL_TOPICS, PartitionState, Topic
+from gateway.handlers.each import ROWS_A_STEP, each_in_turns
+from gateway.metadata.image import INTERNAL_TOPICS, Topic
 from gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE, check_name
-from gateway.waiting import Waiting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -27,7 +28,11 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from protocol.steps import FEW, Rows, Steps, at_once, in_steps, rows
 from protocol.wire import ZERO_UUID
+
+W = TypeVar("W", Topic, MetadataRequestTopic)
+Key: TypeAlias = tuple[str | None, bytes]
 
 CREATION_TIMEOUT_MS = 30_000
 """The request does not say how long its client waits for topics that are created; this long it does by default."""
@@ -35,73 +40,86 @@ CREATION_TIMEOUT_MS = 30_000
 
 def _is_lasting(response: MetadataResponse) -> bool:
     """An error may be of its moment: a topic could not be made, a partition could not be opened."""
+    topics: Any = response.topics
+    if isinstance(topics, _Rows):
+        return not topics.description.has_errors
     return not any(topic.error_code or any(row.error_code for row in topic.partitions) for topic in response.topics)
 
 
 @handles(MetadataRequest, versions="0-13", is_lasting=_is_lasting)
-def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | Waiting:
+def metadata(request: MetadataRequest, context: Context) -> Any:
     """Describe all topics, or those that are named; these may be created by it."""
-
-    def respond(topics: list[MetadataResponseTopic]) -> MetadataResponse:
-        image = context.broker.metadata.image
-        wants_operations = request.include_cluster_authorized_operations
-        return MetadataResponse(
-            brokers=[MetadataResponseBroker(*endpoint) for endpoint in endpoints(context)],
-            cluster_id=image.cluster_id,
-            controller_id=image.controller_id,
-            topics=topics,
-            cluster_authorized_operations=operations.CLUSTER if wants_operations else operations.UNKNOWN,
-        )
-
     if request.topics is None or (context.version == 0 and not request.topics):
-        return respond([_describe(topic, request, context) for topic in context.broker.metadata.image.topics.values()])
-    response: MetadataResponse | Waiting = _named(request.topics, request, respond, context)
-    return response
+        topics = list(context.broker.metadata.image.topics.values())
+        description = _Description(request, context)
+        return _respond(request, context, topics, description, description.topic)
+    return at_once(_named(request.topics, request, context), len(request.topics))
 
 
-def _named(
-    topics: Iterable[MetadataRequestTopic],
+def _respond(
     request: MetadataRequest,
-    respond: Callable[[list[MetadataResponseTopic]], MetadataResponse],
     context: Context,
+    wanted: Sequence[W],
+    description: _Description,
+    row: Callable[[W], MetadataResponseTopic],
 ) -> Any:
-    def answer(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
-        if are_too_many and (wanted.name, wanted.topic_id) in new:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{len(new)} new topics in one request are too many")
-        return _describe(_find(wanted, request, context), request, context)
-
-    def refuse(wanted: MetadataRequestTopic, code: ErrorCode, message: str) -> MetadataResponseTopic:
-        is_told = request.include_topic_authorized_operations and wanted.name is not None
-        return MetadataResponseTopic(
-            error_code=code,
-            name=wanted.name,
-            topic_id=wanted.topic_id,
-            topic_authorized_operations=operations.TOPIC if is_told else operations.UNKNOWN,
-        )
-
-    def again(wanted: MetadataRequestTopic, row: MetadataResponseTopic) -> MetadataResponseTopic:
-        """What was created is described as it is now: a partition may not have opened."""
-        topic = context.broker.metadata.image.topics.get(wanted.name or "")
-        return row if topic is None or row.error_code else _describe(topic, request, context)
-
-    unique: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
-    for topic in topics:
-        _check(topic, context.version)
-        unique[topic.name, topic.topic_id] = topic
-    new = {key for key, topic in unique.items() if _is_to_create(topic, request, context)}
-    are_too_many = len(new) * context.broker.config.num_partitions > MAX_PARTITIONS_AT_ONCE
-    at_once = len(unique) if are_too_many or len(new) <= AT_ONCE else 0
-    return each_in_turns(
-        list(unique.values()),
-        answer,
-        refuse,
-        respond,
-        CREATION_TIMEOUT_MS,
-        context,
-        at_once,
-        again,
-        changes=lambda wanted: (wanted.name, wanted.topic_id) in new,
+    """The response with a row for all that is wanted; as steps, if these are many."""
+    image, wants_operations = description.image, request.include_cluster_authorized_operations
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(*endpoint) for endpoint in endpoints(context)],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        cluster_authorized_operations=operations.CLUSTER if wants_operations else operations.UNKNOWN,
     )
+    is_large = len(wanted) > FEW or any(description.is_large(one) for one in wanted)
+    if not is_large:
+        response.topics = list(map(row, wanted))
+        return response
+    description.freeze(context)
+    response.topics = cast("list[MetadataResponseTopic]", _Rows(description, wanted, row))
+    return in_steps(response)
+
+
+class _Rows(Rows[W, MetadataResponseTopic]):
+    """Topics that are described while they are written."""
+
+    __slots__ = ("description",)
+
+    def __init__(
+        self, description: _Description, wanted: Sequence[W], row: Callable[[W], MetadataResponseTopic]
+    ) -> None:
+        super().__init__(wanted, row)
+        self.description = description
+
+
+def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: Context) -> Steps[Any]:
+    """Describe these topics, once those are there that are to be created."""
+    unique: dict[Key, MetadataRequestTopic] = {}
+    new: list[Key] = []
+    for number, topic in enumerate(topics, 1):
+        _check(topic, context.version)
+        key = topic.name, topic.topic_id
+        if key not in unique and _is_to_create(topic, request, context):
+            new.append(key)
+        unique[key] = topic
+        if not number % ROWS_A_STEP:
+            yield
+
+    def create(key: Key) -> None:
+        _create(key[0] or "", context)
+
+    def refuse(key: Key, code: ErrorCode, message: str) -> ErrorCode:
+        return code
+
+    def respond(outcomes: Iterable[ErrorCode | None]) -> Any:
+        refused = {key: code for key, code in zip(new, outcomes, strict=True) if code is not None}
+        description = _Description(request, context)
+        rows = list(unique.values())
+        return _respond(request, context, rows, description, lambda wanted: description.named(wanted, refused))
+
+    if len(new) * context.broker.config.num_partitions > MAX_PARTITIONS_AT_ONCE:
+        return respond([ErrorCode.POLICY_VIOLATION] * len(new))
+    return each_in_turns(new, create, refuse, respond, CREATION_TIMEOUT_MS, context)
 
 
 def _check(topic: MetadataRequestTopic, version: int) -> None:
@@ -131,52 +149,89 @@ def _may_create(name: str, request: MetadataRequest, context: Context) -> bool:
     return is_wanted and name not in INTERNAL_TOPICS
 
 
-def _find(wanted: MetadataRequestTopic, request: MetadataRequest, context: Context) -> Topic:
-    image = context.broker.metadata.image
-    if wanted.name is None or wanted.topic_id != ZERO_UUID:
-        return image.topic_by_id(wanted.topic_id)
-    found = image.topics.get(wanted.name)
-    return _create(wanted.name, request, context) if found is None else found
-
-
-def _create(name: str, request: MetadataRequest, context: Context) -> Topic:
-    """Create a topic by the defaults. Raises KafkaError where there shall be none."""
-    check_name(name)
-    if not _may_create(name, request, context):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+def _create(name: str, context: Context) -> None:
+    """Create a topic by the defaults. Raises KafkaError where there can be none."""
     metadata = context.broker.metadata
-    return metadata.planned.topics.get(name) or metadata.create_topic(name)  # somebody else may have asked for it
+    if name not in metadata.planned.topics:  # somebody else may have asked for it
+        metadata.create_topic(name)
 
 
-def _describe(topic: Topic, request: MetadataRequest, context: Context) -> MetadataResponseTopic:
-    wants_operations = request.include_topic_authorized_operations
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=_partitions(topic, context),
-        topic_authorized_operations=operations.TOPIC if wants_operations else operations.UNKNOWN,
-    )
+class _Description:
+    """Rows of topics as they were at one moment."""
 
+    def __init__(self, request: MetadataRequest, context: Context) -> None:
+        partitions = context.broker.partitions
+        self.image = context.broker.metadata.image
+        self.has_errors = False
+        """Whether a row that was made has one."""
+        self._node_id = context.broker.config.node_id
+        self._offline: Container[tuple[str, int]] = partitions.offline
+        self._opening: Container[tuple[str, int]] = partitions.opening
+        self._all_are_open = not (partitions.offline or partitions.opening)
+        wants_operations = request.include_topic_authorized_operations
+        self._operations = operations.TOPIC if wants_operations else operations.UNKNOWN
 
-def _partitions(topic: Topic, context: Context) -> list[MetadataResponsePartition]:
-    """All of them; what cannot be opened here, or not yet, has no leader, which tools count as unavailable."""
-    rows = [_partition(index, state) for index, state in enumerate(topic.partitions)]
-    offline, opening = context.broker.partitions.offline, context.broker.partitions.opening
-    for row in rows if offline or opening else ():
-        key = topic.name, row.partition_index
-        if key in offline or key in opening:
+    def freeze(self, context: Context) -> None:
+        """Keep what the image does not have: the rows are made later."""
+        self._offline = frozenset(context.broker.partitions.offline)
+        self._opening = frozenset(context.broker.partitions.opening)
+
+    def is_large(self, wanted: Topic | MetadataRequestTopic) -> bool:
+        """Whether a topic alone has many partitions."""
+        topic = wanted if isinstance(wanted, Topic) else self.image.topics.get(wanted.name or "")
+        return topic is not None and len(topic.partitions) > FEW
+
+    def named(self, wanted: MetadataRequestTopic, refused: Mapping[Key, ErrorCode]) -> MetadataResponseTopic:
+        """The row of a topic that is wanted by its name or id. `refused`: those that could not be created."""
+        try:
+            return self.topic(self._find(wanted))
+        except KafkaError as error:
+            self.has_errors = True
+            is_told = wanted.name is not None
+            return MetadataResponseTopic(
+                error_code=refused.get((wanted.name, wanted.topic_id), error.code),
+                name=wanted.name,
+                topic_id=wanted.topic_id,
+                topic_authorized_operations=self._operations if is_told else operations.UNKNOWN,
+            )
+
+    def _find(self, wanted: MetadataRequestTopic) -> Topic:
+        if wanted.name is None or wanted.topic_id != ZERO_UUID:
+            return self.image.topic_by_id(wanted.topic_id)
+        found = self.image.topics.get(wanted.name)
+        if found is None:
+            check_name(wanted.name)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name}")
+        return found
+
+    def topic(self, topic: Topic) -> MetadataResponseTopic:
+        """The row of a topic; what cannot be opened here, or not yet, has no leader, which tools count as unavailable."""
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=rows(range(len(topic.partitions)), lambda index: self._partition(topic, index)),
+            topic_authorized_operations=self._operations,
+        )
+
+    def _partition(self, topic: Topic, index: int) -> MetadataResponsePartition:
+        state = topic.partitions[index]
+        row = MetadataResponsePartition(
+            error_code=ErrorCode.NONE,
+            partition_index=index,
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=list(state.replicas),
+            isr_nodes=list(state.isr),
+        )
+        if state.leader < 0 or not self._all_are_open:
+            self._mark(row, (topic.name, index))
+        return row
+
+    def _mark(self, row: MetadataResponsePartition, key: tuple[str, int]) -> None:
+        """Say of a partition that it has no leader, if that is so."""
+        is_offline = key in self._offline
+        if row.leader_id < 0 or is_offline or key in self._opening:
+            self.has_errors = True
             row.error_code, row.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
-            row.offline_replicas = [context.broker.config.node_id] if key in offline else []
-    return rows
-
-
-def _partition(index: int, state: PartitionState) -> MetadataResponsePartition:
-    return MetadataResponsePartition(
-        error_code=ErrorCode.NONE if state.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=index,
-        leader_id=state.leader,
-        leader_epoch=state.leader_epoch,
-        replica_nodes=list(state.replicas),
-        isr_nodes=list(state.isr),
-    )
+            row.offline_replicas = [self._node_id] if is_offline else []

@@ -5,7 +5,7 @@ v1 epoch in the reply   v2 the epoch that the client knows, throttle   v3 replic
 
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import each
+from gateway.handlers.each import each_row
 from gateway.replication.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.messages.offset_for_leader_epoch import (
@@ -16,6 +16,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
+from protocol.steps import rows
 from storage.epochs import NO_EPOCH
 
 
@@ -23,10 +24,10 @@ from storage.epochs import NO_EPOCH
 def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
     """For every partition the last epoch up to the one asked for, and the offset behind its last record."""
     return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(topic=topic.topic, partitions=_partitions(topic, context))
-            for topic in request.topics
-        ]
+        topics=rows(
+            request.topics,
+            lambda topic: OffsetForLeaderTopicResult(topic=topic.topic, partitions=_partitions(topic, context)),
+        )
     )
 
 
@@ -37,7 +38,7 @@ def _partitions(topic: OffsetForLeaderTopic, context: Context) -> list[EpochEndO
         epoch, end_offset = _end(partition, wanted.leader_epoch)
         return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
 
-    return each(topic.partitions, answer, _refuse)
+    return each_row(topic.partitions, answer, _refuse)
 
 
 def _end(partition: Partition, epoch: int) -> tuple[int, int]:

@@ -27,7 +27,9 @@ from gateway.upkeep import Upkeep
 from gateway.waiting import Purgatory
 from protocol.compiler import read, write
 from protocol.errors import ErrorCode, KafkaError
+from protocol.records.compression import finish
 from protocol.schema import Message
+from protocol.steps import are_steps
 from storage.files import File, Files
 from storage.stores import Stores
 
@@ -128,6 +130,8 @@ class Node:
         assert served is not None
         try:
             outcome = served.handler(request, self.context(version))
+            while are_steps(outcome):
+                outcome = finish(outcome)
         except KafkaError as error:
             return request.error_response(version, error.code, error.message)
         finally:
@@ -168,7 +172,9 @@ def refusal(node: Node, request: Message, version: int) -> ErrorCode:
     served = load()[request.api_key].find(version)
     assert served is not None
     try:
-        served.handler(request, node.context(version))
+        outcome = served.handler(request, node.context(version))
+        if are_steps(outcome):
+            finish(outcome)
     except KafkaError as error:
         return error.code
     raise AssertionError(f"{type(request).__name__} was not refused")

@@ -1,0 +1,59 @@
+"""Long work in steps: generators that yield often, so that whoever runs them can serve others in between.
+
+Rows of a large response are made while they are written: what is never there as a whole takes no memory and needs no
+slices of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import GeneratorType
+from typing import Any, Generic, TypeVar, cast
+
+from protocol.records.compression import Steps, finish
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+FEW = 64
+"""Up to so many rows are made at once."""
+
+
+class Rows(Generic[T, R]):
+    """An array of a response: `make(item)` for every item, called each time the array is gone through."""
+
+    __slots__ = ("_items", "_make")
+
+    def __init__(self, items: Sequence[T], make: Callable[[T], R]) -> None:
+        self._items = items
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[R]:
+        return map(self._make, self._items)
+
+
+def rows(items: Sequence[T], make: Callable[[T], R]) -> list[R]:
+    """`make(item)` for every item; where they are more than a few, as `Rows`, for a writer.
+
+    `make` must not depend on what changes meanwhile.
+    """
+    return list(map(make, items)) if len(items) <= FEW else cast("list[R]", Rows(items, make))
+
+
+def at_once(steps: Steps[T], count: int) -> T | Steps[T]:
+    """The result of `steps` if they are for a few items, else the steps."""
+    return finish(steps) if count <= FEW else steps
+
+
+def in_steps(result: T) -> Steps[T]:
+    """A result as the end of steps: a response that is large, and is to be written in steps."""
+    return result
+    yield
+
+
+def are_steps(outcome: Any) -> bool:
+    """Whether something is steps, not yet their result."""
+    return type(outcome) is GeneratorType
