@@ -43,6 +43,11 @@ def rows(items: Sequence[T], make: Callable[[T], R]) -> list[R]:
     return list(map(make, items)) if len(items) <= FEW else cast("list[R]", Rows(items, make))
 
 
+def again(made: list[T], make: Callable[[T], R]) -> list[R]:
+    """Other rows of rows: `make(row)` for each, as `Rows` if these are."""
+    return cast("list[R]", Rows(made, make)) if isinstance(made, Rows) else list(map(make, made))
+
+
 def at_once(steps: Steps[T], count: int) -> T | Steps[T]:
     """The result of `steps` if they are for a few items, else the steps."""
     return finish(steps) if count <= FEW else steps

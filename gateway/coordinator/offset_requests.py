@@ -7,11 +7,10 @@ KIP-345 static members, KIP-447 stable offsets, KIP-496 OffsetDelete, KIP-848 me
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gateway.coordinator.decision import Decision, Records, Ticket
-from gateway.coordinator.offsets import Offsets
+from gateway.coordinator.offsets import Snapshot
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
 from protocol.messages.offset_commit import (
@@ -36,6 +35,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from protocol.steps import rows
 from protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ def commit(shard: Shard, request: OffsetCommitRequest, version: int, ticket: Tic
     try:
         _check_commit(shard, request, version, now_ms)
     except KafkaError as error:
-        rows = [_refuse_commit(topic_id, name, partitions, error.code) for name, topic_id, partitions in known]
+        told = [_refuse_commit(topic_id, name, partitions, error.code) for name, topic_id, partitions in known]
     else:
-        rows = _commit(shard, request, known, records)
-    response = OffsetCommitResponse(topics=_merge(refused, rows) if refused else rows)
+        told = _commit(shard, request, known, records)
+    response = OffsetCommitResponse(topics=_merge(refused, told) if refused else told)
     return Decision(records, [(ticket, response)])
 
 
@@ -106,20 +106,20 @@ def _refuse(
     _merge(refused, [row])
 
 
-def _merge(rows: _Refused, more: list[OffsetCommitResponseTopic]) -> list[OffsetCommitResponseTopic]:
+def _merge(told: _Refused, more: list[OffsetCommitResponseTopic]) -> list[OffsetCommitResponseTopic]:
     """Kafka's order: what was refused before the coordinator was asked stands first, a topic stands once."""
     for row in more:
-        there = rows.setdefault(row.name if row.topic_id == ZERO_UUID else row.topic_id, row)
+        there = told.setdefault(row.name if row.topic_id == ZERO_UUID else row.topic_id, row)
         if there is not row:
             there.partitions += row.partitions
-    return list(rows.values())
+    return list(told.values())
 
 
 def _refuse_commit(
     topic_id: bytes, name: str, partitions: list[OffsetCommitRequestPartition], code: ErrorCode
 ) -> OffsetCommitResponseTopic:
-    rows = [OffsetCommitResponsePartition(partition.partition_index, code) for partition in partitions]
-    return OffsetCommitResponseTopic(name, topic_id, rows)
+    refused = [OffsetCommitResponsePartition(partition.partition_index, code) for partition in partitions]
+    return OffsetCommitResponseTopic(name, topic_id, refused)
 
 
 def _check_commit(shard: Shard, request: OffsetCommitRequest, version: int, now_ms: float) -> None:
@@ -140,7 +140,7 @@ def _commit(
     expire_ms = _expire_timestamp_ms(request.retention_time_ms, now_ms)
     topics = []
     for name, topic_id, partitions in known:
-        rows = []
+        told = []
         for partition in partitions:
             index, metadata, code = partition.partition_index, partition.committed_metadata or "", ErrorCode.NONE
             if metadata and _is_too_large(metadata, limit):
@@ -156,8 +156,8 @@ def _commit(
                     topic_id,
                 )
                 records.append((OffsetCommitKey(group_id, name, index), value))
-            rows.append(OffsetCommitResponsePartition(index, code))
-        topics.append(OffsetCommitResponseTopic(name, topic_id, rows))
+            told.append(OffsetCommitResponsePartition(index, code))
+        topics.append(OffsetCommitResponseTopic(name, topic_id, told))
     return topics
 
 
@@ -196,53 +196,64 @@ def fetch(shard: Shard, wanted: OffsetFetchRequestGroup, version: int, ticket: T
 def _fetch(
     shard: Shard, wanted: OffsetFetchRequestGroup, version: int, is_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
+    """The rows of all topics; many are made while they are written, of the offsets as they are now."""
     group = shard.groups.get(wanted.group_id)
     if group is not None:
         group.check_fetch(wanted.member_id, wanted.member_epoch)
-    reader = _Reader(shard.offsets, wanted.group_id, is_stable)
+    reader = _Reader(shard.offsets.snapshot(wanted.group_id, with_pending=is_stable))
     if wanted.topics is None:
-        return list(_all_topics(shard, reader, version))
+        return rows(_all_topics(shard, wanted.group_id, version), reader.all_of)
     if version < _TOPIC_IDS:
-        return [reader.topic(topic.name, ZERO_UUID, topic.partition_indexes) for topic in wanted.topics]
-    rows, unknown = [], []
+        return rows(wanted.topics, lambda topic: reader.topic(topic.name, ZERO_UUID, topic.partition_indexes))
+    known: list[tuple[str | None, OffsetFetchRequestTopics]] = []
+    unknown: list[tuple[str | None, OffsetFetchRequestTopics]] = []
     for topic in wanted.topics:
         name = shard.topics.name_of(topic.topic_id)
-        if name is None:
-            unknown.append(_refuse_fetch(topic, ErrorCode.UNKNOWN_TOPIC_ID))
-        else:
-            rows.append(reader.topic(name, topic.topic_id, topic.partition_indexes))
-    return rows + unknown
+        (unknown if name is None else known).append((name, topic))
+    return rows(known + unknown, lambda named: reader.named(*named))
 
 
-def _all_topics(shard: Shard, reader: _Reader, version: int) -> Iterator[OffsetFetchResponseTopics]:
-    """All that the group has. Where topics are named by id, those without one cannot be told of."""
-    for name, partitions in reader.vector.items():
-        topic_id = shard.topics.id_of(name) if version >= _TOPIC_IDS else ZERO_UUID
-        if topic_id is not None:
-            row = reader.topic(name, ZERO_UUID, list(partitions))
-            row.topic_id = topic_id
-            yield row
+def _all_topics(shard: Shard, group_id: str, version: int) -> list[tuple[str, bytes]]:
+    """All that the group has, with their ids. Where topics are named by id, those without one cannot be told of."""
+    names = shard.offsets.groups.get(group_id, {})
+    if version < _TOPIC_IDS:
+        return [(name, ZERO_UUID) for name in names]
+    found = ((name, shard.topics.id_of(name)) for name in names)
+    return [(name, topic_id) for name, topic_id in found if topic_id is not None]
 
 
 class _Reader:
     """Makes the rows of one group."""
 
-    __slots__ = ("_group_id", "_is_stable", "_offsets", "vector")
+    __slots__ = ("_snapshot",)
 
-    def __init__(self, offsets: Offsets, group_id: str, is_stable: bool) -> None:
-        self.vector = offsets.groups.get(group_id, {})
-        self._offsets = offsets
-        self._group_id = group_id
-        self._is_stable = is_stable and group_id in offsets.pending
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def all_of(self, topic: tuple[str, bytes]) -> OffsetFetchResponseTopics:
+        """All partitions of a topic; `topic` is its name, and the id that it is told by."""
+        name, topic_id = topic
+        row = self.topic(name, ZERO_UUID, list(self._snapshot.topic(name)))
+        row.topic_id = topic_id
+        return row
+
+    def named(self, name: str | None, topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+        """The partitions that are asked for by the id of a topic; without a name there is none of that id."""
+        if name is None:
+            return _refuse_fetch(topic, ErrorCode.UNKNOWN_TOPIC_ID)
+        return self.topic(name, topic.topic_id, topic.partition_indexes)
 
     def topic(self, name: str, topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
-        partitions = self.vector.get(name, {})
-        rows = [self._partition(name, topic_id, index, partitions.get(index)) for index in indexes]
-        return OffsetFetchResponseTopics(name, topic_id, rows)
+        """Some partitions of a topic."""
+        return OffsetFetchResponseTopics(
+            name, topic_id, rows(indexes, lambda index: self._partition(name, topic_id, index))
+        )
 
-    def _partition(self, name: str, topic_id: bytes, index: int, packed: bytes | None) -> OffsetFetchResponsePartitions:
-        if self._is_stable and self._offsets.is_pending(self._group_id, name, index):
+    def _partition(self, name: str, topic_id: bytes, index: int) -> OffsetFetchResponsePartitions:
+        snapshot = self._snapshot
+        if snapshot.pending and (name, index) in snapshot.pending:
             return OffsetFetchResponsePartitions(index, -1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        packed = snapshot.topic(name).get(index)
         if packed is None:
             return OffsetFetchResponsePartitions(index, -1)
         value = decode_offset(packed)
@@ -253,8 +264,8 @@ class _Reader:
 
 
 def _refuse_fetch(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
-    rows = [OffsetFetchResponsePartitions(index, -1, error_code=code) for index in topic.partition_indexes]
-    return OffsetFetchResponseTopics(topic.name, topic.topic_id, rows)
+    refused = rows(topic.partition_indexes, lambda index: OffsetFetchResponsePartitions(index, -1, error_code=code))
+    return OffsetFetchResponseTopics(topic.name, topic.topic_id, refused)
 
 
 # Delete
@@ -297,10 +308,10 @@ def _deleted(topic: OffsetDeleteRequestTopic, indexes: list[int], code: ErrorCod
 
 
 def _merge_deleted(
-    rows: dict[str, OffsetDeleteResponseTopic], more: list[OffsetDeleteResponseTopic]
+    told: dict[str, OffsetDeleteResponseTopic], more: list[OffsetDeleteResponseTopic]
 ) -> list[OffsetDeleteResponseTopic]:
     for row in more:
-        there = rows.setdefault(row.name, row)
+        there = told.setdefault(row.name, row)
         if there is not row:
             there.partitions += row.partitions
-    return list(rows.values())
+    return list(told.values())

@@ -9,6 +9,7 @@ their places without reading them. `decode_offset` reads it. What requests do wi
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Collection
 
 from gateway.coordinator.decision import Records
@@ -17,6 +18,32 @@ from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
 Partitions = dict[int, bytes]
 Vector = dict[str, Partitions]
 """The offsets of a group, by topic and partition; each is a value of a record, for `decode_offset`."""
+
+
+class Snapshot:
+    """The offsets of one group as they were when it was made, whatever is committed since.
+
+    A topic is copied when its offsets first change; so the snapshot of a group that nobody commits to costs nothing.
+    """
+
+    __slots__ = ("__weakref__", "_before", "_vector", "group_id", "pending")
+
+    def __init__(self, group_id: str, vector: Vector, pending: frozenset[tuple[str, int]]) -> None:
+        self.group_id = group_id
+        self.pending = pending
+        """Topics and partitions whose offsets an open transaction was about to commit."""
+        self._vector = vector
+        self._before: Vector = {}
+
+    def topic(self, name: str) -> Partitions:
+        """The offsets of one topic."""
+        before = self._before.get(name)
+        return self._vector.get(name, {}) if before is None else before
+
+    def keep(self, name: str) -> None:
+        """The offsets of a topic are about to change."""
+        if name not in self._before:
+            self._before[name] = dict(self._vector.get(name, {}))
 
 
 class Offsets:
@@ -29,6 +56,7 @@ class Offsets:
     def __init__(self) -> None:
         self.groups: dict[str, Vector] = {}
         self.pending: dict[str, dict[int, Vector]] = {}
+        self._snapshots: list[weakref.ref[Snapshot]] = []
 
     def of(self, group_id: str) -> dict[tuple[str, int], OffsetCommitValue]:
         """The offsets of a group by topic and partition, as they are now."""
@@ -38,12 +66,22 @@ class Offsets:
             for partition, packed in partitions.items()
         }
 
+    def snapshot(self, group_id: str, *, with_pending: bool = False) -> Snapshot:
+        """The offsets of a group as they are now, for whoever reads them slowly; forgotten with its last reference."""
+        vectors = self.pending.get(group_id, {}).values() if with_pending else ()
+        pending = frozenset((topic, index) for vector in vectors for topic in vector for index in vector[topic])
+        snapshot = Snapshot(group_id, self.groups.get(group_id, {}), pending)
+        self._snapshots.append(weakref.ref(snapshot, self._snapshots.remove))
+        return snapshot
+
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, _: int = 0) -> None:
         """Take a record: an offset, or the end of one."""
         self.put(key.group, key.topic, key.partition, None if value is None else encode_value(value))
 
     def put(self, group_id: str, topic: str, partition: int, packed: bytes | None) -> None:
         """Take what a record says; None removes the offset, if there is one."""
+        if self._snapshots:
+            self._keep(group_id, topic)
         vector = self.groups.get(group_id)
         if packed is None:
             if vector is not None and topic in vector:
@@ -56,6 +94,12 @@ class Offsets:
             # Many groups read the same topics: the name is kept once
             partitions = vector[sys.intern(topic)] = {}
         partitions[partition] = packed
+
+    def _keep(self, group_id: str, topic: str) -> None:
+        for reference in self._snapshots:
+            snapshot = reference()
+            if snapshot is not None and snapshot.group_id == group_id:
+                snapshot.keep(topic)
 
     def _remove(self, group_id: str, vector: Vector, topic: str, partition: int) -> None:
         partitions = vector[topic]

@@ -30,6 +30,7 @@ from gateway.resources import ResourceType
 from gateway.scheduler import Scheduler
 from gateway.waiting import Purgatory, Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
+from protocol.steps import FEW, Steps, at_once
 
 logger = logging.getLogger("headgate.groups")
 
@@ -102,6 +103,13 @@ class _Gathering:
                 self.open += 1
                 for wait_list in reply.lists:
                     self._owners.setdefault(wait_list, []).append(number)
+
+    def look(self) -> None:
+        """Take those that came while others were asked, when nobody waited yet."""
+        for number, waiting in enumerate(self.replies):
+            if isinstance(waiting, Waiting):
+                touched = next(iter(waiting.lists))
+                self._take(number, _value(lambda: waiting.attempt(touched)))  # noqa: B023 - called at once
 
     def waiting(self) -> Waiting:
         """What the request waits for: the last of them."""
@@ -182,9 +190,20 @@ class Coordinators:
     def gather(self, group_ids: Sequence[str], decide: GatherDecide, assemble: Callable[[list[Any]], Any]) -> Any:
         """Have the shards of many groups decide; `assemble` makes one response of their replies, in order.
 
-        An error of one group is among them as a KafkaError, and stops no other.
+        An error of one group is among them as a KafkaError, and stops no other. Many groups are asked in steps.
         """
-        gathering = _Gathering([self._attempt(group_id, decide) for group_id in group_ids], assemble)
+        return at_once(self._gather(group_ids, decide, assemble), len(group_ids))
+
+    def _gather(
+        self, group_ids: Sequence[str], decide: GatherDecide, assemble: Callable[[list[Any]], Any]
+    ) -> Steps[Any]:
+        replies: list[Any] = []
+        for group_id in group_ids:
+            replies.append(self._attempt(group_id, decide))
+            yield
+        gathering = _Gathering(replies, assemble)
+        if len(replies) > FEW:
+            gathering.look()
         return gathering.waiting() if gathering.open else assemble(gathering.replies)
 
     def _attempt(self, group_id: str, decide: GatherDecide) -> Any:

@@ -4,12 +4,15 @@ v1 sources and synonyms (KIP-226)   v3 types and documentation (KIP-569)   v4 fl
 """
 
 from collections.abc import Iterable
+from copy import copy
+from typing import Any
 
-from gateway.config import describe, groups, loggers
+from gateway.config import BrokerConfig, describe, groups, loggers
 from gateway.config.describe import ConfigEntry, TopicRows
 from gateway.context import Context
 from gateway.handlers import handles
-from gateway.handlers.each import each
+from gateway.handlers.each import ROWS_A_STEP, each_row
+from gateway.metadata.image import Image
 from gateway.metadata.topics import check_name
 from gateway.resources import ResourceType, altered_group, has_no_settings, this_broker
 from protocol.errors import ErrorCode
@@ -21,18 +24,26 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from protocol.steps import Steps, at_once
 
 
 @handles(DescribeConfigsRequest, versions="0-4")
-def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+def describe_configs(request: DescribeConfigsRequest, context: Context) -> Any:
     """Describe every resource that is named, once."""
-    topics = TopicRows(context.broker.config, lambda entry: _row(entry, request))
+    return at_once(_describe(request, context), len(request.resources))
+
+
+def _describe(request: DescribeConfigsRequest, context: Context) -> Steps[DescribeConfigsResponse]:
+    resources = yield from _unique(request.resources)
+    image = context.broker.metadata.image
+    config = copy(context.broker.config)  # the one that is served may change while rows are made
+    topics = TopicRows(config, lambda entry: _row(entry, request))
 
     def rows(resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
         if resource.resource_type != ResourceType.TOPIC:
-            return [_row(entry, request) for entry in _entries(resource, context)]
+            return [_row(entry, request) for entry in _entries(resource, config, image, context)]
         check_name(resource.resource_name)
-        topic = context.broker.metadata.image.topic(resource.resource_name)
+        topic = image.topic(resource.resource_name)
         return topics.of(topic.configs, resource.configuration_keys)
 
     def answer(resource: DescribeConfigsResource) -> DescribeConfigsResult:
@@ -43,38 +54,43 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Descr
             configs=rows(resource),
         )
 
-    return DescribeConfigsResponse(results=each(_unique(request.resources), answer, _refuse))
+    return DescribeConfigsResponse(results=each_row(resources, answer, _refuse))
 
 
-def _unique(resources: Iterable[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
+def _unique(resources: Iterable[DescribeConfigsResource]) -> Steps[list[DescribeConfigsResource]]:
     """Every resource once, with all the names it is asked for: describing one takes long enough to do it only once."""
     wanted: dict[tuple[int, str], dict[str, None] | None] = {}
-    for resource in resources:
+    for number, resource in enumerate(resources, 1):
         key = resource.resource_type, resource.resource_name
         names = wanted.setdefault(key, {})
         if not resource.configuration_keys:  # an empty list means all, as null does
             wanted[key] = None
         elif names is not None:
             names.update(dict.fromkeys(resource.configuration_keys))
+        if not number % ROWS_A_STEP:
+            yield
     return [DescribeConfigsResource(*key, None if names is None else list(names)) for key, names in wanted.items()]
 
 
-def _entries(resource: DescribeConfigsResource, context: Context) -> list[ConfigEntry]:
+def _entries(
+    resource: DescribeConfigsResource, config: BrokerConfig, image: Image, context: Context
+) -> list[ConfigEntry]:
     names = resource.configuration_keys
     if resource.resource_type == ResourceType.BROKER:
-        return _broker_entries(resource, names, context)
+        return _broker_entries(resource, names, config, context)
     if resource.resource_type == ResourceType.BROKER_LOGGER:
         this_broker(resource, context)
         return loggers.describe(names)
     if resource.resource_type == ResourceType.GROUP:
-        configs = context.broker.metadata.image.configs.get((ResourceType.GROUP, altered_group(resource)), {})
-        return groups.describe(context.broker.config, configs, names)
+        configs = image.configs.get((ResourceType.GROUP, altered_group(resource)), {})
+        return groups.describe(config, configs, names)
     raise has_no_settings(resource)
 
 
-def _broker_entries(resource: DescribeConfigsResource, names: list[str] | None, context: Context) -> list[ConfigEntry]:
+def _broker_entries(
+    resource: DescribeConfigsResource, names: list[str] | None, config: BrokerConfig, context: Context
+) -> list[ConfigEntry]:
     """Those of this broker; of the empty name, what was changed for all brokers at run time."""
-    config = context.broker.config
     if not resource.resource_name:
         return describe.describe_all_brokers(config, names)
     this_broker(resource, context)

@@ -23,9 +23,11 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from protocol.steps import FEW, again, in_steps
 
 _MANY_GROUPS = 8
 
@@ -44,12 +46,13 @@ def offset_fetch(request: OffsetFetchRequest, context: Context) -> Any:
         wanted = asked[group_id].pop()  # one that is named twice is asked in that order
         return offset_requests.fetch(shard, wanted, version, ticket, request.require_stable)
 
-    def assemble(replies: list[OffsetFetchResponseGroup | KafkaError]) -> OffsetFetchResponse:
-        rows = [
+    def assemble(replies: list[OffsetFetchResponseGroup | KafkaError]) -> Any:
+        told = [
             _refused(group, reply) if isinstance(reply, KafkaError) else reply
             for group, reply in zip(groups, replies, strict=True)
         ]
-        return OffsetFetchResponse(groups=rows) if version >= _MANY_GROUPS else _old(request, version, rows[0])
+        response = OffsetFetchResponse(groups=told) if version >= _MANY_GROUPS else _old(request, version, told[0])
+        return in_steps(response) if len(told) > FEW or any(map(_is_large, told)) else response
 
     return context.broker.groups.gather([group.group_id for group in groups], decide, assemble)
 
@@ -59,6 +62,10 @@ def _refuse_repeated(groups: Sequence[OffsetFetchRequestGroup]) -> None:
     whole = [group.group_id for group in groups if group.topics is None]
     if len(set(whole)) < len(whole):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "all offsets of a group are asked for more than once")
+
+
+def _is_large(row: OffsetFetchResponseGroup) -> bool:
+    return len(row.topics) > FEW or any(len(topic.partitions) > FEW for topic in row.topics)
 
 
 def _refused(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
@@ -78,14 +85,14 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 def _old(request: OffsetFetchRequest, version: int, row: OffsetFetchResponseGroup) -> OffsetFetchResponse:
     if row.error_code != ErrorCode.NONE:
         return request.error_response(version, ErrorCode(row.error_code))
-    return OffsetFetchResponse(topics=[_old_topic(topic) for topic in row.topics])
+    return OffsetFetchResponse(topics=again(row.topics, _old_topic))
 
 
 def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
-    rows = [
-        OffsetFetchResponsePartition(
-            row.partition_index, row.committed_offset, row.committed_leader_epoch, row.metadata, row.error_code
-        )
-        for row in topic.partitions
-    ]
-    return OffsetFetchResponseTopic(topic.name, rows)
+    return OffsetFetchResponseTopic(topic.name, again(topic.partitions, _old_partition))
+
+
+def _old_partition(row: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        row.partition_index, row.committed_offset, row.committed_leader_epoch, row.metadata, row.error_code
+    )
