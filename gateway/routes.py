@@ -22,6 +22,8 @@ HEAD = struct.Struct(">ii")  # size and correlation id
 LARGE_BYTES = 1 << 13
 """A larger request is read in steps. One of this size names a thousand partitions at most: 2 ms of work."""
 _NEVER_LARGE = 1 << 31
+PIECE_BYTES = 1 << 18
+"""A large response goes out in pieces of this size: bytes that grow without end are copied again and again."""
 
 Piece = bytes | bytearray | memoryview | Splice
 Reply = list[Piece]
@@ -68,9 +70,19 @@ class Route:
         """What `encode` does, in steps."""
         out = bytearray(self._blank)
         splices: list[tuple[int, Splice]] = []
-        write = compiler.writer_in_steps(registry.response(self.request.api_key), self.version)
-        yield from write(response, out, splices)
-        return _cut(out, splices, correlation_id)
+        pieces: Reply = []
+        for _ in compiler.writer_in_steps(registry.response(self.request.api_key), self.version)(
+            response, out, splices
+        ):
+            if len(out) > PIECE_BYTES and not splices:
+                pieces.append(out[:])
+                out.clear()
+            yield
+        if not pieces:
+            return _cut(out, splices, correlation_id)
+        pieces += _pieces(out, splices)
+        HEAD.pack_into(pieces[0], 0, sum(map(len, pieces)) - 4, correlation_id)  # type: ignore[arg-type]
+        return pieces
 
     def error_response(self, request: Message, client: Client, error: Exception) -> Message:
         """What a client hears of an error; a fault of ours is logged. Raises CloseConnection again."""
@@ -84,6 +96,10 @@ class Route:
 
 def _cut(out: bytearray, splices: list[tuple[int, Splice]], correlation_id: int) -> Reply:
     HEAD.pack_into(out, 0, len(out) - 4 + sum(len(splice) for _, splice in splices), correlation_id)
+    return _pieces(out, splices)
+
+
+def _pieces(out: bytearray, splices: list[tuple[int, Splice]]) -> Reply:
     if not splices:
         return [out]
     chunks: Reply = []
@@ -104,9 +120,8 @@ def with_body(body: bytes, correlation_id: int) -> Reply:
 
 def body_of(reply: Reply) -> bytes | None:
     """The bytes that follow the correlation id; None for a reply with pieces of files."""
-    last = reply[-1]
-    if len(reply) == 2 and isinstance(last, bytes):
-        return last
-    if len(reply) == 1 and isinstance(last, bytes | bytearray):
-        return bytes(memoryview(last)[HEAD.size :])
-    return None
+    plain = [memoryview(piece) for piece in reply if isinstance(piece, bytes | bytearray)]
+    if len(plain) < len(reply):
+        return None
+    plain[0] = plain[0][HEAD.size :]
+    return b"".join(plain)

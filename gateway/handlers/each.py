@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -106,23 +106,32 @@ class _Rows(Generic[P, R]):
         self._refuse = refuse
         self._metadata = context.broker.metadata
         self._rows: list[R] = []
-        self._changes: list[Change | None] = []
-        self._last: Change | None = None
+        self._pending: deque[tuple[int, Change]] = deque()  # each holds an image: only those are kept that have to be
+        self._failed: dict[int, KafkaError] = {}
         self.fault: Exception | None = None
         """What kept the rows from being made: a fault of ours."""
 
     def add(self) -> None:
         """Make the next one."""
-        item = self._items[len(self._rows)]
-        change = None
+        number = len(self._rows)
+        item = self._items[number]
         try:
             row = self._answer(item)
             change = self._metadata.pending
-            self._last = change or self._last
+            if change is not None:
+                self._pending.append((number, change))
         except (KafkaError, OSError) as error:
             row = self._refuse(item, *refusal(error))
         self._rows.append(row)
-        self._changes.append(change)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Forget the changes that have ended, which they do in order."""
+        pending = self._pending
+        while pending and pending[0][1].is_settled:
+            number, change = pending.popleft()
+            if change.error is not None:
+                self._failed[number] = change.error
 
     def steps(self) -> Steps[None]:
         """Make all of them."""
@@ -132,24 +141,27 @@ class _Rows(Generic[P, R]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether all are made, and nothing that they tell of is pending: changes end in order."""
-        return len(self._rows) == len(self._items) and (self._last is None or self._last.is_settled)
+        """Whether all are made, and nothing that they tell of is pending."""
+        self._settle()
+        return len(self._rows) == len(self._items) and not self._pending
 
     def told(self) -> list[R]:
         """All of them; what has not ended yet has timed out, and may still be done."""
+        self._settle()
         made = len(self._rows)
-        return rows(range(len(self._items)), lambda number: self._told(number, made))
+        failed = dict(self._failed)
+        pending = {number for number, _ in self._pending}
 
-    def _told(self, number: int, made: int) -> R:
-        item = self._items[number]
-        if number >= made:
-            return self._late(item, "it was not its turn yet")
-        change = self._changes[number]
-        if change is None:
-            return self._rows[number]
-        if not change.is_settled:
-            return self._late(item, "it is not on the disk yet")
-        return self._rows[number] if change.error is None else self._refuse(item, *refusal(change.error))
+        def told(number: int) -> R:
+            item = self._items[number]
+            if number >= made:
+                return self._late(item, "it was not its turn yet")
+            if number in pending:
+                return self._late(item, "it is not on the disk yet")
+            error = failed.get(number)
+            return self._rows[number] if error is None else self._refuse(item, *refusal(error))
+
+        return rows(range(len(self._items)), told)
 
     def _late(self, item: P, message: str) -> R:
         return self._refuse(item, ErrorCode.REQUEST_TIMED_OUT, message)
