@@ -87,6 +87,10 @@ def is_too_many(counts: Iterable[int]) -> bool:
 TOO_MANY = ErrorCode.INVALID_REQUEST, f"a request may name {MOST_ROWS} partitions at most"
 """What such a request is refused with."""
 
+MOST_PENDING, PENDING_PAUSE_MS = 32, 5.0
+"""So many changes of one request wait for the disk; then a pause is made. Each holds an image, a megabyte with 10,000
+topics: thousands of them would fill the memory, and the garbage collector would look through all."""
+
 AT_ONCE = 10
 """Topics that one request makes or removes within a turn. Each takes files, and so half a millisecond or more."""
 
@@ -134,16 +138,22 @@ class _Rows(Generic[P, R]):
                 self._failed[number] = change.error
 
     def steps(self) -> Steps[None]:
-        """Make all of them."""
-        for _ in self._items:
+        """Make those that are not made yet, until all are, or too many changes wait for the disk."""
+        while not self.are_made and len(self._pending) < MOST_PENDING:
             self.add()
             yield
+            self._settle()
+
+    @property
+    def are_made(self) -> bool:
+        """Whether there is a row for every item."""
+        return len(self._rows) == len(self._items)
 
     @property
     def is_settled(self) -> bool:
         """Whether all are made, and nothing that they tell of is pending."""
         self._settle()
-        return len(self._rows) == len(self._items) and not self._pending
+        return self.are_made and not self._pending
 
     def told(self) -> list[R]:
         """All of them; what has not ended yet has timed out, and may still be done."""
@@ -189,7 +199,13 @@ def each_in_turns(
         told = respond(made.told())
         return in_steps(told) if len(items) > FEW else told
 
+    def begin() -> None:
+        services.slices.put(Work(made.steps(), ended))
+
     def ended(result: Exception | None) -> None:
+        if result is None and not made.are_made:
+            services.scheduler.call_after(PENDING_PAUSE_MS, begin)
+            return
         made.fault = result
         services.purgatory.touch(is_done)
 
@@ -198,7 +214,7 @@ def each_in_turns(
         if made.is_settled:
             return response()
     else:
-        services.slices.put(Work(made.steps(), ended))
+        begin()
     deadline_ms = services.clock.monotonic_ms() + max(timeout_ms, _LEAST_TIMEOUT_MS)
 
     def attempt(_: WaitList) -> Any:
