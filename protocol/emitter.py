@@ -71,8 +71,8 @@ class Source:
         return self.names[name]  # type: ignore[no-any-return]
 
 
-class Steps:
-    """Where the emitted code yields, if it is wanted in steps: after every `STEP_ELEMENTS` elements, of whatever arrays.
+class Pauses:
+    """Where the emitted code yields, if it is wanted in steps: after every `STEP_ELEMENTS` elements of any arrays.
 
     Every emitted function is a generator then, and is called as one.
     """

@@ -48,9 +48,9 @@ from typing import Any, NamedTuple
 from protocol.emitter import (
     STEP_ELEMENTS,
     STEP_NUMBERS,
+    Pauses,
     Run,
     Source,
-    Steps,
     fixed_format,
     is_compact,
     length_format,
@@ -70,7 +70,7 @@ from protocol.wire import (
     Text,
 )
 
-Reader = Callable[..., tuple[Any, int]]
+Reader = Callable[..., Any]
 
 MAX_ELEMENTS = 100_000
 """What the arrays of a request, with its tagged fields, may have in all. Reading that many stops the loop for 0.1 s; a
@@ -142,10 +142,10 @@ def reader(root: Instance, title: str, max_elements: int | None, in_steps: bool 
         wrapped=lambda position, error: _wrapped(title, position, error),
         ENDS=(struct.error, IndexError, UnicodeDecodeError, RefusedBytes),
     )
-    steps = Steps(source, in_steps)
-    emitter = _ReaderEmitter(source, steps)
+    pauses = Pauses(source, in_steps)
+    emitter = _ReaderEmitter(source, pauses)
     with source.block("def read(buffer, position=0)"):
-        steps.begin()
+        pauses.begin()
         with source.block("if type(buffer) is not memoryview"):
             source.line("buffer = memoryview(buffer)")
         source.line("limit = len(buffer)")
@@ -164,9 +164,9 @@ def reader(root: Instance, title: str, max_elements: int | None, in_steps: bool 
 class _ReaderEmitter:
     """Walks a tree and emits code that puts every node's value into a target: an attribute or a local name."""
 
-    def __init__(self, source: Source, steps: Steps) -> None:
+    def __init__(self, source: Source, pauses: Pauses) -> None:
         self._source = source
-        self._steps = steps
+        self._pauses = pauses
         self._lead: _Lead | None = None
         self._run = Run()
         self._later: list[tuple[str, Sequence[Tagged]]] = []
@@ -265,10 +265,10 @@ class _ReaderEmitter:
         self._run.add("B", "n")
         self.flush()
         with self._source.block("if n"):
-            self._source.line(f"position, spare = {self._steps.call}{function}({name}, buffer, position, n, spare)")
+            self._source.line(f"position, spare = {self._pauses.call}{function}({name}, buffer, position, n, spare)")
 
     def _tags_function(self, function: str, tagged: Sequence[Tagged]) -> None:
-        source, call = self._source, self._steps.call
+        source, call = self._source, self._pauses.call
         with source.block(f"def {function}(x, buffer, position, n, spare)"):
             source.line(f"tags, position, spare = {call}read_tags(buffer, position, n, spare)")
             for field in tagged:
@@ -278,7 +278,7 @@ class _ReaderEmitter:
             source.line("return position, spare")
         for field in tagged:
             with source.block(f"def {function}_{field.tag}(buffer, spare)"):
-                self._steps.begin()
+                self._pauses.begin()
                 source.line("position, limit = 0, len(buffer)")
                 self.node(field.node, "value")
                 self.flush()
@@ -369,7 +369,7 @@ class _ReaderEmitter:
             self._source.line(f"{target} = [*{few}[n](buffer, position)]")
         with self._source.block("else"):
             self._source.line(
-                f"{target}, spare = {self._steps.call}many_numbers(buffer, position, n, {code!r}, {target!r}, spare)"
+                f"{target}, spare = {self._pauses.call}many_numbers(buffer, position, n, {code!r}, {target!r}, spare)"
             )
         self._source.line(f"position += n * {struct.calcsize('>' + code)}")
 
@@ -388,7 +388,7 @@ class _ReaderEmitter:
             self.node(element, "element")
             self.flush()
             source.line(f"{elements}.append(element)")
-            self._steps.pause()
+            self._pauses.pause()
 
     def _texts(self, element: Text, elements: str) -> None:
         """Each is read together with the length of the next."""
@@ -399,7 +399,7 @@ class _ReaderEmitter:
             with source.block("for _ in range(others)"):
                 self._lead_by(element, "element")
                 source.line(f"{elements}.append(element)")
-                self._steps.pause()
+                self._pauses.pause()
             self.flush()
             source.line(f"{elements}.append(element)")
 
@@ -408,7 +408,7 @@ class _ReaderEmitter:
         source = self._source
         elements, name = source.fresh("a"), source.fresh("x")
         cls = source.constant(element.cls.__name__, element.cls)
-        if self._steps.are_wanted:
+        if self._pauses.are_wanted:
             self._structs_in_steps(element, target, elements, name, cls)
             return
         with source.block("if n == 1"):
@@ -439,7 +439,7 @@ class _ReaderEmitter:
             source.line(f"{elements}.append({name})")
             self._members(element, name)
             self.flush()
-            self._steps.pause()
+            self._pauses.pause()
 
     def _each(self, element: Instance, elements: str, name: str) -> None:
         with self._source.block(f"for {name} in {elements}"):

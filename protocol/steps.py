@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from types import GeneratorType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeGuard, TypeVar, cast
 
 from protocol.records.compression import Steps, finish
+
+__all__ = ["FEW", "Rows", "Steps", "again", "are_steps", "at_once", "finish", "in_steps", "rows"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -59,6 +61,6 @@ def in_steps(result: T) -> Steps[T]:
     yield
 
 
-def are_steps(outcome: Any) -> bool:
+def are_steps(outcome: Any) -> TypeGuard[Steps[Any]]:
     """Whether something is steps, not yet their result."""
     return type(outcome) is GeneratorType

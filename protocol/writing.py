@@ -25,11 +25,11 @@ import struct
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from protocol.emitter import STEP_NUMBERS, Run, Source, Steps, fixed_format, is_compact, length_format
+from protocol.emitter import STEP_NUMBERS, Pauses, Run, Source, fixed_format, is_compact, length_format
 from protocol.schema import Struct
 from protocol.wire import Array, Construct, Instance, NullableInstance, Records, Tagged, Text
 
-Writer = Callable[..., None]
+Writer = Callable[..., Any]
 
 _FEW = 16
 
@@ -48,10 +48,10 @@ def writer(root: Instance, title: str, in_steps: bool = False) -> Writer:
         keep_tags=_keep_tags,
         BYTES=(bytes, bytearray, memoryview),
     )
-    steps = Steps(source, in_steps)
-    emitter = _WriterEmitter(source, steps)
+    pauses = Pauses(source, in_steps)
+    emitter = _WriterEmitter(source, pauses)
     with source.block("def write(value, out, splices)"):
-        steps.begin()
+        pauses.begin()
         emitter.node(root, "value")
         emitter.flush()
         source.line("return")
@@ -62,9 +62,9 @@ def writer(root: Instance, title: str, in_steps: bool = False) -> Writer:
 class _WriterEmitter:
     """Walks a tree and emits code that adds every node's value, given as an expression, to `out`."""
 
-    def __init__(self, source: Source, steps: Steps) -> None:
+    def __init__(self, source: Source, pauses: Pauses) -> None:
         self._source = source
-        self._steps = steps
+        self._pauses = pauses
         self._run = Run()
         self._later: list[tuple[str, Sequence[Tagged]]] = []
 
@@ -95,7 +95,7 @@ class _WriterEmitter:
 
     def finish(self) -> None:
         """Emit the functions for tagged fields that were asked for on the way; they may ask for more."""
-        self._steps = Steps(self._source, are_wanted=False)
+        self._pauses = Pauses(self._source, are_wanted=False)
         while self._later:
             self._tags_function(*self._later.pop())
 
@@ -204,7 +204,7 @@ class _WriterEmitter:
         if code is not None:
             few = source.constant("few", _few_numbers(code))
             many = f"many_numbers({elements}, {code!r})"
-            if self._steps.are_wanted:
+            if self._pauses.are_wanted:
                 with source.block(f"if len({elements}) > {_FEW}"):
                     source.line(f"yield from numbers_in_steps({elements}, {code!r}, out)")
                 source.line(f"else: out += {few}[len({elements})](*{elements})")
@@ -215,7 +215,7 @@ class _WriterEmitter:
         with source.block(f"for {name} in {elements}"):
             self.node(element, name)
             self.flush()
-            self._steps.pause()
+            self._pauses.pause()
 
 
 def _difference(source: Source, value: str, default: Any) -> str:

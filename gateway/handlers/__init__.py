@@ -1,7 +1,8 @@
 """What the broker answers: one file an API, each with a public function, or one a range of versions, for `@handles`.
 
-A handler takes `(request, context)` and returns the response, `None` (no reply is due), or a `Waiting`. One that must
-wait for something outside the process is an `async def`; it runs as a task while its connection is parked.
+A handler takes `(request, context)` and returns the response, `None` (no reply is due), a `Waiting`, or, for what takes
+longer than a millisecond, steps that end in one of these. One that must wait for something outside the process is an
+`async def`; it runs as a task while its connection is parked.
 """
 
 import importlib
@@ -13,9 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 from gateway.context import Context
 from gateway.waiting import Waiting
 from protocol.schema import Message
+from protocol.steps import Steps
 
 Outcome = Message | Waiting | None
-Handler = Callable[[Any, Context], Outcome | Awaitable[Outcome]]
+Handler = Callable[[Any, Context], Outcome | Awaitable[Outcome] | Steps[Any]]
 H = TypeVar("H", bound=Handler)
 
 

@@ -51,8 +51,9 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopic
 
 def _check_size(request: CreateTopicsRequest, context: Context) -> None:
     """Many topics of one partition cost as much as one of many."""
-    default = context.broker.config.num_partitions
-    total = sum(len(topic.assignments) or max(topic.num_partitions, default) for topic in request.topics)
+    default, total = context.broker.config.num_partitions, len(request.topics)
+    if total <= MAX_PARTITIONS_AT_ONCE:
+        total = sum(len(topic.assignments) or max(topic.num_partitions, default) for topic in request.topics)
     if total > MAX_PARTITIONS_AT_ONCE:
         message = f"{total} partitions in one request are too many; create at most {MAX_PARTITIONS_AT_ONCE} at a time"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, message)

@@ -1,10 +1,12 @@
 """DescribeTopicPartitions: the partitions of topics, in pages (KIP-966)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from gateway import operations
 from gateway.context import Context
 from gateway.handlers import handles
+from gateway.handlers.each import ROWS_A_STEP
 from gateway.metadata.image import PartitionState, Topic
 from gateway.metadata.topics import check_name
 from protocol.errors import ErrorCode, KafkaError
@@ -15,18 +17,25 @@ from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from protocol.steps import Steps, at_once
 
 
 @handles(DescribeTopicPartitionsRequest, versions="0")
-def describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, context: Context
-) -> DescribeTopicPartitionsResponse:
+def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: Context) -> Any:
     """One page, in order of the names from the cursor on, and the cursor of the next."""
     topics = context.broker.metadata.image.topics
+    return at_once(_page(request, topics, context), len(request.topics) or len(topics))
+
+
+def _page(
+    request: DescribeTopicPartitionsRequest, topics: Mapping[str, Topic], context: Context
+) -> Steps[DescribeTopicPartitionsResponse]:
     names = _names(request, topics)
     left = max(1, min(request.response_partition_limit, context.broker.config.max_request_partition_size_limit))
     rows: list[DescribeTopicPartitionsResponseTopic] = []
-    for name in names:
+    for number, name in enumerate(names, 1):
+        if not number % ROWS_A_STEP:
+            yield
         topic = topics.get(name)
         if topic is None:
             rows.append(_unknown(name))

@@ -49,7 +49,7 @@ def each_in_steps(
     refuse: Callable[[P, ErrorCode, str], R],
     topic_row: Callable[[N, list[R]], Any],
 ) -> Steps[list[Any]]:
-    """A row for every partition of every topic, made now and in order: for rows that have effects, or are filled later."""
+    """A row for every partition of every topic, made in order: for rows that have effects, or are filled later."""
     told, made = [], 0
     for topic in topics:
         partitions: list[R] = []

@@ -31,7 +31,7 @@ from protocol.messages.metadata import (
 from protocol.steps import FEW, Rows, Steps, at_once, in_steps, rows
 from protocol.wire import ZERO_UUID
 
-W = TypeVar("W", Topic, MetadataRequestTopic)
+W = TypeVar("W", bound=Topic | MetadataRequestTopic)
 Key: TypeAlias = tuple[str | None, bytes]
 
 CREATION_TIMEOUT_MS = 30_000
@@ -205,7 +205,7 @@ class _Description:
         return found
 
     def topic(self, topic: Topic) -> MetadataResponseTopic:
-        """The row of a topic; what cannot be opened here, or not yet, has no leader, which tools count as unavailable."""
+        """The row of a topic. What cannot be opened here, or not yet, has no leader: tools count it as unavailable."""
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,

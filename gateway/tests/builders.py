@@ -24,7 +24,7 @@ from gateway.replication.writer import Disk
 from gateway.sessions import FetchSessions
 from gateway.tests.manual import ManualTime
 from gateway.upkeep import Upkeep
-from gateway.waiting import Purgatory
+from gateway.waiting import Purgatory, Waiting
 from protocol.compiler import read, write
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.compression import finish
@@ -129,7 +129,7 @@ class Node:
         served = load()[request.api_key].find(version)
         assert served is not None
         try:
-            outcome = served.handler(request, self.context(version))
+            outcome: Any = served.handler(request, self.context(version))
             while are_steps(outcome):
                 outcome = finish(outcome)
         except KafkaError as error:
@@ -137,6 +137,7 @@ class Node:
         finally:
             self.services.appends.commit()
         assert not hasattr(outcome, "__await__")
+        assert outcome is None or isinstance(outcome, Message | Waiting)
         return outcome
 
     def ask(self, request: Message, version: int) -> Any:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.answers import MAX_ANSWER_BYTES, MAX_KEPT_BYTES, Answers, key
+from gateway.answers import MAX_ANSWER_BYTES, MAX_KEPT_BYTES, MAX_REQUEST_BYTES, Answers, Key, key
 from gateway.context import Client
 from gateway.dispatch import Dispatcher
 from gateway.handlers import REGISTRATIONS, load
@@ -96,8 +96,10 @@ def test_another_client_behind_the_same_viewpoint_shares_it(node: Node) -> None:
     assert len(seen) == 1
 
 
-def of(body: bytes) -> tuple[bytes, str, str, str, int]:
-    return key(memoryview(b"\0\3\0\1"), memoryview(body), CLIENT)
+def of(body: bytes) -> Key:
+    found = key(memoryview(b"\0\3\0\1"), memoryview(body), CLIENT)
+    assert found is not None
+    return found
 
 
 def test_what_is_kept_is_bounded() -> None:
@@ -108,8 +110,20 @@ def test_what_is_kept_is_bounded() -> None:
     assert answers.kept_bytes <= MAX_KEPT_BYTES
     answers.keep(IMAGE, of(b"long"), bytes(MAX_ANSWER_BYTES + 1))
     assert answers.find(IMAGE, of(b"long")) is None
-    answers.keep(IMAGE, of(bytes(5_000)), b"")
-    assert answers.find(IMAGE, of(bytes(5_000))) is None
+    assert key(memoryview(b"\0\3\0\1"), memoryview(bytes(MAX_REQUEST_BYTES + 1)), CLIENT) is None
+
+
+def test_a_large_answer_is_not_copied_for_each_client(node: Node) -> None:
+    """A hundred clients that do not read must not hold a hundred copies."""
+    node.services.metadata.create_topic("t", 500)
+    dispatcher = Dispatcher(node.services, load())
+    dispatcher.dispatch(frame(request("t"), 9), CLIENT, never)
+    first, second = (dispatcher.dispatch(frame(request("t"), 9), CLIENT, never) for _ in range(2))
+    assert isinstance(first, list)
+    assert isinstance(second, list)
+    assert len(first) == 2
+    assert first[1] is second[1]
+    assert answer(first, MetadataResponse, 9) == answer(second, MetadataResponse, 9)
 
 
 def test_nothing_is_found_under_another_image() -> None:

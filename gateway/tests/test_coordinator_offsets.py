@@ -3,8 +3,8 @@
 import gc
 import sys
 
-from gateway.coordinator.offsets import Offsets
-from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from gateway.coordinator.offsets import Offsets, Snapshot
+from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
 
 
 def commit(offsets: Offsets, group: str, topic: str, partition: int, offset: int) -> None:
@@ -59,3 +59,44 @@ def test_an_offset_is_small_and_no_work_for_the_garbage_collector() -> None:
     values = [packed for partitions in inner for packed in partitions.values()]
     size = sum(map(sys.getsizeof, [*inner, *values])) / len(values)
     assert size < 120
+
+
+def told(snapshot: Snapshot, *topics: str) -> dict[tuple[str, int], int]:
+    return {
+        (name, index): decode_offset(packed).offset for name in topics for index, packed in snapshot.topic(name).items()
+    }
+
+
+def test_a_snapshot_stays_whatever_is_committed() -> None:
+    offsets = Offsets()
+    for topic, partition in (("t", 0), ("t", 1), ("u", 0), ("v", 0)):
+        commit(offsets, "g", topic, partition, 5)
+    snapshot, other = offsets.snapshot("g"), offsets.snapshot("h")
+    commit(offsets, "g", "t", 1, 6)
+    commit(offsets, "g", "t", 2, 6)
+    commit(offsets, "g", "w", 0, 6)
+    offsets.replay(OffsetCommitKey("g", "u", 0), None)
+    commit(offsets, "h", "t", 0, 6)
+    assert told(snapshot, "t", "u", "v", "w") == {("t", 0): 5, ("t", 1): 5, ("u", 0): 5, ("v", 0): 5}
+    assert told(other, "t") == {}
+    assert told(offsets.snapshot("g"), "t", "u", "v", "w")["t", 1] == 6
+    for topic, partition in (("t", 0), ("t", 1), ("t", 2), ("v", 0), ("w", 0)):
+        offsets.replay(OffsetCommitKey("g", topic, partition), None)
+    commit(offsets, "g", "t", 0, 7)
+    assert told(snapshot, "t", "u", "v", "w") == {("t", 0): 5, ("t", 1): 5, ("u", 0): 5, ("v", 0): 5}
+
+
+def test_a_snapshot_is_forgotten_with_its_reader() -> None:
+    offsets = Offsets()
+    snapshots = [offsets.snapshot("g") for _ in range(3)]
+    del snapshots[1]
+    assert len(offsets._snapshots) == 2
+    snapshots.clear()
+    assert offsets._snapshots == []
+
+
+def test_a_snapshot_knows_what_is_pending() -> None:
+    offsets = Offsets()
+    offsets.pending["g"] = {1: {"t": {0: b""}}, 2: {"t": {1: b""}, "u": {0: b""}}}
+    assert offsets.snapshot("g", with_pending=True).pending == {("t", 0), ("t", 1), ("u", 0)}
+    assert not offsets.snapshot("g").pending

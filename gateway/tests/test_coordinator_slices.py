@@ -1,11 +1,13 @@
-"""Long works: a slice at a time, one after the other."""
+"""Long works: a slice at a time, by turns or one after the other."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from gateway.coordinator.slices import SLICE_MS, Slices
+from gateway.coordinator.slices import AT_ONCE_MS, SLICE_MS, Slices, Work
 from gateway.tests.manual import ManualTime
+from protocol.steps import Steps
 
 
 class Working:
@@ -66,3 +68,82 @@ def test_one_that_raises_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     working.time.advance()
     assert working.seen == ["b0"]
     assert "a long work is given up" in caplog.text
+
+
+def test_a_line_that_was_done_begins_anew() -> None:
+    working = Working()
+    for name in ("a", "b"):
+        working.slices.add(working.work(name, 1, 0.0))
+        working.time.advance()
+        assert not working.slices
+    assert working.seen == ["a0", "b0"]
+
+
+class Sharing(Working):
+    """Works that share the slices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.results: list[Any] = []
+
+    def steps(self, name: str, steps: int, step_ms: float = 0.0) -> Steps[str]:
+        yield from self.work(name, steps, step_ms)
+        return name
+
+    def put(self, name: str, steps: int) -> Work:
+        work = Work(self.steps(name, steps), self.results.append)
+        self.slices.put(work)
+        return work
+
+
+def test_works_take_turns_with_each_other_and_with_the_line() -> None:
+    sharing = Sharing()
+    sharing.slices.add(sharing.work("line", 2, 0.0))
+    sharing.put("a", 3)
+    sharing.put("b", 1)
+    sharing.time.advance()
+    assert sharing.seen == ["line0", "a0", "b0", "line1", "a1", "a2"]
+    assert sharing.results == ["b", "a"]
+
+
+@pytest.mark.parametrize("steps, is_all", [(2, True), (3, False)])
+def test_what_is_done_soon_is_done_at_once(steps: int, is_all: bool) -> None:
+    sharing = Sharing()
+    work = Work(sharing.steps("a", steps, AT_ONCE_MS / 2 - 0.01), sharing.results.append)
+    assert sharing.slices.begin(work) == is_all
+    assert work.result == ("a" if is_all else None)
+    assert sharing.results == []
+    sharing.time.advance()
+    assert sharing.results == ([] if is_all else ["a"])
+
+
+def test_a_work_that_is_cancelled_has_no_further_step() -> None:
+    sharing = Sharing()
+    work = sharing.put("a", 100)
+    sharing.put("b", 1)
+    work.cancel()
+    work.cancel()
+    sharing.time.advance()
+    assert sharing.seen == ["b0"]
+    assert sharing.results == ["b"]
+
+
+def test_what_a_work_raises_is_its_result(caplog: pytest.LogCaptureFixture) -> None:
+    fault = RuntimeError("a fault")
+
+    def fails() -> Steps[None]:
+        yield
+        raise fault
+
+    def is_told(result: object) -> None:
+        sharing.results.append(result)
+        raise ValueError("another one")
+
+    sharing = Sharing()
+    sharing.slices.put(Work(fails(), is_told))
+    sharing.put("b", 3)
+    sharing.time.advance()
+    assert sharing.results == [fault, "b"]
+    assert "what follows a long work failed" in caplog.text
+    with pytest.raises(RuntimeError, match="a fault"):
+        sharing.slices.begin(Work(fails(), is_told))

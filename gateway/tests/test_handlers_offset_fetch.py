@@ -7,6 +7,7 @@ import pytest
 from gateway.coordinator.runtime import partition_of
 from gateway.replication.partition import Partition
 from gateway.tests.builders import Node
+from gateway.tests.large import Loop
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
@@ -167,3 +168,44 @@ def test_what_may_be_lost_is_not_told(filled: Node, version: int, monkeypatch: p
     filled.time.advance(1)
     (response,) = replies
     assert (response.groups[0] if version >= 8 else response).error_code == NOT_COORDINATOR
+
+
+MANY = 300
+
+
+@pytest.mark.parametrize("version", [1, 5, 8, 9])
+def test_many_offsets_are_of_one_moment(node: Node, version: int) -> None:
+    """They are told in steps; what is committed and forgotten meanwhile is not among them."""
+
+    def commit(offset: int, *indexes: int) -> None:
+        rows = [OffsetCommitRequestPartition(index, offset, 3, -1, "note") for index in indexes]
+        loop.ask(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=rows)]), 8).finish()
+
+    node.services.metadata.create_topic("t", MANY)
+    loop = Loop(node)
+    commit(1, *range(MANY - 1))
+    for topics in (None, {"t": [*range(MANY)] * 4}) if version > 1 else ({"t": [*range(MANY)] * 4},):
+        asked = loop.ask(request(node, version, topics, "g"), version)
+        loop.turn()
+        assert not asked.replies
+        commit(2, 0, MANY - 2, MANY - 1)
+        loop.ask_a_bystander()
+        assert not asked.replies
+        assert asked.finish() > 2
+        response = asked.response
+        (told,) = (response.groups[0] if version >= 8 else response).topics
+        offsets = {row.partition_index: row.committed_offset for row in told.partitions}
+        offsets.pop(MANY - 1, None)
+        assert offsets == dict.fromkeys(range(MANY - 1), 1)
+        commit(1, 0, MANY - 2)
+    again = loop.ask(request(node, version, {"t": [MANY - 1]}, "g"), version).response
+    assert (again.groups[0] if version >= 8 else again).topics[0].partitions[0].committed_offset == 2
+
+
+def test_many_groups_are_asked_in_steps(filled: Node) -> None:
+    loop = Loop(filled)
+    names = ["g", "h", *(f"group-{number}" for number in range(MANY))]
+    asked = loop.ask(request(filled, 8, {"t": [0, 1]}, *names), 8)
+    assert asked.finish() > MANY // 4
+    told = [[row.committed_offset for row in group.topics[0].partitions] for group in asked.response.groups]
+    assert told == [[-1, 42], [7, -1], *[[-1, -1]] * MANY]

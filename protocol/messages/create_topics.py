@@ -19,6 +19,7 @@ from protocol.schema import (
     uuid,
     v,
 )
+from protocol.steps import rows
 
 
 class CreatableReplicaAssignment(Struct):
@@ -54,8 +55,11 @@ class CreateTopicsRequest(Message, key=19, versions="0-7", flexible="5+"):
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "CreateTopicsResponse":
         """The error at every topic: this API has no other place for it."""
-        rows = [CreatableTopicResult(name=topic.name, error_code=error, error_message=message) for topic in self.topics]
-        return CreateTopicsResponse(topics=rows)
+
+        def refuse(topic: CreatableTopic) -> CreatableTopicResult:
+            return CreatableTopicResult(name=topic.name, error_code=error, error_message=message)
+
+        return CreateTopicsResponse(topics=rows(self.topics, refuse))
 
 
 class CreatableTopicConfigs(Struct):
