@@ -173,6 +173,7 @@ def test_what_may_be_lost_is_not_told(filled: Node, version: int, monkeypatch: p
 MANY = 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 5, 8, 9])
 def test_many_offsets_are_of_one_moment(node: Node, version: int) -> None:
     """They are told in steps; what is committed and forgotten meanwhile is not among them."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from protocol import compiler
 from protocol.errors import MalformedRequest
 from protocol.schema import Message, tree
+from protocol.steps import finish
 from protocol.tests.values import LAYOUTS, full, messages
 
 # More in a soak run, which asks for more of everything
@@ -28,13 +29,28 @@ def written(value: Message, version: int) -> bytes:
     return bytes(out)
 
 
+def written_in_steps(value: Message, version: int) -> bytes:
+    out = bytearray()
+    finish(compiler.writer_in_steps(type(value), version)(value, out, []))
+    return bytes(out)
+
+
+def read_in_steps(cls: type[Message], version: int, data: bytes) -> tuple[Any, int]:
+    return finish(compiler.reader_in_steps(cls, version)(data))
+
+
 def both(cls: type[Message], version: int, data: bytes) -> tuple[Any, Any]:
-    """What compiler and construct make of the same bytes; None where they refuse."""
+    """What compiler and construct make of the same bytes; None where they refuse. In steps there is no difference."""
     try:
         compiled, position = compiler.read(cls, version, data)
         assert position <= len(data)
-    except MalformedRequest:
+    except MalformedRequest as error:
         compiled = None
+        with pytest.raises(MalformedRequest) as refused:
+            read_in_steps(cls, version, data)
+        assert str(refused.value).partition(", at byte")[0] == str(error).partition(", at byte")[0]
+    else:
+        assert read_in_steps(cls, version, data) == (compiled, position)
     try:
         reference = tree(cls, version).parse(data)
     except ConstructError:
@@ -49,7 +65,9 @@ def test_compiled_and_interpreted_agree(cls: type[Message], version: int, data: 
     value = data.draw(messages(cls, version))
     encoded = written(value, version)
     assert encoded == tree(cls, version).build(value)
+    assert encoded == written_in_steps(value, version)
     assert compiler.read(cls, version, encoded) == (value, len(encoded))
+    assert read_in_steps(cls, version, encoded) == (value, len(encoded))
     assert tree(cls, version).parse(encoded) == value
 
 
@@ -72,7 +90,9 @@ def test_arrays_that_are_read_in_bulk(cls: type[Message], version: int) -> None:
         value = full(cls, version, 5, tagged=tagged)
         encoded = written(value, version)
         assert encoded == tree(cls, version).build(value)
+        assert encoded == written_in_steps(value, version)
         assert compiler.read(cls, version, encoded) == (value, len(encoded))
+        assert read_in_steps(cls, version, encoded) == (value, len(encoded))
         for place in range(0, len(encoded), len(encoded) // 8 + 1):
             damaged = bytearray(encoded)
             damaged[place] ^= 0x81

@@ -7,7 +7,7 @@ import traceback
 import pytest
 from construct import Construct
 
-from protocol.emitter import Run, Source, fixed_format, smallest_size
+from protocol.emitter import STEP_ELEMENTS, Pauses, Run, Source, fixed_format, smallest_size
 from protocol.messages.fetch import FetchRequest
 from protocol.schema import tree
 from protocol.wire import UUID, Array, Blob, Flag, Float64b, Int16sb, Int32sb, Int64sb, Length, NullableInstance, Text
@@ -66,3 +66,21 @@ def test_what_has_no_rule_is_named() -> None:
     assert fixed_format(Length.short(nullable=False)) is None
     with pytest.raises(TypeError, match="no rule for"):
         smallest_size(Length.short(nullable=False))
+
+
+@pytest.mark.parametrize("are_wanted", [False, True])
+def test_a_function_pauses_where_that_is_wanted(are_wanted: bool) -> None:
+    source = Source()
+    pauses = Pauses(source, are_wanted)
+    with source.block("def count(number)"):
+        pauses.begin()
+        with source.block("for _ in range(number)"):
+            source.line("pass")
+            pauses.pause()
+        source.line("return number")
+    count = source.function("count", "<a test>")
+    if are_wanted:
+        assert len(list(count(0))) == 0
+        assert len(list(count(3 * STEP_ELEMENTS))) == 3
+    else:
+        assert count(3) == 3

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from protocol import compiler
+from protocol.emitter import STEP_ELEMENTS, STEP_NUMBERS
 from protocol.errors import MalformedRequest
 from protocol.internal.metadata import PartitionRecord
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.fetch import FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -22,6 +24,7 @@ from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeResponse
 from protocol.reading import MAX_ELEMENTS, reader
 from protocol.schema import Message, tree
+from protocol.steps import finish
 
 
 def written(value: Message, version: int) -> bytes:
@@ -207,3 +210,53 @@ def test_default_arrays_are_not_shared() -> None:
     first, _ = compiler.read(FetchRequest, 4, written(FetchRequest(), 4))
     second, _ = compiler.read(FetchRequest, 4, written(FetchRequest(), 4))
     assert first.forgotten_topics_data is not second.forgotten_topics_data
+
+
+def steps_of(cls: type[Message], version: int, data: bytes) -> int:
+    """How often a reader in steps yields."""
+    return sum(1 for _ in compiler.reader_in_steps(cls, version)(data))
+
+
+def test_a_reader_in_steps_yields_after_every_few_elements() -> None:
+    nested = [ListOffsetsTopic("t", [ListOffsetsPartition(index) for index in range(100)]) for _ in range(30)]
+    request = ListOffsetsRequest(topics=nested)
+    assert steps_of(ListOffsetsRequest, 5, written(request, 5)) == 3030 // STEP_ELEMENTS
+    names = DeleteTopicsRequest(topic_names=["t"] * 1000)
+    assert steps_of(DeleteTopicsRequest, 5, written(names, 5)) == 999 // STEP_ELEMENTS
+
+
+def test_a_reader_in_steps_yields_within_long_arrays_of_numbers() -> None:
+    numbers = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", list(range(10 * STEP_NUMBERS)))])
+    encoded = written(numbers, 5)
+    assert steps_of(OffsetFetchRequest, 5, encoded) == 10
+    assert finish(compiler.reader_in_steps(OffsetFetchRequest, 5)(encoded))[0] == numbers
+
+
+def test_a_reader_in_steps_yields_between_many_tagged_fields() -> None:
+    tagged = MetadataRequest(topics=None)
+    tagged.unknown_tags = {tag: b"" for tag in range(10 * STEP_ELEMENTS)}
+    encoded = written(tagged, 9)
+    assert steps_of(MetadataRequest, 9, encoded) == 10
+    assert finish(compiler.reader_in_steps(MetadataRequest, 9)(encoded))[0] == tagged
+    with pytest.raises(MalformedRequest):
+        finish(compiler.reader_in_steps(MetadataRequest, 9)(encoded[:-1]))
+
+
+def test_a_reader_in_steps_makes_nothing_before_its_turn() -> None:
+    """A request may claim more than it has, up to as many bytes: that must not be made at once."""
+    encoded = written(MetadataRequest([MetadataRequestTopic(name="t")] * 1000), 1)
+    steps = compiler.reader_in_steps(MetadataRequest, 1)(encoded)
+    next(steps)
+    topics = steps.gi_frame.f_locals  # type: ignore[attr-defined]
+    assert {len(value) for value in topics.values() if isinstance(value, list)} == {STEP_ELEMENTS}
+
+
+@pytest.mark.parametrize("limit", [999, 1000])
+def test_a_reader_in_steps_has_the_same_limit(limit: int) -> None:
+    read_all = reader(tree(DeleteTopicsRequest, 0), "DeleteTopics", limit, in_steps=True)
+    encoded = written(DeleteTopicsRequest(topic_names=["t"] * 1000), 0)
+    if limit < 1000:
+        with pytest.raises(MalformedRequest, match="1000 topic_names, where a request may have 999 more"):
+            finish(read_all(encoded))
+    else:
+        assert len(finish(read_all(encoded))[0].topic_names) == 1000

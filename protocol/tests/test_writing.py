@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from protocol import compiler
+from protocol.emitter import STEP_ELEMENTS, STEP_NUMBERS
 from protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -14,9 +15,11 @@ from protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
 from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from protocol.messages.produce import ProduceRequest, TopicProduceData
 from protocol.schema import Message
+from protocol.steps import rows
 from protocol.wire import Splice
 
 
@@ -111,3 +114,22 @@ def test_what_does_not_fit_is_a_fault_of_ours_and_raises() -> None:
         written(ProduceRequest(topic_data=[TopicProduceData(name=None)]), 8)  # type: ignore[arg-type]
     with pytest.raises(struct.error):
         written(ProduceRequest(acks=2**15), 8)
+
+
+def steps_of(value: Message, version: int) -> int:
+    """How often a writer in steps yields; it writes what the other one does."""
+    out = bytearray()
+    steps = sum(1 for _ in compiler.writer_in_steps(type(value), version)(value, out, []))
+    assert bytes(out) == written(value, version)
+    return steps
+
+
+def test_a_writer_in_steps_yields_after_every_few_elements() -> None:
+    partitions = rows(range(100), MetadataResponsePartition)
+    topics = rows(["t"] * 70, lambda name: MetadataResponseTopic(name=name, partitions=partitions))
+    assert steps_of(MetadataResponse(topics=topics), 9) == 70 * 101 // STEP_ELEMENTS
+
+
+def test_a_writer_in_steps_yields_within_long_arrays_of_numbers() -> None:
+    row = ListOffsetsPartitionResponse(old_style_offsets=list(range(10 * STEP_NUMBERS)))
+    assert steps_of(ListOffsetsResponse(topics=[ListOffsetsTopicResponse("t", [row])]), 0) == 10
