@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.each import each, each_in_turns
+from gateway.handlers.each import MOST_PENDING, PENDING_PAUSE_MS, each, each_in_turns
+from gateway.metadata.local import Change
 from gateway.tests.builders import Node
-from gateway.waiting import Waiting
+from gateway.waiting import Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.steps import are_steps, finish
 
 
 def test_every_partition_has_its_row(caplog: pytest.LogCaptureFixture) -> None:
@@ -109,11 +111,78 @@ def test_who_no_longer_waits_is_told_what_was_not_done(node: Node, is_stopping: 
     assert asked.replies == [rows]
 
 
+class Changing:
+    """A metadata whose changes wait for a disk that a test writes to."""
+
+    def __init__(self, node: Node, count: int) -> None:
+        self.node = node
+        self.changes: list[Change] = []
+        self.replies: list[list[str]] = []
+        self._image = node.services.metadata.image
+        node.services.metadata = self  # type: ignore[assignment]
+        outcome = each_in_turns(range(count), self.answer, self.refuse, list, 60_000, node.context(0))
+        assert isinstance(outcome, Waiting)
+        node.services.purgatory.park(outcome, self.replies.append)
+
+    waiters = WaitList()
+
+    @property
+    def pending(self) -> Change | None:
+        return self.changes[-1]
+
+    def answer(self, number: int) -> str:
+        self.changes.append(Change([], self._image))
+        return f"{number} is done"
+
+    def refuse(self, number: int, code: ErrorCode, message: str) -> str:
+        return f"{number} {code.name}"
+
+    def write(self, error: KafkaError | None = None) -> None:
+        """All that wait get to the disk, or fail."""
+        for change in self.changes:
+            if not change.is_settled:
+                change.error, change.is_settled = error, True
+        self.node.services.purgatory.touch(self.waiters)
+
+    def wait(self) -> None:
+        for _ in range(3):
+            self.node.time.advance(PENDING_PAUSE_MS)
+
+
+def test_no_more_changes_wait_for_the_disk_than_memory_has_room_for(node: Node) -> None:
+    count = 2 * MOST_PENDING + 5
+    changing = Changing(node, count)
+    for made in (MOST_PENDING, 2 * MOST_PENDING, count):
+        changing.wait()
+        assert len(changing.changes) == made
+        assert not changing.replies
+        changing.write(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) if made == 2 * MOST_PENDING else None)
+    changing.wait()
+    (told,) = changing.replies
+    if are_steps(told):
+        told = finish(told)
+    codes = ["is done"] * MOST_PENDING + ["KAFKA_STORAGE_ERROR"] * MOST_PENDING + ["is done"] * 5
+    assert list(told) == [f"{number} {code}" for number, code in enumerate(codes)]
+
+
+def test_a_fault_of_ours_is_told_at_once(node: Node) -> None:
+    def fail(number: int) -> str:
+        return f"{1 // (number - 20)}"
+
+    outcome = each_in_turns(range(40), fail, lambda *_: "", list, 60_000, node.context(0))
+    replies: list[Any] = []
+    node.services.purgatory.park(outcome, replies.append)
+    node.time.advance()
+    node.time.advance()
+    assert isinstance(replies[0], ZeroDivisionError)
+
+
 def test_a_few_are_done_at_once(node: Node) -> None:
     rows = each_in_turns([1, 2], str, lambda number, code, message: "", list, 0, node.context(0))
     assert rows == ["1", "2"]
 
 
+@pytest.mark.slow
 def test_many_topics_are_made_and_removed_in_turns(node: Node) -> None:
     names = [f"t{number}" for number in range(12)]
     for request, version in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,9 +17,22 @@ from gateway.tests.builders import Node
 from gateway.tests.large import LOOK_MS, Loop, frame
 from gateway.waiting import Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.schema import Message
 from protocol.steps import Steps, in_steps
 
 TOPIC = 2
@@ -237,3 +251,55 @@ def test_settings_are_of_one_image(topics: Node) -> None:
     again = loop.ask(request, 4)
     again.finish()
     assert [row.configs[0].value for row in again.response.results] == ["7"] * (MANY - 1) + ["5"]
+
+
+@pytest.mark.slow
+def test_topics_are_made_and_told_in_steps(node: Node) -> None:
+    """Checked, made one by one, and their settings told: others come in between all the way."""
+    loop = Loop(node)
+    topics = [CreatableTopic(f"{NAME}{number}", 1, 1) for number in range(MANY)]
+    asked = loop.ask(CreateTopicsRequest(topics, 60_000), 7)
+    seen = [0]
+    while not asked.replies:
+        loop.ask_a_bystander()
+        loop.turn()
+        seen.append(len(node.services.metadata.image.topics))
+    assert max(after - before for before, after in pairwise(seen)) <= 2
+    assert seen.count(MANY) > MANY * len(asked.response.topics[0].configs) // 32 // 2
+    assert [topic.error_code for topic in asked.response.topics] == [0] * MANY
+
+
+@pytest.mark.slow
+def test_settings_are_changed_in_steps(topics: Node) -> None:
+    loop = Loop(topics)
+    resources = [
+        AlterConfigsResource(TOPIC, f"{NAME}{number}", [AlterableConfig("retention.ms", 0, "5")])
+        for number in range(MANY)
+    ]
+    asked = loop.ask(IncrementalAlterConfigsRequest(resources), 1)
+    assert asked.finish() > MANY // 2
+    assert [row.error_code for row in asked.response.responses] == [0] * MANY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "request_, version, turns",
+    [
+        (ListOffsetsRequest(topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, -1)] * 600)]), 5, 30),
+        (DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 0)] * 800)], 1_000), 1, 30),
+        (ElectLeadersRequest(0, [TopicPartitions("t", [0] * 2_100)], 1_000), 1, 30),
+        (DescribeProducersRequest([TopicRequest("t", list(range(2_100)))]), 0, 30),
+        (FindCoordinatorRequest(key_type=1, coordinator_keys=["a-transaction"] * 600), 4, 15),
+        (DescribeLogDirsRequest(None), 1, 3),
+        (DescribeTopicPartitionsRequest([]), 0, 3),
+        (MetadataRequest(None, False), 9, 3),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Message) else "",
+)
+def test_many_rows_are_made_in_steps(topics: Node, request_: Message, version: int, turns: int) -> None:
+    topics.services.metadata.create_topic("t", 1)
+    loop = Loop(topics)
+    asked = loop.ask(request_, version)
+    loop.ask_a_bystander()
+    assert asked.finish() > turns
+    assert asked.response is not None
