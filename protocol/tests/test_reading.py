@@ -234,7 +234,7 @@ def test_a_reader_in_steps_yields_within_long_arrays_of_numbers() -> None:
 
 def test_a_reader_in_steps_yields_between_many_tagged_fields() -> None:
     tagged = MetadataRequest(topics=None)
-    tagged.unknown_tags = {tag: b"" for tag in range(10 * STEP_ELEMENTS)}
+    tagged.unknown_tags = dict.fromkeys(range(10 * STEP_ELEMENTS), b"")
     encoded = written(tagged, 9)
     assert steps_of(MetadataRequest, 9, encoded) == 10
     assert finish(compiler.reader_in_steps(MetadataRequest, 9)(encoded))[0] == tagged
