@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from gateway.context import Client
 from gateway.metadata.image import Image
 from gateway.parked import ParkedRequest
+from gateway.routes import LARGE_BYTES
 
 Key: TypeAlias = tuple[bytes, str, str, str, int]
 
@@ -37,18 +38,23 @@ def key(api: memoryview, body: memoryview, client: Client) -> Key | None:
 class Answers:
     """Kept answers of one image."""
 
-    __slots__ = ("_answers", "_image", "kept_bytes", "making")
+    __slots__ = ("_answers", "_image", "_large", "kept_bytes", "making")
 
     def __init__(self) -> None:
         self._image: Image | None = None
         self._answers: dict[Key, bytes] = {}
+        self._large: dict[Key, bytes] = {}
         self.kept_bytes = 0
         self.making: WeakValueDictionary[Key, ParkedRequest] = WeakValueDictionary()
         """Answers that are under way, as long as they are."""
 
     def find(self, image: Image, key: Key) -> bytes | None:
-        """What was answered to this before."""
+        """What was answered to this before, if that is small: to be sent in one piece with its head."""
         return self._answers.get(key) if image is self._image else None
+
+    def find_large(self, image: Image, key: Key) -> bytes | None:
+        """What was answered to this before, if that is large: not to be copied."""
+        return self._large.get(key) if image is self._image else None
 
     def keep(self, image: Image, key: Key, answer: bytes) -> None:
         """Keep an answer, unless it is too large; it replaces everything if there is no room, or the image is new."""
@@ -56,6 +62,7 @@ class Answers:
             return
         size = len(key[0]) + len(answer) + _OVERHEAD_BYTES
         if image is not self._image or self.kept_bytes + size > MAX_KEPT_BYTES:
-            self._image, self._answers, self.kept_bytes = image, {}, 0
-        self._answers[key] = answer
+            self._image, self._answers, self._large, self.kept_bytes = image, {}, {}, 0
+        kept = self._answers if len(answer) <= LARGE_BYTES else self._large
+        kept[key] = answer
         self.kept_bytes += size

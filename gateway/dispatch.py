@@ -19,7 +19,7 @@ from gateway.handlers import Registration
 from gateway.handlers.api_versions import unsupported_version
 from gateway.metadata.image import Image
 from gateway.parked import Done, Parked, ParkedRequest
-from gateway.routes import HEAD, LARGE_BYTES, Piece, Reply, Route, body_of
+from gateway.routes import HEAD, Piece, Reply, Route, body_of, with_body
 from protocol import registry
 from protocol.header import read_request_header
 from protocol.messages.api_versions import ApiVersionsRequest
@@ -57,12 +57,10 @@ class Dispatcher:
         if key is not None:
             kept = self._answers.find(services.metadata.image, key)
             if kept is not None:
-                head = HEAD.pack(len(kept) + 4, correlation_id)
-                return [head + kept] if len(kept) <= LARGE_BYTES else [head, kept]
-            if self._answers.making:
-                joined = self._join(key, correlation_id, done)
-                if joined is not None:
-                    return joined
+                return [HEAD.pack(len(kept) + 4, correlation_id) + kept]
+            shared = self._shared(key, correlation_id, done)
+            if shared is not None:
+                return shared
         if len(frame) > route.large_bytes:
             # Of a frame that waits a copy is made: its buffer is the driver's again when this returns
             return self._parked(route, key, correlation_id, client, done).begin(bytes(frame), position)
@@ -82,10 +80,14 @@ class Dispatcher:
             self._keep(route, key, outcome, reply)
         return reply
 
-    def _join(self, key: Key, correlation_id: int, done: Done) -> Parked | None:
-        """Share the answer to the same question that is being made."""
+    def _shared(self, key: Key, correlation_id: int, done: Done) -> Reply | Parked | None:
+        """A large answer that was given before to the same question, or one that is being made."""
+        image = self._services.metadata.image
+        kept = self._answers.find_large(image, key)
+        if kept is not None:
+            return with_body(kept, correlation_id)
         making = self._answers.making.get(key)
-        if making is None or making.image is not self._services.metadata.image or not making.is_open:
+        if making is None or making.image is not image or not making.is_open:
             return None
         return making.join(correlation_id, done)
 

@@ -112,6 +112,7 @@ class ParkedRequest(Parked):
 
     def _read(self, frame: bytes, position: int) -> Steps[Reply | None]:
         request, _ = yield from self._route.read_in_steps(frame, position)
+        del frame  # nobody needs its memory any more
         services, route, client = self._services, self._route, self._client
         services.appends.commit()  # others may have staged something since the request came
         try:

@@ -35,7 +35,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from protocol.steps import rows
+from protocol.steps import FEW, rows
 from protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _fetch(
     group = shard.groups.get(wanted.group_id)
     if group is not None:
         group.check_fetch(wanted.member_id, wanted.member_epoch)
-    reader = _Reader(shard.offsets.snapshot(wanted.group_id, with_pending=is_stable))
+    reader = _Reader(shard.offsets.snapshot(wanted.group_id, with_pending=is_stable, is_for_now=_is_small(wanted)))
     if wanted.topics is None:
         return rows(_all_topics(shard, wanted.group_id, version), reader.all_of)
     if version < _TOPIC_IDS:
@@ -211,6 +211,12 @@ def _fetch(
         name = shard.topics.name_of(topic.topic_id)
         (unknown if name is None else known).append((name, topic))
     return rows(known + unknown, lambda named: reader.named(*named))
+
+
+def _is_small(wanted: OffsetFetchRequestGroup) -> bool:
+    """Whether all rows are made at once."""
+    topics = wanted.topics
+    return topics is not None and len(topics) <= FEW and all(len(topic.partition_indexes) <= FEW for topic in topics)
 
 
 def _all_topics(shard: Shard, group_id: str, version: int) -> list[tuple[str, bytes]]:

@@ -66,12 +66,18 @@ class Offsets:
             for partition, packed in partitions.items()
         }
 
-    def snapshot(self, group_id: str, *, with_pending: bool = False) -> Snapshot:
-        """The offsets of a group as they are now, for whoever reads them slowly; forgotten with its last reference."""
-        vectors = self.pending.get(group_id, {}).values() if with_pending else ()
-        pending = frozenset((topic, index) for vector in vectors for topic in vector for index in vector[topic])
+    def snapshot(self, group_id: str, *, with_pending: bool = False, is_for_now: bool = False) -> Snapshot:
+        """The offsets of a group as they are now, for whoever reads them slowly; forgotten with its last reference.
+
+        `is_for_now`: they are read before anything is committed.
+        """
+        pending: frozenset[tuple[str, int]] = frozenset()
+        if with_pending and group_id in self.pending:
+            vectors = self.pending[group_id].values()
+            pending = frozenset((topic, index) for vector in vectors for topic in vector for index in vector[topic])
         snapshot = Snapshot(group_id, self.groups.get(group_id, {}), pending)
-        self._snapshots.append(weakref.ref(snapshot, self._snapshots.remove))
+        if not is_for_now:
+            self._snapshots.append(weakref.ref(snapshot, self._snapshots.remove))
         return snapshot
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, _: int = 0) -> None:

@@ -30,7 +30,7 @@ from gateway.resources import ResourceType
 from gateway.scheduler import Scheduler
 from gateway.waiting import Purgatory, Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
-from protocol.steps import FEW, Steps, at_once
+from protocol.steps import FEW, Steps
 
 logger = logging.getLogger("headgate.groups")
 
@@ -192,7 +192,10 @@ class Coordinators:
 
         An error of one group is among them as a KafkaError, and stops no other. Many groups are asked in steps.
         """
-        return at_once(self._gather(group_ids, decide, assemble), len(group_ids))
+        if len(group_ids) > FEW:
+            return self._gather(group_ids, decide, assemble)
+        gathering = _Gathering([self._attempt(group_id, decide) for group_id in group_ids], assemble)
+        return gathering.waiting() if gathering.open else assemble(gathering.replies)
 
     def _gather(
         self, group_ids: Sequence[str], decide: GatherDecide, assemble: Callable[[list[Any]], Any]
@@ -202,8 +205,7 @@ class Coordinators:
             replies.append(self._attempt(group_id, decide))
             yield
         gathering = _Gathering(replies, assemble)
-        if len(replies) > FEW:
-            gathering.look()
+        gathering.look()
         return gathering.waiting() if gathering.open else assemble(gathering.replies)
 
     def _attempt(self, group_id: str, decide: GatherDecide) -> Any:

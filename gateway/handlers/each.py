@@ -53,8 +53,9 @@ def each_in_steps(
     told, made = [], 0
     for topic in topics:
         partitions: list[R] = []
+        answer_partition = partial(answer, topic)
         for partition in partitions_of(topic):
-            partitions.append(guarded(partition, partial(answer, topic), refuse))
+            partitions.append(guarded(partition, answer_partition, refuse))
             made += 1
             if not made % ROWS_A_STEP:
                 yield

@@ -10,6 +10,7 @@ from gateway.dispatch import Dispatcher
 from gateway.handlers import REGISTRATIONS, load
 from gateway.handlers.metadata import metadata
 from gateway.metadata.image import Image
+from gateway.routes import LARGE_BYTES
 from gateway.tests.builders import Node
 from gateway.tests.test_dispatch import answer, frame, never
 from protocol.errors import ErrorCode
@@ -106,10 +107,10 @@ def test_what_is_kept_is_bounded() -> None:
     answers = Answers()
     for number in range(3 * MAX_KEPT_BYTES // MAX_ANSWER_BYTES):
         answers.keep(IMAGE, of(b"%d" % number), bytes(MAX_ANSWER_BYTES))
-        assert answers.find(IMAGE, of(b"%d" % number)) is not None
+        assert answers.find_large(IMAGE, of(b"%d" % number)) is not None
     assert answers.kept_bytes <= MAX_KEPT_BYTES
     answers.keep(IMAGE, of(b"long"), bytes(MAX_ANSWER_BYTES + 1))
-    assert answers.find(IMAGE, of(b"long")) is None
+    assert answers.find_large(IMAGE, of(b"long")) is None
     assert key(memoryview(b"\0\3\0\1"), memoryview(bytes(MAX_REQUEST_BYTES + 1)), CLIENT) is None
 
 
@@ -132,3 +133,7 @@ def test_nothing_is_found_under_another_image() -> None:
     answers.keep(IMAGE, of(b""), b"kept")
     assert answers.find(IMAGE, of(b"")) == b"kept"
     assert answers.find(Image.empty(), of(b"")) is None
+    answers.keep(IMAGE, of(b"large"), bytes(LARGE_BYTES + 1))
+    assert answers.find_large(IMAGE, of(b"large")) == bytes(LARGE_BYTES + 1)
+    assert answers.find(IMAGE, of(b"large")) is None
+    assert answers.find_large(Image.empty(), of(b"large")) is None
