@@ -103,6 +103,7 @@ def test_a_large_request_that_is_quick_is_answered_at_once(node: Node) -> None:
     assert loop.ask(configs(), 4).parked is None
 
 
+@pytest.mark.slow
 def test_a_client_that_is_gone_leaves_nothing(node: Node) -> None:
     loop = Loop(node)
     asked = loop.ask(configs(), 4)
