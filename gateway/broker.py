@@ -23,10 +23,12 @@ from gateway.handlers import load
 from gateway.logs import ready_line
 from gateway.metadata.local import LocalMetadata, Recorded, check_fresh
 from gateway.metadata.snapshot_generator import SnapshotGenerator
+from gateway.metadata.registration import register
 from gateway.metadata.topics import METADATA_TOPIC
 from gateway.metrics import Metrics
 from gateway.opening import Openings
 from gateway.replication.appends import Appends
+from gateway.replication.epoch_bumps import LeaderEpochBumps
 from gateway.replication.partitions import Partitions
 from gateway.replication.writer import Disk
 from gateway.scheduler import Scheduler
@@ -35,8 +37,9 @@ from gateway.sessions import FetchSessions
 from gateway.upkeep import Upkeep
 from gateway.waiting import Purgatory
 from storage import foreign
-from storage.files import Files
+from storage.files import Files, parent
 from storage.opening import ConfigOf
+from storage.reserve import Reserve
 from storage.stores import Stores
 
 logger = logging.getLogger("headgate.broker")
@@ -136,8 +139,11 @@ class Broker:
         purgatory = Purgatory(self.clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, self.clock, self.random, recorded.image, scheduler)
         metadata.settled = lambda: purgatory.touch(metadata.waiters)
+        reserve = Reserve(self._store.files, parent(metadata.directory))
+        are_raised = register(metadata, self.config, self.random, reserve, was_clean=self._store.was_clean)
         partitions = Partitions(self._store, self.config, purgatory, Disk(self.clock, scheduler), scheduler)
-        partitions.start(metadata.image)
+        partitions.start(metadata.image, epochs_are_raised=are_raised)
+        LeaderEpochBumps(metadata, partitions, scheduler)
         self.openings.serve(metadata.log_config, partitions.opened)
         metadata.prepare = partitions.prepare
         metadata.on_change(partitions.follow)

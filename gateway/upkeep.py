@@ -167,13 +167,15 @@ class Upkeep:
 
     def _was_cut(self, log: Log) -> None:
         self._has_lost_metadata = self._has_lost_metadata or log.topic == METADATA_TOPIC
-        for partition in self._partitions_of(log):
-            partition.was_cut()
+        partition = self._partitions.of_log(log)
+        if partition is not None and partition.was_cut():
+            self._partitions.withhold(partition)
 
     def _mended(self, log: Log) -> None:
         if log.topic == METADATA_TOPIC and self._has_lost_metadata:
             self._freeze_metadata(log)
-        for partition in self._partitions_of(log):
+        partition = self._partitions.of_log(log)
+        if partition is not None:
             partition.mended()
         self._partitions.disk_is_back(parent(log.directory))
 
@@ -182,14 +184,6 @@ class Upkeep:
         why = "the disk has lost changes of topics or settings that are in memory still: restart, and make them again"
         logger.error("metadata cannot be changed any more: %s", why)
         log.sync_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why)
-
-    def _partitions_of(self, log: Log) -> list[Partition]:
-        """The one that is served from it; none for the metadata log, or if another node leads it."""
-        try:
-            partition = self._partitions.get(log.topic, log.partition)
-        except KafkaError:
-            return []
-        return [partition] if partition.log is log else []
 
     def expire_producers(self) -> None:
         """Forget producers that have not written for `producer.id.expiration.ms`."""

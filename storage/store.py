@@ -149,6 +149,11 @@ class Store:
         """The cluster to which the directory belongs, 22 characters."""
         return self.meta.cluster_id
 
+    @property
+    def was_clean(self) -> bool:
+        """Whether the stop before this start was in order: nothing that was in a log then is lost."""
+        return self._was_clean
+
     def __contains__(self, key: TopicPartition) -> bool:
         """Whether the directory has this partition, open or not."""
         return key in self.logs or key in self.failed or key in self.unopened or key in self.making

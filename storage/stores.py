@@ -118,6 +118,11 @@ class Stores:
         return self._stores[0].cluster_id
 
     @property
+    def was_clean(self) -> bool:
+        """Whether the stop before this start was in order, in all directories: no log has lost anything."""
+        return not self.refused and all(store.was_clean for store in self._stores)
+
+    @property
     def directory(self) -> str:
         """Their names, for sentences."""
         return ",".join(store.directory for store in self._stores)

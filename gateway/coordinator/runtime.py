@@ -355,7 +355,7 @@ class Coordinators:
         """Topics have changed: tell the groups that care, and forget the offsets of those that are gone."""
         deleted = [name for name in names if name not in new.topics]
         for topic, index in self._partitions.opening if deleted else ():
-            if topic == CONSUMER_OFFSETS:
+            if topic == CONSUMER_OFFSETS and index not in self._coordinators:
                 self._missed.setdefault(index, set()).update(deleted)
         for index, coordinator in self._coordinators.items():
             shard = coordinator.shard

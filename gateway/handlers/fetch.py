@@ -635,8 +635,7 @@ def _diverging(partition: Partition, wanted: FetchPartition) -> EpochEndOffset:
 
     Raises KafkaError(OFFSET_OUT_OF_RANGE) for an epoch that this leader has never heard of, as Kafka does.
     """
-    log = partition.log
-    epoch, end_offset = log.epochs.end_offset_for(wanted.last_fetched_epoch, log.end_offset)
+    epoch, end_offset = partition.end_offset_for(wanted.last_fetched_epoch)
     if epoch < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing is known of epoch {wanted.last_fetched_epoch}")
     if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:

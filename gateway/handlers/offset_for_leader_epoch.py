@@ -6,7 +6,6 @@ v1 epoch in the reply   v2 the epoch that the client knows, throttle   v3 replic
 from gateway.context import Context
 from gateway.handlers import handles
 from gateway.handlers.each import each_row
-from gateway.replication.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -17,7 +16,6 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from protocol.steps import rows
-from storage.epochs import NO_EPOCH
 
 
 @handles(OffsetForLeaderEpochRequest, versions="0-4")
@@ -35,19 +33,10 @@ def _partitions(topic: OffsetForLeaderTopic, context: Context) -> list[EpochEndO
     def answer(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
         partition = context.broker.partitions.get(topic.topic, wanted.partition)
         partition.check_leader_epoch(wanted.current_leader_epoch)
-        epoch, end_offset = _end(partition, wanted.leader_epoch)
+        epoch, end_offset = partition.end_offset_for(wanted.leader_epoch)
         return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
 
     return each_row(topic.partitions, answer, _refuse)
-
-
-def _end(partition: Partition, epoch: int) -> tuple[int, int]:
-    """The leader's own epoch goes on, and so does the one before, until the first record of the leader's is written."""
-    epochs, log_end = partition.log.epochs, partition.log.end_offset
-    if not epochs.latest < epoch <= partition.leader_epoch:
-        return epochs.end_offset_for(epoch, log_end)
-    is_own = epoch == partition.leader_epoch or epochs.latest == NO_EPOCH
-    return epoch if is_own else epochs.latest, log_end
 
 
 def _refuse(wanted: OffsetForLeaderPartition, code: ErrorCode, message: str) -> EpochEndOffset:

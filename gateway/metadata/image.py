@@ -6,6 +6,7 @@ applied together: what is copied is then copied once, however many partitions th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from protocol.internal.metadata import (
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -118,7 +120,12 @@ class Image(NamedTuple):
 
 
 class _Draft:
-    """An image in the making: what changes is copied once, partitions are lists until the end."""
+    """An image in the making: what changes is copied once, partitions are lists until the end.
+
+    A registration of a broker raises the epochs of all partitions that it leads. The draft only counts registrations.
+    A state in `_partitions` has its epochs less the registrations of its leader that came before it, and `finish` adds
+    all of them: so the replay of many starts touches each partition once.
+    """
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -128,11 +135,14 @@ class _Draft:
         self._configs = dict(image.configs)
         self._next_producer_id = image.next_producer_id
         self._partitions: dict[bytes, list[PartitionState]] = {}
+        self._registrations: Counter[int] = Counter()
 
     def apply(self, record: MetadataRecord) -> None:
         _APPLY[type(record)](self, record)
 
     def finish(self) -> Image:
+        if self._registrations:
+            self._raise_epochs()
         for topic_id, partitions in self._partitions.items():
             name = self._names.get(topic_id)
             if name is not None:
@@ -144,6 +154,17 @@ class _Draft:
             configs=self._configs,
             next_producer_id=self._next_producer_id,
         )
+
+    def _raise_epochs(self) -> None:
+        raised: dict[PartitionState, PartitionState] = {}  # what is alike stays one object, in all topics
+        for name, topic in self._topics.items():
+            states = self._partitions.pop(topic.topic_id, topic.partitions)
+            for state in set(states).difference(raised):
+                raised[state] = raised_by(state, self._registrations[state.leader])
+            self._topics[name] = topic._replace(partitions=tuple([raised[state] for state in states]))
+
+    def register_broker(self, record: RegisterBrokerRecord) -> None:
+        self._registrations[record.broker_id] += 1
 
     def topic(self, record: TopicRecord) -> None:
         if record.name in self._topics:
@@ -157,8 +178,13 @@ class _Draft:
             partitions = self._partitions[record.topic_id] = list(self._topics[self._name(record.topic_id)].partitions)
         if record.partition_id > len(partitions) or record.partition_id < 0:
             raise ValueError(f"partition {record.partition_id} of a topic that has {len(partitions)}")
+        before = self._registrations[record.leader]
         state = PartitionState(
-            record.leader, record.leader_epoch, tuple(record.replicas), tuple(record.isr), record.partition_epoch
+            record.leader,
+            record.leader_epoch - before,
+            tuple(record.replicas),
+            tuple(record.isr),
+            record.partition_epoch - before,
         )
         if partitions and partitions[-1] == state:
             state = partitions[-1]  # most of a topic are alike: one object for all of them
@@ -192,6 +218,11 @@ class _Draft:
         return name
 
 
+def raised_by(state: PartitionState, count: int) -> PartitionState:
+    """A partition's state with both epochs higher by `count`."""
+    return state._replace(leader_epoch=state.leader_epoch + count, partition_epoch=state.partition_epoch + count)
+
+
 def changed_topics(records: Iterable[MetadataRecord], old: Image, new: Image) -> set[str]:
     """The names of the topics in which `new` may differ from `old`, if it is `old` after these records."""
     changed, topic_ids = set(), set()
@@ -199,6 +230,8 @@ def changed_topics(records: Iterable[MetadataRecord], old: Image, new: Image) ->
         match record:
             case TopicRecord():
                 changed.add(record.name)
+            case RegisterBrokerRecord():
+                changed.update(new.topics)
             case PartitionRecord() | RemoveTopicRecord():
                 topic_ids.add(record.topic_id)
             case ConfigRecord(resource_type=resource_type) if resource_type == TOPIC_RESOURCE:
@@ -216,6 +249,7 @@ def _with_config(configs: Mapping[str, str], record: ConfigRecord) -> Mapping[st
 
 
 _APPLY: dict[type[MetadataRecord], Callable[[_Draft, Any], None]] = {
+    RegisterBrokerRecord: _Draft.register_broker,
     TopicRecord: _Draft.topic,
     PartitionRecord: _Draft.partition,
     ConfigRecord: _Draft.config,

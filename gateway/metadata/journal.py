@@ -95,6 +95,11 @@ class Journal:
         return self._log
 
     @property
+    def directory(self) -> str:
+        """The directory of the log."""
+        return self._log.directory
+
+    @property
     def end_offset(self) -> int:
         """The offset behind the last record."""
         return self._log.end_offset

@@ -23,6 +23,7 @@ from gateway.metadata.image import Image, Node, PartitionState, Topic, changed_t
 from gateway.metadata.journal import LOG_CONFIG, Journal
 from gateway.metadata.records import config_records, partition_records
 from gateway.metadata.snapshot import NO_SNAPSHOT, load
+from gateway.metadata.registration import raised
 from gateway.metadata.topics import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
@@ -43,9 +44,11 @@ from protocol.internal.metadata import (
     FeatureLevelRecord,
     MetadataRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
+from storage.checkpoint import TopicPartition
 from storage.errors import StorageError
 from storage.stores import Stores
 
@@ -291,6 +294,34 @@ class LocalMetadata:
         taken = ProducerIdsRecord(broker_id=self._config.node_id, next_producer_id=first + PRODUCER_IDS_A_BLOCK)
         self._change([taken])
         return first, PRODUCER_IDS_A_BLOCK
+
+    # Leader epochs: see `registration`
+
+    @property
+    def directory(self) -> str:
+        """The directory of the metadata log."""
+        return self._journal.directory
+
+    def register(self, record: RegisterBrokerRecord) -> None:
+        """Write the registration of this start, and apply it: before anything is served.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR), and then nothing has changed.
+        """
+        self._journal.append([record], self._clock.now_ms())
+        self.image = self.image.apply(record)
+
+    def raise_leader_epochs(self, latest_epochs: Mapping[TopicPartition, int]) -> Change | None:
+        """Raise the leader epochs of these partitions, each above the latest epoch of its log.
+
+        Returns the change while it is pending. Partitions that are deleted by now are passed over. Raises
+        KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        self._change(raised(self.planned, latest_epochs))
+        return self.pending
+
+    def renew_image(self) -> None:
+        """Drop what is kept with the image, as answers to Metadata: other partitions are served now."""
+        self.image = self.image._replace()
 
     # Changing
 

@@ -15,6 +15,7 @@ class State(Enum):
 
     OPENING = auto()
     MAKING = auto()
+    RAISING = auto()
     OFFLINE = auto()
     RETRYING = auto()
     ELSEWHERE = auto()
@@ -43,6 +44,8 @@ class Absent(NamedTuple):
                 return _not_led(f"the log of {topic}-{index} is being opened")
             case State.MAKING:
                 return _not_led(f"{topic}-{index} is being made")
+            case State.RAISING:
+                return _not_led(f"{topic}-{index} waits for a higher leader epoch")
             case State.ELSEWHERE:
                 led = f"node {self.leader} leads it" if self.leader >= 0 else "it has no leader at present"
                 return _not_led(f"{topic}-{index}: {led}")

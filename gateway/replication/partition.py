@@ -14,6 +14,7 @@ from gateway.replication.writer import ASLEEP, Asleep, Disk, RollIsDue, Writer
 from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
+from storage.epochs import NO_EPOCH, NO_OFFSET
 from storage.files import ColdRead
 from storage.holding import ROLL, may
 from storage.log import AppendInfo, Log
@@ -229,13 +230,18 @@ class Partition:
             if self.waiters.waiters:
                 self.advanced(self)
 
-    def was_cut(self) -> None:
-        """The log ends earlier than it did: what followed is lost. Nobody is to be told of it, or to wait for it."""
+    def was_cut(self) -> bool:
+        """The log ends earlier than it did: what followed is lost. Nobody is to be told of it, or to wait for it.
+
+        Returns whether consumers may have read some of it: the partition then needs a higher leader epoch.
+        """
         log = self.log
+        was_readable = log.end_offset < self.high_watermark
         self.high_watermark = min(self.high_watermark, log.end_offset)
         if self.when_cut is not None:
             self.when_cut()
         self.advanced(self)
+        return was_readable
 
     def mended(self) -> None:
         """The log takes records again, and all that it holds is on the disk."""
@@ -314,6 +320,26 @@ class Partition:
         Raises as `read` does.
         """
         return self.log.aborted(offset, self.last_stable_offset, piece, patient)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The highest leader epoch that the partition was served in, or that its log knows."""
+        return max(self.leader_epoch, self.log.epochs.latest)
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """The largest known leader epoch at most `epoch`, and the offset behind its last record (KIP-101, KIP-320).
+
+        A leader's epoch begins at the end of the log when it becomes leader, though the log notes it with the first
+        record. (-1, -1) for an epoch above the present one.
+        """
+        log = self.log
+        latest, end_offset = log.epochs.latest, log.end_offset
+        if epoch < latest:
+            return log.epochs.end_offset_for(epoch, end_offset)
+        if epoch > self.leader_epoch or epoch < 0:
+            return NO_EPOCH, NO_OFFSET
+        is_known = epoch == self.leader_epoch or latest == NO_EPOCH
+        return epoch if is_known else latest, end_offset
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a client that knows another leader than this one (KIP-320). -1 means that it does not say.

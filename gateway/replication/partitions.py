@@ -6,6 +6,7 @@ A partition is in one state, and a key that is in none is no partition:
     served     is open                               nothing                      deleted; led elsewhere: ELSEWHERE
     OPENING    is there, and will be opened          NOT_LEADER_OR_FOLLOWER       `opened`: served, or OFFLINE
     MAKING     is being made by a thread             NOT_LEADER_OR_FOLLOWER       made: served; refused: OFFLINE
+    RAISING    lost what clients may have read       NOT_LEADER_OR_FOLLOWER       a higher leader epoch: served
     OFFLINE    is damaged, or could not be made      KAFKA_STORAGE_ERROR          `retry`: RETRYING
     RETRYING   is being made once more               KAFKA_STORAGE_ERROR          made: served; refused: OFFLINE
     ELSEWHERE  stays here, and another node leads    NOT_LEADER_OR_FOLLOWER       led here: any of the above
@@ -28,7 +29,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.config import BrokerConfig
@@ -101,6 +102,7 @@ class Partitions:
         self._disk = disk
         self._disks: dict[str, Disk] = {}  # of each log directory that is in use: one may be slow, and no other
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._withheld: dict[tuple[str, int], Partition] = {}  # those that are RAISING
         self._absent = Absences()
         self._behind: dict[tuple[str, int], Topic] = {}  # whose partition is to be made after an older one
         self._names: dict[bytes, str] = {}
@@ -108,6 +110,9 @@ class Partitions:
         self._is_following = False
         self._tell = self._advanced  # one for all of them
         self._on_open: list[Callable[[str, int], None]] = []
+        self._epochs_are_raised = True
+        self.epoch_is_due: Callable[[], None] = lambda: None
+        """Called when a partition needs a higher leader epoch: see `withheld`."""
         self.hold_messages = False
         """Whether a log that was ever opened may hold messages of magic 0 and 1, which have to be converted."""
         self.rooms: dict[str, tuple[int, int]] = {}
@@ -121,15 +126,16 @@ class Partitions:
         """Called with a log directory that takes everything again, or of which a log was mended."""
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter(self._partitions.values())
+        """Those that are served, then those that are withheld."""
+        return chain(self._partitions.values(), self._withheld.values())
 
     def __len__(self) -> int:
         return len(self._partitions)
 
     @property
     def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """Those of now, of all that are served."""
-        return {partition.log.key: partition.high_watermark for partition in self._partitions.values()}
+        """Those of now, of all whose logs are open."""
+        return {partition.log.key: partition.high_watermark for partition in self}
 
     def get(self, topic: str, index: int) -> Partition:
         """The partition, of which this broker is the leader.
@@ -142,6 +148,43 @@ class Partitions:
             absent = self._absent.get((topic, index))
             raise unknown(topic, index) if absent is None else absent.refusal(topic, index)
         return partition
+
+    def of_log(self, log: Log) -> Partition | None:
+        """The partition whose log this is, served or withheld; None for the metadata log, or one led elsewhere."""
+        partition = self._partitions.get(log.key) or self._withheld.get(log.key)
+        return partition if partition is not None and partition.log is log else None
+
+    # Leader epochs
+
+    def withhold(self, partition: Partition) -> None:
+        """Serve a partition no more until its leader epoch is higher: its log lost what clients may have read."""
+        key = partition.log.key
+        if self._partitions.pop(key, None) is not None:
+            self._withhold(partition)
+            self._purgatory.touch(partition.waiters)
+
+    def _withhold(self, partition: Partition) -> None:
+        key = partition.log.key
+        self._withheld[key] = partition
+        self._absent.put(key, Absent(State.RAISING))
+        self._check_room(partition)
+        logger.warning("%s-%d is not served until it has a leader epoch above %d", *key, partition.latest_epoch)
+        self.epoch_is_due()
+
+    @property
+    def withheld(self) -> dict[tuple[str, int], int]:
+        """The partitions that need a higher leader epoch, each with the epoch that it has to be above."""
+        return {key: partition.latest_epoch for key, partition in self._withheld.items()}
+
+    def _release(self, partition: Partition) -> None:
+        """Serve it again, under the epoch that it has now."""
+        key = partition.log.key
+        del self._withheld[key]
+        self._absent.drop(key)
+        self._partitions[key] = partition
+        self._check_room(partition)
+        logger.warning("%s-%d is served again, in leader epoch %d", *key, partition.leader_epoch)
+        self._purgatory.touch(partition.waiters)
 
     @property
     def directories(self) -> list[str]:
@@ -188,13 +231,16 @@ class Partitions:
 
     def _check_all(self) -> None:
         self._look_for_room()
-        for partition in self._partitions.values():
+        for partition in self:
             self._check_room(partition)
 
     def _check_room(self, partition: Partition) -> None:
         directory = parent(partition.log.directory)
         full = None if partition.topic in INTERNAL_TOPICS else self._full.get(directory)
-        partition.read_only = self._failed.get(directory, full)
+        reason = self._failed.get(directory, full)
+        if partition.log.key in self._withheld:
+            reason = Absent(State.RAISING).refusal(*partition.log.key)
+        partition.read_only = reason
 
     def on_open(self, callback: Callable[[str, int], None]) -> None:
         """Have `callback(topic, index)` called when a partition has come online after the broker."""
@@ -202,8 +248,8 @@ class Partitions:
 
     @property
     def opening(self) -> Collection[tuple[str, int]]:
-        """The partitions, by topic and index, that are this broker's and whose logs are not open, or not there, yet."""
-        return self._absent.within(State.OPENING, State.MAKING)
+        """The partitions, by topic and index, that are this broker's and have no leader yet, but soon."""
+        return self._absent.within(State.OPENING, State.MAKING, State.RAISING)
 
     @property
     def offline(self) -> Collection[tuple[str, int]]:
@@ -219,9 +265,12 @@ class Partitions:
 
     # Following the image
 
-    def start(self, image: Image) -> None:
-        """Have the partitions of the image that a broker starts with: none of them is new."""
-        self._image = image
+    def start(self, image: Image, *, epochs_are_raised: bool = True) -> None:
+        """Have the partitions of the image that a broker starts with: none of them is new.
+
+        `epochs_are_raised`: this start has raised all leader epochs, so that one that a log knows belongs to the past.
+        """
+        self._image, self._epochs_are_raised = image, epochs_are_raised
         for topic in image.topics.values():
             self._put(topic, known=len(topic.partitions))
         self._files.go_on_in_threads(self._scheduler)
@@ -302,7 +351,7 @@ class Partitions:
         if state.leader != self._config.node_id:
             self._leave(key, state.leader)
             return False
-        partition = self._partitions.get(key)
+        partition = self._partitions.get(key) or self._withheld.get(key)
         if partition is not None and partition.log.topic_id in (None, topic.topic_id):
             self._set(partition, topic, log_config)
             return False
@@ -331,9 +380,12 @@ class Partitions:
 
     def _set(self, partition: Partition, topic: Topic, log_config: LogConfig) -> None:
         state = topic.partitions[partition.index]
+        is_raised = state.leader_epoch > partition.latest_epoch
         partition.configure(log_config)
         partition.leader_epoch = state.leader_epoch
         partition.replicas, partition.isr = state.replicas, state.isr
+        if is_raised and partition.log.key in self._withheld:
+            self._release(partition)
 
     def _serve(self, topic: Topic, index: int, log: Log, log_config: LogConfig) -> None:
         """Its log is there, and it is served from now on."""
@@ -346,8 +398,16 @@ class Partitions:
         if self._full or self._failed:
             self._check_room(partition)
         self._absent.drop(log.key)
-        self._partitions[log.key] = partition
+        if self._has_later_epoch(partition):
+            self._withhold(partition)
+        else:
+            self._partitions[log.key] = partition
         self._set(partition, topic, log_config)
+
+    def _has_later_epoch(self, partition: Partition) -> bool:
+        """Whether the log knows the leader epoch of the metadata, or a later one: another history has written it."""
+        log = partition.log
+        return log.epochs.latest >= partition.leader_epoch + (not self._epochs_are_raised)
 
     def _disk_of(self, log: Log) -> Disk | None:
         first, directory = self._disk, parent(log.directory)
@@ -371,7 +431,7 @@ class Partitions:
         self._absent.put(key, Absent(State.ELSEWHERE, leader=leader))
 
     def _forget(self, key: tuple[str, int]) -> None:
-        partition = self._partitions.pop(key, None)
+        partition = self._partitions.pop(key, None) or self._withheld.pop(key, None)
         if partition is not None:
             self._purgatory.touch(partition.waiters)
 

@@ -17,8 +17,10 @@ from gateway.handlers import Outcome, load
 from gateway.metadata.image import Node as Broker
 from gateway.metadata.image import Topic
 from gateway.metadata.local import LocalMetadata, Recorded
+from gateway.metadata.registration import register
 from gateway.metadata.topics import METADATA_TOPIC
 from gateway.replication.appends import Appends
+from gateway.replication.epoch_bumps import LeaderEpochBumps
 from gateway.replication.partitions import Partitions
 from gateway.replication.writer import Disk
 from gateway.sessions import FetchSessions
@@ -30,7 +32,8 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records.compression import finish
 from protocol.schema import Message
 from protocol.steps import are_steps
-from storage.files import File, Files
+from storage.files import File, Files, parent
+from storage.reserve import Reserve
 from storage.stores import Stores
 
 
@@ -99,8 +102,11 @@ class Node:
         scheduler.in_thread = at_once  # type: ignore[method-assign]
         purgatory = Purgatory(clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, clock, self.random)
+        reserve = Reserve(self._store.files, parent(metadata.directory))
+        are_raised = register(metadata, self.config, Random(1), reserve, was_clean=self._store.was_clean)
         partitions = Partitions(self._store, self.config, purgatory, Disk(clock, scheduler))
-        partitions.start(metadata.image)
+        partitions.start(metadata.image, epochs_are_raised=are_raised)
+        LeaderEpochBumps(metadata, partitions, scheduler)
         metadata.on_change(partitions.follow)
         appends = Appends()
         groups = Coordinators(self.config, clock, self.random, scheduler, purgatory, metadata, partitions, appends)

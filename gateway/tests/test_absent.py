@@ -35,6 +35,7 @@ def test_what_clients_are_told() -> None:
     assert {state: error.code for state, error in told.items()} == {
         State.OPENING: ErrorCode.NOT_LEADER_OR_FOLLOWER,
         State.MAKING: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        State.RAISING: ErrorCode.NOT_LEADER_OR_FOLLOWER,
         State.OFFLINE: ErrorCode.KAFKA_STORAGE_ERROR,
         State.RETRYING: ErrorCode.KAFKA_STORAGE_ERROR,
         State.ELSEWHERE: ErrorCode.NOT_LEADER_OR_FOLLOWER,

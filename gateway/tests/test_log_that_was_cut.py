@@ -129,12 +129,62 @@ def test_consumers_and_the_high_watermark_follow(bench: Bench) -> None:
     assert (partition.high_watermark, partition.log.end_offset) == (3, 3), "before the files are cut"
     bench.node.time.advance()
     ((row,),) = [response.responses[0].partitions for response in heard]
-    assert row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     with pytest.raises(KafkaError, match="once more"):
         bench.append(1)
     bench.mend()
     bench.append(1)
     assert (partition.high_watermark, partition.log.end_offset, partition.log.sync_error) == (4, 4, None)
+
+
+def test_records_that_are_lost_raise_the_leader_epoch(bench: Bench) -> None:
+    bench.append(3)
+    partition = bench.partition()
+    partition.log.flush()
+    bench.append(2)
+    before = partition.leader_epoch
+    bench.lose(partition)
+    bench.upkeep.mend()
+    bench.run_thread()
+    with pytest.raises(KafkaError) as caught:
+        bench.partition()
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    bench.node.time.advance()
+    assert bench.partition() is partition
+    assert (partition.leader_epoch, bench.node.services.metadata.image.topics["t"].partitions[0].leader_epoch) == (
+        before + 1,
+        before + 1,
+    )
+    bench.mend()
+    bench.append(4)
+    assert partition.log.epochs.entries == [(before, 0), (before + 1, 3)]
+    assert partition.end_offset_for(before) == (before, 3)
+
+
+def test_a_repair_that_loses_nothing_raises_no_epoch(bench: Bench) -> None:
+    bench.files.drops_failed = ()
+    bench.append(3)
+    partition = bench.partition()
+    before = bench.node.services.metadata.end_offset
+    bench.lose(partition)
+    bench.mend()
+    bench.node.time.advance()
+    assert bench.partition() is partition
+    assert (partition.log.sync_error, partition.high_watermark) == (None, 3)
+    assert (partition.leader_epoch, bench.node.services.metadata.end_offset) == (0, before)
+
+
+def test_what_no_consumer_could_read_raises_no_epoch(bench: Bench) -> None:
+    """With `headgate.flush=commit` nobody was shown what no sync had covered."""
+    bench.node.services.metadata.create_topic("c", 1, configs={"headgate.flush": "commit"})
+    partition = bench.partition("c")
+    now_ms = bench.node.time.clock.now_ms()
+    partition.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+    bench.lose(partition)
+    bench.mend()
+    assert (partition.high_watermark, partition.log.end_offset) == (0, 0), "it is lost"
+    bench.node.time.advance()
+    assert (bench.partition("c").leader_epoch, partition.log.sync_error) == (0, None)
 
 
 def test_a_high_watermark_that_follows_syncs_is_not_above_the_end(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gateway.metadata import image as image_module
 from gateway.metadata.image import Image, Node, PartitionState, changed_topics
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import (
@@ -12,6 +13,7 @@ from protocol.internal.metadata import (
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -166,3 +168,85 @@ def test_ten_thousand_partitions_in_one_change() -> None:
     later = image.apply(TopicRecord(name="b", topic_id=B))
     assert len(image.topics["a"].partitions) == 10_000
     assert later.topics["a"].partitions is image.topics["a"].partitions, "what comes later does not copy them"
+
+
+def registered(node_id: int = 0) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(broker_id=node_id)
+
+
+def epochs(image: Image, name: str) -> list[tuple[int, int]]:
+    return [(state.leader_epoch, state.partition_epoch) for state in image.topics[name].partitions]
+
+
+def test_a_registration_raises_the_epochs_of_what_that_broker_leads() -> None:
+    led_by_5 = PartitionRecord(partition_id=1, topic_id=A, replicas=[5], isr=[5], leader=5, leader_epoch=3)
+    before = Image.empty().apply(TopicRecord(name="a", topic_id=A), partition(A, 0), led_by_5)
+    assert epochs(before.apply(registered(0)), "a") == [(1, 1), (3, -1)]
+    assert epochs(before.apply(registered(5), registered(5)), "a") == [(0, 0), (5, 1)]
+    assert epochs(before.apply(registered(6)), "a") == epochs(before, "a")
+
+
+def test_only_what_is_there_at_a_registration_gets_a_higher_epoch() -> None:
+    records: list[MetadataRecord] = [
+        registered(),
+        TopicRecord(name="a", topic_id=A),
+        partition(A, 0),
+        registered(),
+        partition(A, 1),
+        registered(),
+        TopicRecord(name="b", topic_id=B),
+        partition(B, 0),
+    ]
+    one_by_one = Image.empty()
+    for record in records:
+        one_by_one = one_by_one.apply(record)
+    at_once = Image.empty().apply_all(records)
+    assert at_once == one_by_one
+    assert (epochs(at_once, "a"), epochs(at_once, "b")) == ([(2, 2), (1, 1)], [(0, 0)])
+
+
+def test_a_partition_that_is_replaced_has_the_epochs_of_its_record() -> None:
+    """As it is written while a broker runs: what was registered before is in it."""
+    replaced = PartitionRecord(
+        partition_id=0, topic_id=A, replicas=[0], isr=[0], leader=0, leader_epoch=7, partition_epoch=9
+    )
+    image = Image.empty().apply(TopicRecord(name="a", topic_id=A), partition(A, 0), registered(), registered())
+    after = image.apply(registered(), replaced)
+    assert epochs(after, "a") == [(7, 9)]
+    assert epochs(after.apply(registered()), "a") == [(8, 10)]
+
+
+def test_after_a_registration_partitions_that_are_alike_are_one_object() -> None:
+    image = Image.empty().apply(
+        *(TopicRecord(name=name, topic_id=topic_id) for name, topic_id in (("a", A), ("b", B))),
+        *(partition(A, index) for index in range(3)),
+        registered(),
+        partition(A, 3),
+        partition(B, 0),
+        partition(B, 1),
+        registered(),
+    )
+    raised = [*image.topics["a"].partitions[:3]]
+    fresh = [image.topics["a"].partitions[3], *image.topics["b"].partitions]
+    assert (len({id(state) for state in raised}), len({id(state) for state in fresh})) == (1, 1)
+
+
+def test_many_registrations_raise_each_partition_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[int] = []
+    raise_by = image_module.raised_by
+
+    def counted(state: PartitionState, count: int) -> PartitionState:
+        raised.append(count)
+        return raise_by(state, count)
+
+    monkeypatch.setattr(image_module, "raised_by", counted)
+    image = Image.empty().apply(
+        TopicRecord(name="a", topic_id=A), *(partition(A, index) for index in range(100)), *[registered()] * 1000
+    )
+    assert raised == [1000]
+    assert epochs(image, "a") == [(1000, 1000)] * 100
+
+
+def test_a_registration_may_change_every_topic() -> None:
+    before = Image.empty().apply(TopicRecord(name="a", topic_id=A), partition(A, 0))
+    assert changed_topics([registered()], before, before.apply(registered())) == {"a"}

@@ -8,7 +8,22 @@ from typing import TypeAlias
 
 from protocol import compiler
 from protocol.errors import MalformedRequest
-from protocol.schema import Message, array, int8, int16, int32, int64, nullable_array, nullable_string, string, uuid, v
+from protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    nullable_array,
+    nullable_string,
+    string,
+    uint16,
+    uuid,
+    v,
+)
 
 FRAME_VERSION = 1
 
@@ -22,6 +37,38 @@ GROUP_RESOURCE = 32
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 # Those that tell who may do what, and how fast.
 SECURITY_TYPES = {10: "delegation tokens", 11: "SCRAM credentials", 14: "quotas", 18: "ACLs"}
+
+
+class BrokerEndpoint(Struct):
+    """An address at which a broker listens."""
+
+    name: string = v("0+")
+    host: string = v("0+")
+    port: uint16 = v("0+")
+    security_protocol: int16 = v("0+")
+
+
+class BrokerFeature(Struct):
+    """The levels of a feature that a broker supports."""
+
+    name: string = v("0+")
+    min_supported_version: int16 = v("0+")
+    max_supported_version: int16 = v("0+")
+
+
+class RegisterBrokerRecord(Message, key=0, versions="0-3", flexible="0+"):
+    """A broker started. v1 controlled shutdown   v2 migration from ZooKeeper   v3 log directories (KIP-858)."""
+
+    broker_id: int32 = v("0+")
+    is_migrating_zk_broker: boolean = v("2+", default=False)
+    incarnation_id: uuid = v("0+")
+    broker_epoch: int64 = v("0+")
+    end_points: array[BrokerEndpoint] = v("0+")
+    features: array[BrokerFeature] = v("0+")
+    rack: nullable_string = v("0+")
+    fenced: boolean = v("0+", default=True)
+    in_controlled_shutdown: boolean = v("1+", default=False)
+    log_dirs: array[uuid] = v("3+", tag=0)
 
 
 class TopicRecord(Message, key=2, versions="0", flexible="0+"):
@@ -80,11 +127,25 @@ class ProducerIdsRecord(Message, key=15, versions="0", flexible="0+"):
 
 
 MetadataRecord: TypeAlias = (
-    TopicRecord | PartitionRecord | ConfigRecord | RemoveTopicRecord | FeatureLevelRecord | ProducerIdsRecord
+    RegisterBrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | ConfigRecord
+    | RemoveTopicRecord
+    | FeatureLevelRecord
+    | ProducerIdsRecord
 )
 RECORDS: dict[int, type[MetadataRecord]] = {
     record.api_key: record
-    for record in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, FeatureLevelRecord, ProducerIdsRecord)
+    for record in (
+        RegisterBrokerRecord,
+        TopicRecord,
+        PartitionRecord,
+        ConfigRecord,
+        RemoveTopicRecord,
+        FeatureLevelRecord,
+        ProducerIdsRecord,
+    )
 }
 
 

@@ -10,6 +10,7 @@ from protocol.internal.metadata import (
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
     decode,
@@ -42,6 +43,10 @@ KAFKAS: list[tuple[MetadataRecord, str]] = [
     (
         ProducerIdsRecord(broker_id=0, broker_epoch=-1, next_producer_id=2000),
         "010f0000000000ffffffffffffffff00000000000007d000",
+    ),
+    (
+        RegisterBrokerRecord(broker_id=1, incarnation_id=TOPIC_ID, broker_epoch=7, rack="r", fenced=False),
+        "010000000000010102030405060708090a0b0c0d0e0f100000000000000007010102720000",
     ),
 ]
 

@@ -1,0 +1,127 @@
+"""Higher leader epochs: for all partitions at a start, for single ones whose log lost records (KIP-101, KIP-320).
+
+A stop may lose records that clients have seen. Other records then get the same offsets, and a client that goes on at
+its old position would miss them without an error. A higher leader epoch tells the client: it asks where the epoch that
+it knows ends, and finds that its position is beyond.
+
+A start writes one record for all partitions, as a broker of KRaft registers itself (KIP-631). The replay of it raises
+the leader epoch of every partition that exists then and is led by that broker (`image.py`). It is on the disk before
+anything is served. So each epoch is above all that were served before, whatever the start has found or not found in the
+logs: a log that lost its end looks like one that never had it.
+
+While the broker runs, a partition gets a PartitionRecord of its own (`gateway.replication.epoch_bumps`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from random import Random
+from typing import TYPE_CHECKING
+
+from gateway.metadata.topics import new_topic_id
+from protocol.errors import KafkaError
+from protocol.internal.metadata import MetadataRecord, PartitionRecord, RegisterBrokerRecord
+from storage.checkpoint import TopicPartition
+from storage.errors import StorageError
+from storage.files import NO_ROOM
+
+if TYPE_CHECKING:
+    from gateway.config import BrokerConfig
+    from gateway.metadata.image import Image
+    from gateway.metadata.local import LocalMetadata
+    from storage.reserve import Reserve
+
+logger = logging.getLogger("headgate.metadata")
+
+
+def register(
+    metadata: LocalMetadata, config: BrokerConfig, random: Random, reserve: Reserve, *, was_clean: bool
+) -> bool:
+    """Write the registration of this start. Whether the leader epochs have risen.
+
+    A full disk gives up a part of the reserve. If the record cannot be written even so, a broker that was stopped in
+    order goes on with the epochs it had (`was_clean`): nothing was lost. Any other start is refused, unless there is no
+    partition. Raises StorageError, OSError.
+    """
+    record = RegisterBrokerRecord(
+        broker_id=config.node_id,
+        incarnation_id=new_topic_id(random, ()),
+        broker_epoch=metadata.end_offset,  # as KRaft: the offset of this record
+        rack=config.broker_rack,
+        fenced=False,
+    )
+    try:
+        _write(metadata, record, reserve)
+    except KafkaError as error:
+        if not (was_clean or _leads_nothing(metadata.image, config.node_id)):
+            raise StorageError(_refusal(metadata.directory, error)) from error
+        logger.warning("the leader epochs stay as they are, since nothing was lost: %s", error.message)
+        return False
+    try:
+        reserve.fill()
+    except OSError as error:
+        logger.warning("%s cannot be filled: %s", reserve.path, error)
+    return True
+
+
+def _write(metadata: LocalMetadata, record: RegisterBrokerRecord, reserve: Reserve) -> None:
+    """Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+    while True:
+        try:
+            metadata.register(record)
+        except KafkaError as error:
+            if not _lacks_room(error) or not _gives_up(reserve):
+                raise
+            logger.warning("the disk is full: a part of %s is given up for the record of this start", reserve.path)
+        else:
+            return
+
+
+def _lacks_room(error: KafkaError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in NO_ROOM
+
+
+def _gives_up(reserve: Reserve) -> bool:
+    try:
+        return reserve.give_up()
+    except OSError as error:
+        logger.warning("%s cannot be given up: %s", reserve.path, error)
+        return False
+
+
+def _leads_nothing(image: Image, node_id: int) -> bool:
+    return not any(state.leader == node_id for topic in image.topics.values() for state in topic.partitions)
+
+
+def _refusal(directory: str, error: KafkaError) -> str:
+    return (
+        f"the start cannot be recorded in {directory}: {error.message}; the last stop was not in order, so that records"
+        " may be lost, and without that record clients would not notice: free some room on that disk, or mend it, and"
+        " start again; nothing was served"
+    )
+
+
+def raised(image: Image, latest_epochs: Mapping[TopicPartition, int]) -> list[MetadataRecord]:
+    """Records that raise the leader epochs of these partitions, each above the epoch given with it. Pure.
+
+    A partition that the image does not have is passed over.
+    """
+    records: list[MetadataRecord] = []
+    for (name, index), latest_epoch in latest_epochs.items():
+        topic = image.topics.get(name)
+        if topic is not None and index < len(topic.partitions):
+            state = topic.partitions[index]
+            records.append(
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=topic.topic_id,
+                    replicas=list(state.replicas),
+                    isr=list(state.isr),
+                    leader=state.leader,
+                    leader_epoch=max(state.leader_epoch, latest_epoch) + 1,
+                    partition_epoch=state.partition_epoch + 1,
+                )
+            )
+    return records

@@ -1,0 +1,77 @@
+"""Higher leader epochs for partitions whose logs lost records while the broker runs.
+
+`Partitions.withhold` takes such a partition out of service. Here the metadata gets a record with a higher epoch for it,
+for all of a turn together. Once that is on the disk, `Partitions.follow` serves the partition again. What cannot be
+written is tried again until it can, ever more rarely: nothing is served under an epoch in which records were lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from protocol.errors import KafkaError
+from storage.checkpoint import TopicPartition
+
+if TYPE_CHECKING:
+    from gateway.metadata.local import Change, LocalMetadata
+    from gateway.replication.partitions import Partitions
+    from gateway.scheduler import Scheduler
+
+logger = logging.getLogger("headgate.replication")
+
+FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000.0, 16_000.0
+
+
+class LeaderEpochBumps:
+    """Asks the metadata for higher leader epochs until no partition is withheld."""
+
+    def __init__(self, metadata: LocalMetadata, partitions: Partitions, scheduler: Scheduler) -> None:
+        self._metadata = metadata
+        self._partitions = partitions
+        self._scheduler = scheduler
+        self._pending: dict[TopicPartition, Change] = {}
+        self._wait_ms = FIRST_WAIT_MS
+        self._is_due = self._is_waiting = False
+        partitions.epoch_is_due = self._soon
+        if partitions.withheld:
+            self._soon()
+
+    def _soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._scheduler.call_soon(self._run)
+
+    def _run(self) -> None:
+        self._is_due = False
+        withheld = self._partitions.withheld
+        self._pending = {key: change for key, change in self._pending.items() if not change.is_settled}
+        wanted = {key: epoch for key, epoch in withheld.items() if key not in self._pending}
+        if wanted:
+            self._metadata.renew_image()
+            self._ask(wanted)
+        if self._partitions.withheld:
+            self._look_again()
+        else:
+            self._wait_ms = FIRST_WAIT_MS
+
+    def _ask(self, wanted: dict[TopicPartition, int]) -> None:
+        try:
+            change = self._metadata.raise_leader_epochs(wanted)
+        except KafkaError as error:
+            names = ", ".join(f"{topic}-{index}" for topic, index in wanted)
+            logger.error("%s: not served until a higher leader epoch can be written: %s", names, error.message)
+            return
+        if change is not None:
+            self._pending.update(dict.fromkeys(wanted, change))
+
+    def _look_again(self) -> None:
+        """The change may fail, or take long."""
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._scheduler.call_after(self._wait_ms, self._waited)
+            self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
+
+    def _waited(self) -> None:
+        self._is_waiting = False
+        self._run()

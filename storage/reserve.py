@@ -1,0 +1,52 @@
+"""Room on a disk that is kept back for what a start has to write: a file that gives it up, part by part.
+
+A broker that finds its disk full has to write one record before it may serve anybody (`gateway.metadata.registration`).
+The file holds room for many such starts. It is filled again when there is plenty of room: it must never be what makes a
+disk full. Its bytes are random, as some file systems store zeros, or what repeats, in no room at all.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from storage.files import Files, parent
+
+FILE_NAME = ".headgate-reserve"
+RESERVE_BYTES = 256 << 10
+PART_BYTES = 32 << 10
+"""Given up at a time: more than any file system takes for one small write with what belongs to it."""
+PLENTY_BYTES = 16 * RESERVE_BYTES
+"""So much has to be free before the reserve takes any of it."""
+
+
+class Reserve:
+    """The reserve in one log directory. All of it waits for the disk, and raises OSError."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self.path = f"{directory}/{FILE_NAME}"
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept back."""
+        return self._files.size(self.path) if self._files.exists(self.path) else 0
+
+    def give_up(self) -> bool:
+        """Give up a part of the room; False if nothing is left."""
+        size = self.size
+        if not size:
+            return False
+        self._files.truncate(self.path, max(0, size - PART_BYTES))
+        self._files.sync(self.path)  # else the blocks may not be free yet
+        return True
+
+    def fill(self) -> None:
+        """Keep back all of the room again, if there is plenty."""
+        missing = RESERVE_BYTES - self.size
+        if missing <= 0 or self._files.space(parent(self.path))[1] < PLENTY_BYTES:
+            return
+        is_new = not self._files.exists(self.path)
+        self._files.append(self.path, Random(0).randbytes(missing))
+        self._files.sync(self.path)
+        if is_new:
+            self._files.sync_directory(parent(self.path))
