@@ -6,6 +6,7 @@ import gc
 import logging
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 import trio
@@ -22,8 +23,8 @@ from gateway.dispatch import Dispatcher
 from gateway.handlers import load
 from gateway.logs import ready_line
 from gateway.metadata.local import LocalMetadata, Recorded, check_fresh
+from gateway.metadata.registration import refill, register
 from gateway.metadata.snapshot_generator import SnapshotGenerator
-from gateway.metadata.registration import register
 from gateway.metadata.topics import METADATA_TOPIC
 from gateway.metrics import Metrics
 from gateway.opening import Openings
@@ -139,8 +140,8 @@ class Broker:
         purgatory = Purgatory(self.clock, scheduler)
         metadata = LocalMetadata(self._store, self.config, self.clock, self.random, recorded.image, scheduler)
         metadata.settled = lambda: purgatory.touch(metadata.waiters)
-        reserve = Reserve(self._store.files, parent(metadata.directory))
-        are_raised = register(metadata, self.config, self.random, reserve, was_clean=self._store.was_clean)
+        self._reserve = Reserve(self._store.files, parent(metadata.directory))
+        are_raised = register(metadata, self.config, self.random, self._reserve, was_clean=self._store.was_clean)
         partitions = Partitions(self._store, self.config, purgatory, Disk(self.clock, scheduler), scheduler)
         partitions.start(metadata.image, epochs_are_raised=are_raised)
         LeaderEpochBumps(metadata, partitions, scheduler)
@@ -170,6 +171,7 @@ class Broker:
         partitions = services.partitions
         upkeep = Upkeep(self._store, partitions, self.config, self.clock, services.scheduler)
         upkeep.measure(services.metrics)
+        upkeep.room_is_back = partial(refill, self._reserve, services.scheduler)
         return upkeep
 
     async def run(

@@ -57,6 +57,8 @@ class Upkeep:
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
         self._is_making = False
         self._has_lost_metadata = False
+        self.room_is_back: Callable[[str], None] = lambda _: None
+        """Called with a log directory that takes records again, after its disk was nearly full."""
         self._config = config
         self._space = Space(partitions, config, clock, scheduler, self._room_changed)
         is_low = self._space.low.__contains__
@@ -127,6 +129,8 @@ class Upkeep:
         """There is no room any more, or there is again."""
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0  # there may be room for what could not be made
         self._expire_if_low()
+        if not is_low:
+            self.room_is_back(directory)
 
     def retry(self) -> None:
         """Make the partitions that could not be made when their topics were: some of them, in a thread."""

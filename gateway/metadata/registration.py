@@ -24,12 +24,13 @@ from protocol.errors import KafkaError
 from protocol.internal.metadata import MetadataRecord, PartitionRecord, RegisterBrokerRecord
 from storage.checkpoint import TopicPartition
 from storage.errors import StorageError
-from storage.files import NO_ROOM
+from storage.files import NO_ROOM, parent
 
 if TYPE_CHECKING:
     from gateway.config import BrokerConfig
     from gateway.metadata.image import Image
     from gateway.metadata.local import LocalMetadata
+    from gateway.scheduler import Scheduler
     from storage.reserve import Reserve
 
 logger = logging.getLogger("headgate.metadata")
@@ -63,6 +64,17 @@ def register(
     except OSError as error:
         logger.warning("%s cannot be filled: %s", reserve.path, error)
     return True
+
+
+def refill(reserve: Reserve, scheduler: Scheduler, directory: str) -> None:
+    """There is room again in a log directory: have a thread fill its reserve."""
+
+    def filled(result: object) -> None:
+        if isinstance(result, BaseException):
+            logger.warning("%s cannot be filled: %s", reserve.path, result)
+
+    if directory == parent(reserve.path):
+        scheduler.in_thread(reserve.fill, filled)
 
 
 def _write(metadata: LocalMetadata, record: RegisterBrokerRecord, reserve: Reserve) -> None:

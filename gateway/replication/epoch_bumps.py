@@ -8,6 +8,7 @@ written is tried again until it can, ever more rarely: nothing is served under a
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
@@ -44,9 +45,11 @@ class LeaderEpochBumps:
 
     def _run(self) -> None:
         self._is_due = False
-        withheld = self._partitions.withheld
-        self._pending = {key: change for key, change in self._pending.items() if not change.is_settled}
-        wanted = {key: epoch for key, epoch in withheld.items() if key not in self._pending}
+        for key in [key for key, change in self._pending.items() if change.is_settled]:
+            error = self._pending.pop(key).error
+            if error is not None:
+                self._tell([key], error)
+        wanted = {key: epoch for key, epoch in self._partitions.withheld.items() if key not in self._pending}
         if wanted:
             self._metadata.renew_image()
             self._ask(wanted)
@@ -59,11 +62,14 @@ class LeaderEpochBumps:
         try:
             change = self._metadata.raise_leader_epochs(wanted)
         except KafkaError as error:
-            names = ", ".join(f"{topic}-{index}" for topic, index in wanted)
-            logger.error("%s: not served until a higher leader epoch can be written: %s", names, error.message)
+            self._tell(wanted, error)
             return
         if change is not None:
             self._pending.update(dict.fromkeys(wanted, change))
+
+    def _tell(self, keys: Iterable[TopicPartition], error: KafkaError) -> None:
+        names = ", ".join(f"{topic}-{index}" for topic, index in keys)
+        logger.error("%s: not served until a higher leader epoch can be written: %s", names, error.message)
 
     def _look_again(self) -> None:
         """The change may fail, or take long."""

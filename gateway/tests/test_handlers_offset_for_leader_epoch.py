@@ -38,6 +38,21 @@ def test_where_epochs_end(node: Node, version: int) -> None:
     assert found == [(0, epoch, end) for epoch, end in zip(epochs, (3, 3, 7, -1), strict=True)]
 
 
+def test_a_new_epoch_begins_at_the_end_of_the_log_before_its_first_record(node: Node) -> None:
+    """Kafka notes the epoch there when it becomes leader."""
+    node.services.metadata.create_topic("t", 1)
+    append(node, 1, 3)
+    node.services.partitions.get("t", 0).leader_epoch = 4
+    found = [ask(node, 4, "t", 0, epoch) for epoch in (0, 1, 2, 3, 4, 5)]
+    assert found == [(0, 0, 0), (0, 1, 3), (0, 1, 3), (0, 1, 3), (0, 4, 3), (0, -1, -1)]
+
+
+def test_epochs_of_a_log_without_any(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    node.services.partitions.get("t", 0).leader_epoch = 4
+    assert [ask(node, 4, "t", 0, epoch) for epoch in (0, 3, 4, 5)] == [(0, 0, 0), (0, 3, 0), (0, 4, 0), (0, -1, -1)]
+
+
 def test_a_client_of_another_leader_is_fenced(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, 2, 1)

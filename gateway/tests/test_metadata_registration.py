@@ -10,14 +10,15 @@ from random import Random
 import pytest
 
 from gateway.metadata.image import Image
-from gateway.metadata.registration import raised
+from gateway.metadata.registration import raised, refill
 from gateway.tests.builders import Node
+from gateway.tests.manual import Threads
 from protocol.errors import KafkaError
 from protocol.internal.metadata import PartitionRecord, RegisterBrokerRecord, TopicRecord, decode
 from protocol.records.batch import Record, build, iterate, split
 from storage.errors import StorageError
 from storage.files import Files
-from storage.reserve import PART_BYTES, RESERVE_BYTES
+from storage.reserve import PART_BYTES, RESERVE_BYTES, Reserve
 from storage.tests.crashing_files import CrashingFiles, PowerCut
 
 LOG = "/data/__headgate_metadata-0/00000000000000000000.log"
@@ -204,3 +205,18 @@ def test_a_failed_change_leaves_the_epochs() -> None:
     assert epoch_of(node) == 0
     node.services.metadata.raise_leader_epochs({("t", 0): 0})
     assert [epoch_of(node, index=index) for index in range(2)] == [1, 0]
+
+
+def test_when_there_is_room_again_the_reserve_is_filled_by_a_thread(caplog: pytest.LogCaptureFixture) -> None:
+    files = CrashingFiles()
+    started(files).close()
+    reserve, threads = Reserve(files, "/data"), Threads()
+    assert reserve.give_up()
+    refill(reserve, threads, "/other")  # type: ignore[arg-type]
+    assert not threads.waiting
+    refill(reserve, threads, "/data")  # type: ignore[arg-type]
+    threads.run_one(OSError(errno.EIO, "input/output error"))
+    assert "cannot be filled" in caplog.text
+    refill(reserve, threads, "/data")  # type: ignore[arg-type]
+    threads.run_one()
+    assert reserve.size == RESERVE_BYTES

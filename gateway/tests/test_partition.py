@@ -111,6 +111,19 @@ def test_records_are_looked_at_only_when_it_is_configured(tmp_path: Path) -> Non
         node.close()
 
 
+@pytest.mark.parametrize(
+    "epoch, end",
+    [(-1, (-1, -1)), (0, (0, 0)), (1, (1, 2)), (2, (1, 2)), (3, (3, 3)), (6, (3, 3)), (7, (7, 3)), (8, (-1, -1))],
+)
+def test_where_an_epoch_ends(partition: Partition, epoch: int, end: tuple[int, int]) -> None:
+    for leader_epoch, values in ((1, (b"a", b"b")), (3, (b"c",))):
+        partition.leader_epoch = leader_epoch
+        for value in values:
+            partition.append(records(value), 1, NOW_MS)
+    partition.leader_epoch = 7
+    assert partition.end_offset_for(epoch) == end
+
+
 def test_batches_carry_the_leader_epoch(partition: Partition) -> None:
     partition.leader_epoch = 7
     partition.append(records(b"a"), 1, NOW_MS)

@@ -288,7 +288,12 @@ def test_what_cannot_be_made_is_tried_a_few_in_a_turn_and_ever_more_rarely(
     assert turns == [1, 3, 7, 15, 31]
     assert len(disk.tries) == 4 * len(turns)
     disk.has_room = True
+    heard: list[str] = []
+    work.room_is_back = heard.append
+    work._room_changed("/d", True)
+    assert not heard
     work._room_changed("/d", False)
+    assert heard == ["/d"]
     node.time.advance(1_000)
     for _ in range(10):
         node.time.advance()
