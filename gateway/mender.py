@@ -72,10 +72,10 @@ class Mender:
         """It is known what there is of the log."""
         if isinstance(result, BaseException):
             work.error = result
-        end_offset, is_owed = log.end_offset, False
+        is_owed = False
         try:
             is_owed = mending.take_up(log, work)
-            if log.end_offset != end_offset:
+            if work.has_lost_records:
                 self._tell.was_cut(log)
         except Exception as error:  # a fault of ours must not keep the others waiting
             logger.exception("what was found of %s-%d cannot be taken up", *log.key)

@@ -102,6 +102,19 @@ class Epochs:
         end_offset = self._entries[after][1]
         return (self._entries[after - 1][0] if after else epoch), end_offset
 
+    def end_offset_led(self, epoch: int, leader_epoch: int, log_end: int) -> tuple[int, int]:
+        """The largest epoch at most `epoch`, and the offset where it ends, where a leader of `leader_epoch` writes.
+
+        A leader's epoch begins at the end of the log when it becomes leader, though it is noted with its first record
+        only. (-1, -1) for an epoch above the leader's.
+        """
+        if epoch < self.latest:
+            return self.end_offset_for(epoch, log_end)
+        if epoch > leader_epoch or epoch < 0:
+            return NO_EPOCH, NO_OFFSET
+        is_known = epoch == leader_epoch or self.latest == NO_EPOCH
+        return epoch if is_known else self.latest, log_end
+
     def epoch_at(self, offset: int) -> int:
         """The epoch in which the record at `offset` was written; -1 if not known."""
         after = bisect_right(self._entries, offset, key=lambda entry: entry[1])

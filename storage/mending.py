@@ -87,6 +87,8 @@ class Mending:
         """Use `begin`."""
         self.error: BaseException | None = None
         self.lost: _Lost | None = None
+        self.has_lost_records = False
+        """Of `take_up`: whether records went that the log had. The others are what they were."""
         self.renewed: dict[int, Segment] = {}
         """By base offset: with indexes made anew, in memory, as those on the disk are not to be trusted."""
         self.end_offset = log.end_offset
@@ -402,7 +404,9 @@ def take_up(log: Log, mending: Mending) -> bool:
         log.renew(segment)
         logger.warning("%s-%d: the indexes of %s are made again", *log.key, segment.path)
     if mending.lost is not None:
+        end_offset = log.end_offset
         _forget(log, *mending.lost)
+        mending.has_lost_records = log.end_offset < end_offset  # else all that went was deleted before
     return mending.owe(log)
 
 

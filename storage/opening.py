@@ -43,6 +43,15 @@ class Opening:
         self.error: StorageError | None = None
         self.has_begun = False
 
+    @property
+    def may_lack_records(self) -> bool:
+        """Whether records may be missing that were in the log at the stop before this start, and that clients have read.
+
+        After a stop in order none are. After any other nobody knows: a power cut may have taken the end of the log, and
+        what is left looks as if it had never been there. So this holds after a kill too, which takes nothing.
+        """
+        return not self.found.is_clean
+
     def __repr__(self) -> str:
         return f"Opening({self.found})"
 
@@ -58,12 +67,20 @@ class Opening:
         try:
             found.topic_id = self._topic_id()
             self.log = yield from open_log.open_log_steps(pool, found, self._config, self._random, self._now_ms)
+            self._tell_of_loss(self.log.end_offset)
         except NotALog as error:
             self.error = error
             logger.warning("%s; left alone", error)
         except (StorageError, OSError, KafkaError) as error:
             self.error = _told(found, error)
             logger.error("partition %s stays closed: %s", found, str(error).removeprefix(f"{found}: "))
+
+    def _tell_of_loss(self, end_offset: int) -> None:
+        """Some losses are certain: clients could read what was below the high watermark of the last checkpoint."""
+        high_watermark = self.found.high_watermark
+        if self.may_lack_records and end_offset < high_watermark:
+            lost = "%s: records from offset %d to %d are lost, which clients may have read"
+            logger.warning(lost, self.found, end_offset, high_watermark - 1)
 
     def _topic_id(self) -> bytes | None:
         try:

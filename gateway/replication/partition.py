@@ -14,7 +14,6 @@ from gateway.replication.writer import ASLEEP, Asleep, Disk, RollIsDue, Writer
 from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
-from storage.epochs import NO_EPOCH, NO_OFFSET
 from storage.files import ColdRead
 from storage.holding import ROLL, may
 from storage.log import AppendInfo, Log
@@ -327,19 +326,8 @@ class Partition:
         return max(self.leader_epoch, self.log.epochs.latest)
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """The largest known leader epoch at most `epoch`, and the offset behind its last record (KIP-101, KIP-320).
-
-        A leader's epoch begins at the end of the log when it becomes leader, though the log notes it with the first
-        record. (-1, -1) for an epoch above the present one.
-        """
-        log = self.log
-        latest, end_offset = log.epochs.latest, log.end_offset
-        if epoch < latest:
-            return log.epochs.end_offset_for(epoch, end_offset)
-        if epoch > self.leader_epoch or epoch < 0:
-            return NO_EPOCH, NO_OFFSET
-        is_known = epoch == self.leader_epoch or latest == NO_EPOCH
-        return epoch if is_known else latest, end_offset
+        """The largest leader epoch at most `epoch`, and the offset where it ends: see `Epochs.end_offset_led`."""
+        return self.log.epochs.end_offset_led(epoch, self.leader_epoch, self.log.end_offset)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a client that knows another leader than this one (KIP-320). -1 means that it does not say.

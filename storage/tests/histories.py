@@ -21,7 +21,7 @@ from random import Random
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader, read_header, split
-from storage import holding, mending, snapshots
+from storage import holding, snapshots
 from storage.config import CACHE, COMMIT, LogConfig
 from storage.errors import BadFile
 from storage.expiry import Expired
@@ -50,6 +50,7 @@ from storage.tests.builders import (
 from storage.tests.crashing_files import CrashingFiles, PowerCut
 from storage.tests.damaged import look_at_wrong_bit
 from storage.tests.damaged_files import look_at_wrong_file
+from storage.tests.readers import Readers, mend
 from storage.tests.sent import Sent, is_of, validation_of
 
 KEY = "t", 0
@@ -60,39 +61,12 @@ TRANSACTIONAL = range(10, 13)
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 DERIVED_NAMES = ("leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "cleaner-offset-checkpoint")
 
-STEPS = {
-    "append": 8,
-    "gather": 3,
-    "append_aside": 2,
-    "repeat": 1,
-    "retry": 2,
-    "flush": 1,
-    "begin_flush": 1,
-    "end_flush": 1,
-    "checkpoint": 1,
-    "begin_checkpoint": 1,
-    "end_checkpoint": 1,
-    "commit": 1,
-    "roll": 1,
-    "retain": 1,
-    "shrink": 1,
-    "delete_records": 1,
-    "begin_expiry": 1,
-    "end_expiry": 1,
-    "move_start": 1,
-    "sweep": 1,
-    "hold": 1,
-    "look": 1,
-    "restart": 1,
-    "kill": 1,
-    "power": 1,
-    "cut": 1,
-    "start_full": 1,
-    "flip": 1,
-    "fill": 1,
-    "fail": 1,
-    "heal": 1,
-}
+ONCE = (
+    "repeat flush begin_flush end_flush checkpoint begin_checkpoint end_checkpoint commit roll retain "
+    "shrink delete_records begin_expiry end_expiry move_start sweep hold look restart kill power cut "
+    "start_full flip fill fail heal lose"
+)
+STEPS = {"append": 8, "gather": 3, "append_aside": 2, "retry": 2, **dict.fromkeys(ONCE.split(), 1)}
 """Step -> how often, against each other."""
 BESIDE = ("begin_flush", "end_flush", "end_expiry", "look", "sweep")
 """What may go on while a thread appends."""
@@ -119,6 +93,7 @@ class History:
         self.latest_start = 0
         self.sequences, self.epochs = dict.fromkeys(self.producers, 0), dict.fromkeys(self.producers, 0)
         self.leader_epoch = 0
+        self.readers = Readers()
         self.unanswered: bytes | None = None
         self.seen = Counter[str]()
         self.forget_what_is_under_way()
@@ -164,6 +139,10 @@ class History:
             # What is told to be safe in a log of `headgate.flush=commit` is safe when the client is answered.
             is_answered = step in {"append", "gather", "append_aside"}
             assert not is_answered or not self.config.commits_synced or self.log.recovery_point == self.end
+            self.readers.advance(self.log)
+            self.check_readers(may_differ=False)
+            if self.random.random() < 0.2:
+                self.readers.read(self.log, self.acknowledged, self.random)
 
     @property
     def faults_met(self) -> int:
@@ -185,7 +164,8 @@ class History:
     def mend(self) -> None:
         """What a sync did not write is written once more; what the system has dropped meanwhile is lost, as it says."""
         self.end_expiry()
-        assert mending.mend(self.log)
+        self.may_differ = mend(self.log)
+        self.leader_epoch += self.log.end_offset < self.readers.high_watermark
         assert self.log.recovery_point == self.log.end_offset
         if self.files.drops_failed:
             self.held.clear()
@@ -210,6 +190,13 @@ class History:
         log.config = self.config
         log.owner = self
         self.log: Log = log
+        self.may_differ = not self.store.was_clean
+        if self.may_differ or self.random.random() < 0.5:  # a start that loses nothing may go on as it was
+            self.leader_epoch += 1
+        self.readers.start(log)
+
+    def check_readers(self, *, may_differ: bool) -> None:
+        self.readers.check(self.log, self.acknowledged, self.leader_epoch, may_differ=may_differ)
 
     def lost_directory(self) -> None:
         """Nothing of what was there counts any more."""
@@ -234,6 +221,9 @@ class History:
         assert log.end_offset == (kept[-1].end if kept else log.start_offset) >= self.safe_end
         self.acknowledged, self.end = before + kept, log.end_offset
         self.check_derived_state(log)
+        self.readers.advance(log)
+        self.check_readers(may_differ=self.may_differ)
+        self.may_differ = False
         self.go_on_with_sequences()
 
     def agreed(self, found: list[tuple[BatchHeader, memoryview]], expected: list[Sent]) -> tuple[int, list[Sent]]:
@@ -539,7 +529,7 @@ class History:
         # With all that is wanted goes what lies before it, which a lost start might have brought back
         self.safe_end = min(self.safe_end, target) if target > self.log.start_offset else 0
         self.log.truncate_to(target)
-        self.attempts = []
+        self.may_differ, self.leader_epoch, self.attempts = True, self.leader_epoch + 1, []
         self.settle(all_must_be_there=True)
 
     # Readers
@@ -639,6 +629,16 @@ class History:
         operation = self.random.choice(["write", "create", "rename", "remove", "read", "sync", "sync_directory"])
         after = self.random.choice([0, 0, 1, 3])
         self.files.fail(errno.EIO, operation, path=self.random.choice(["", ".log", "index"]), after=after, times=1)
+
+    def lose(self) -> None:
+        """A sync fails, and the disk drops what it could not write."""
+        dropped, self.files.drops_failed = self.files.drops_failed, (".log",)
+        self.files.fail(errno.EIO, "sync", path=".log", times=1)
+        try:
+            self.do("flush")
+        finally:
+            self.files.drops_failed = dropped
+            self.heal_syncs()
 
     def heal_syncs(self) -> None:
         """A sync that fails as a process ends, or in a cut, is not told to the next one."""
