@@ -317,6 +317,11 @@ class Mending:
         files = self._files
         sizes = {facts.base_offset: facts.size for facts in self._facts}
         names = files.list(self._directory)
+        last = self._facts[-1]
+        last_path = f"{self._directory}/{last.base_offset:020d}{LOG_SUFFIX}"
+        if not files.exists(last_path):  # first of all: of a log without any segment all would seem to be lost
+            files.open(last_path, create=True).release()
+            files.sync_directory(self._directory)
         for name in sorted(names, reverse=True):
             base = base_of(name) if name.endswith(LOG_SUFFIX) else None
             if base is not None and base not in sizes:
@@ -326,9 +331,7 @@ class Mending:
                 else:
                     files.remove(path)
                 self._remove_indexes(base)
-        last = self._facts[-1]
-        path = f"{self._directory}/{last.base_offset:020d}{LOG_SUFFIX}"
-        file = files.open(path, create=not last.size)
+        file = files.open(last_path)
         try:
             if file.size() > last.size:
                 file.truncate(last.size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
@@ -30,7 +31,7 @@ from storage.tests.builders import (
     open_store,
 )
 from storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, put, values
-from storage.tests.crashing_files import CrashingFiles
+from storage.tests.crashing_files import CrashingFiles, PowerCut
 
 
 def files_of(log: Log) -> CrashingFiles:
@@ -177,6 +178,57 @@ def test_offsets_are_not_given_again_where_all_is_lost_that_was_not_deleted() ->
     assert (log.start_offset, log.end_offset) == (start, start)
     again = open_store(files_of(log).crash(Random(1), power=False)).logs["t", 0]
     assert (again.start_offset, again.end_offset) == (start, start)
+
+
+@pytest.mark.parametrize("cut_after", range(12))
+def test_a_power_cut_never_leaves_a_log_that_is_repaired_without_a_segment(cut_after: int) -> None:
+    """Where all of it is lost that was not deleted, it goes on in a new segment: then the old one may go."""
+    log = broken(batch(), batch(), flushed=3)
+    log.advance_start(3)
+    log.pool.write_recovery_points()
+    blank(log, log.segments[0], log.segments[0].locate(3), 200)
+    files = files_of(log)
+    work = mending.begin(log)
+    assert work is not None
+    finish(work.steps())
+    if mending.take_up(log, work):
+        files.cut_after = cut_after
+        with suppress(PowerCut):
+            finish(work.settle_steps())
+        files.cut_after = None
+    for seed in range(5):
+        store = open_store(files.crash(Random(seed), power=False))
+        assert not store.failed
+        assert ("t", 0) in store.logs
+
+
+def test_what_a_repair_says_of_losses() -> None:
+    whole = broken(batch(), batch(), flushed=3)
+    work = mending.begin(whole)
+    assert work is not None
+    finish(work.steps())
+    mending.take_up(whole, work)
+    assert (mending.end(whole, work), work.has_lost_records) == (True, False)
+    cut = broken(batch(), batch(), flushed=3)
+    blank(cut, cut.segments[0], cut.segments[0].locate(3), 200)
+    work = mending.begin(cut)
+    assert work is not None
+    finish(work.steps())
+    assert not work.has_lost_records, "nothing has gone yet"
+    assert mending.take_up(cut, work)
+    assert work.has_lost_records
+
+
+def test_what_goes_behind_a_start_that_was_set_is_no_loss() -> None:
+    log = broken(batch(), batch(), flushed=3)
+    log.advance_start(log.end_offset)
+    blank(log, log.segments[0], log.segments[0].locate(3), 200)
+    end_offset = log.end_offset
+    work = mending.begin(log)
+    assert work is not None
+    finish(work.steps())
+    assert mending.take_up(log, work)
+    assert (work.lost is not None, work.has_lost_records, log.end_offset) == (True, False, end_offset)
 
 
 @pytest.mark.parametrize("suffix", ["offsets", "times"])
