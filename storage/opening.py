@@ -45,10 +45,10 @@ class Opening:
 
     @property
     def may_lack_records(self) -> bool:
-        """Whether records may be missing that were in the log at the stop before this start, and that clients have read.
+        """Whether records may be missing that clients could read before the last stop.
 
-        After a stop in order none are. After any other nobody knows: a power cut may have taken the end of the log, and
-        what is left looks as if it had never been there. So this holds after a kill too, which takes nothing.
+        After a stop in order none are. After any other stop nobody knows: a power cut may have taken the end of the
+        log, which leaves no trace. So this holds after a kill too, which takes nothing.
         """
         return not self.found.is_clean
 

@@ -1,4 +1,4 @@
-"""A consumer of the whole broker over a power cut: what tells it that records went, and that others have their offsets."""
+"""A consumer of the whole broker over a power cut: what tells it that records went, and others have their offsets."""
 
 from __future__ import annotations
 
@@ -104,16 +104,22 @@ async def epoch_in_metadata(client: WireClient) -> int:
 async def commit(client: WireClient, offset: int, epoch: int) -> None:
     partition = OffsetCommitRequestPartition(0, offset, epoch)
     request = OffsetCommitRequest(GROUP, topics=[OffsetCommitRequestTopic("t", partitions=[partition])])
-    while (await client.ask(request, 8)).topics[0].partitions[0].error_code:
+    for _ in range(10):
+        if not (await client.ask(request, 8)).topics[0].partitions[0].error_code:
+            return
         await trio.sleep(1)
+    raise AssertionError("the group is not loaded")
 
 
 async def committed(client: WireClient) -> tuple[int, int]:
     request = OffsetFetchRequest(GROUP, topics=[OffsetFetchRequestTopic("t", [0])])
-    while (response := await client.ask(request, 7)).error_code:
+    for _ in range(10):
+        response = await client.ask(request, 7)
+        if not response.error_code:
+            row = response.topics[0].partitions[0]
+            return row.committed_offset, row.committed_leader_epoch
         await trio.sleep(1)
-    row = response.topics[0].partitions[0]
-    return row.committed_offset, row.committed_leader_epoch
+    raise AssertionError("the group is not loaded")
 
 
 async def synced(broker: MemoryBroker, topic: str = "t") -> None:

@@ -194,6 +194,7 @@ def test_records_that_raise_single_partitions() -> None:
     assert unchanged == image.topics["t"].partitions[0]
     assert state == unchanged._replace(leader_epoch=7, partition_epoch=9), "above what its log knows"
     (record,) = raised(image, {("t", 0): -1})
+    assert isinstance(record, PartitionRecord)
     assert (record.replicas, record.isr, record.leader, record.leader_epoch) == ([4, 5], [4], 4, 4)
 
 

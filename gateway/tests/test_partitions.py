@@ -294,3 +294,42 @@ def test_a_log_of_a_topic_that_the_metadata_do_not_know_is_never_removed(
         assert len(list(data.glob("t-0.*-stray"))) == 1, "the new one is no stray"
         assert len(list(data.glob("t-0.*-delete"))) == 1
     node.close()
+
+
+def test_a_log_that_knows_a_later_epoch_than_the_metadata_gets_one_above_it(tmp_path: Path) -> None:
+    """As after an older copy of the metadata log was brought back: the log has another history in that epoch."""
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    node = Node(data)
+    node.services.metadata.create_topic("t", 1)
+    node.close()
+    shutil.copytree(data / "__headgate_metadata-0", copy)
+    for _ in range(3):
+        node = Node(data)
+        node.services.partitions.get("t", 0).append(records(b"v"), 1, NOW_MS)
+        node.close()
+    shutil.rmtree(data / "__headgate_metadata-0")
+    copy.rename(data / "__headgate_metadata-0")
+    (data / "recovery-point-offset-checkpoint").unlink()
+    node = Node(data)
+    with pytest.raises(KafkaError) as caught:
+        node.services.partitions.get("t", 0)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    node.time.advance()
+    partition = node.services.partitions.get("t", 0)
+    assert (partition.leader_epoch, partition.log.epochs.entries) == (4, [(1, 0), (2, 1), (3, 2)])
+    node.restart()
+    assert node.services.partitions.get("t", 0).leader_epoch == 5
+    node.close()
+
+
+def test_without_a_record_of_this_start_the_epoch_of_a_log_is_the_present_one(tmp_path: Path) -> None:
+    """As after a clean stop on a full disk: nothing was lost, and nothing could be written."""
+    node = Node(tmp_path / "data")
+    node.services.metadata.create_topic("t", 1)
+    node.services.partitions.get("t", 0).append(records(b"v"), 1, NOW_MS)
+    services = node.services
+    for are_raised, expected in ((False, {}), (True, {("t", 0): 0})):
+        again = Partitions(node._store, node.config, services.purgatory)
+        again.start(services.metadata.image, epochs_are_raised=are_raised)
+        assert again.withheld == expected
+    node.close()
