@@ -73,8 +73,16 @@ async def produce(client: WireClient, count: int, word: bytes, acks: int = -1) -
         assert response.responses[0].partition_responses[0].error_code == 0
 
 
-async def fetch(client: WireClient, offset: int, version: int = 12, **known: int) -> Any:
-    partition = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20, **known)
+async def fetch(
+    client: WireClient,
+    offset: int,
+    version: int = 12,
+    *,
+    last_fetched_epoch: int = -1,
+    current_leader_epoch: int = -1,
+) -> Any:
+    partition = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    partition.last_fetched_epoch, partition.current_leader_epoch = last_fetched_epoch, current_leader_epoch
     topic = FetchTopic("t", partitions=[partition])
     response = await client.ask(FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, topics=[topic]), version)
     ((row,),) = [topic.partitions for topic in response.responses]

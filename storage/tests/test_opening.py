@@ -225,3 +225,28 @@ def test_a_damaged_log_fails_alone() -> None:
     assert sorted(store.logs) == [KEYS[1], KEYS[2]]
     store.close()
     assert not store.pool.files.exists(f"{DIRECTORY}/.kafka_cleanshutdown")
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_after_a_stop_that_was_not_in_order_records_may_be_missing(
+    power: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a file that is shorter than it was nobody sees that: but where a checkpoint knew more, it is told."""
+    files = filled()
+    store = taken(files.copy(only_durable=True) if power else files.crash(Random(1), power=False))
+    assert not store.was_clean
+    store._high_watermarks = dict.fromkeys(KEYS, 25)
+    opening = store.begin_opening(KEYS[0], SMALL, NOW_MS)
+    opening.run()
+    assert opening.may_lack_records
+    assert opening.log is not None
+    assert opening.log.end_offset == (10 if power else 60)
+    assert ("t-0: records from offset 10 to 24 are lost, which clients may have read" in caplog.text) == power
+
+
+def test_after_a_stop_in_order_nothing_is_missing() -> None:
+    store = taken(cleanly_left(filled()))
+    assert store.was_clean
+    opening = store.begin_opening(KEYS[0], SMALL, NOW_MS)
+    opening.run()
+    assert not opening.may_lack_records
