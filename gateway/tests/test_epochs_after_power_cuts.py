@@ -134,6 +134,7 @@ async def synced(broker: MemoryBroker, topic: str = "t") -> None:
     broker.broker.services.partitions.get(topic, 0).log.flush()
 
 
+@pytest.mark.slow
 def test_a_consumer_learns_that_its_position_is_in_another_history() -> None:
     files = CrashingFiles()
 
