@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
@@ -230,3 +232,32 @@ def test_with_commit_nobody_has_anything_to_notice(acks: int) -> None:
 
     run(files, before)
     run(files, after)
+
+
+def test_a_disk_that_drops_records_is_told_to_consumers_while_the_broker_runs() -> None:
+    files = CrashingFiles()
+    files.drops_failed = (".log",)
+
+    async def scenario(broker: MemoryBroker) -> None:
+        client = broker.connect()
+        await create(client)
+        await produce(client, 5, b"old")
+        await synced(broker)
+        await produce(client, 3, b"lost")
+        partition = broker.broker.services.partitions.get("t", 0)
+        waiting = broker.connect()
+        topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=8, partition_max_bytes=1 << 20)])
+        await waiting.send(FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=[topic]), 12)
+        files.fail(errno.EIO, "sync", path="/t-0/", times=1)
+        partition.sync_soon()
+        ((row,),) = [topic.partitions for topic in (await waiting.receive()).responses]
+        assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await trio.sleep(5)
+        assert await epoch_in_metadata(client) == 1
+        assert broker.broker.services.partitions.get("t", 0) is partition
+        await produce(client, 6, b"new")
+        row = await fetch(client, 8, last_fetched_epoch=0, current_leader_epoch=1)
+        assert (row.diverging_epoch.epoch, row.diverging_epoch.end_offset) == (0, 5)
+        assert values(await fetch(client, 5))[0] == b"new 0"
+
+    run(files, scenario)
