@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
