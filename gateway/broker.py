@@ -101,7 +101,7 @@ class Broker:
             self.openings.open_few()
             self.services = self._build(recorded, metrics)
         except BaseException:
-            self._store.close()
+            self._give_up()
             raise
         dispatcher = Dispatcher(self.services, load())
         open_files = self._store.files.open_limit()
@@ -110,6 +110,16 @@ class Broker:
         self._snapshots = SnapshotGenerator(self._store, its.metadata, recorded.snapshot, self.clock, its.scheduler)
         self._cleaning = Cleaning(its.partitions, config, self.clock, its.scheduler, its.metrics)
         self.services.metadata.on_change(lambda *_: self.server.limit(_limits(config, open_files)))
+
+    def _give_up(self) -> None:
+        """Let go of the directories, each as the last stop left it.
+
+        Logs that were not left in order must not seem so now: no start has raised their leader epochs since.
+        """
+        if all(store.was_clean for store in self._store):
+            self._store.close()
+        else:
+            self._store.abandon()
 
     def _take_stores(self, files: Files | None) -> Stores:
         files = files or Files()

@@ -30,6 +30,7 @@ from protocol.messages.offset_for_leader_epoch import (
 )
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import Record, build, iterate, split
+from storage.errors import StorageError
 from storage.tests.crashing_files import CrashingFiles
 
 Scenario = Callable[[MemoryBroker], Awaitable[None]]
@@ -260,3 +261,27 @@ def test_a_disk_that_drops_records_is_told_to_consumers_while_the_broker_runs() 
         assert values(await fetch(client, 5))[0] == b"new 0"
 
     run(files, scenario)
+
+
+def test_a_start_that_was_refused_does_not_pass_for_a_stop_in_order() -> None:
+    """It has opened logs that lost records, but clients were not told: the next start has to raise the epochs, too."""
+    files = CrashingFiles()
+
+    async def scenario(broker: MemoryBroker) -> None:
+        client = broker.connect()
+        await create(client)
+        await produce(client, 3, b"lost")
+
+    run(files, scenario)
+    config = BrokerConfig.load("", ["log.dirs=/data"])
+    files.fail(errno.EIO, "write", path="__headgate_metadata-0", times=1)
+    with pytest.raises(StorageError, match="cannot be recorded"):
+        Broker(config, random=Random(0), files=files)
+    files.heal()
+    files.remove("/data/.headgate-reserve")
+    files.room = 0
+    with pytest.raises(StorageError, match="cannot be recorded"):
+        Broker(config, random=Random(0), files=files)
+    files.heal()
+    broker = Broker(config, random=Random(0), files=files)
+    assert broker.services.partitions.get("t", 0).leader_epoch == 1
