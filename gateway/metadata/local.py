@@ -22,8 +22,8 @@ from gateway.config import topics as topic_configs
 from gateway.metadata.image import Image, Node, PartitionState, Topic, changed_topics
 from gateway.metadata.journal import LOG_CONFIG, Journal
 from gateway.metadata.records import config_records, partition_records
-from gateway.metadata.snapshot import NO_SNAPSHOT, load
 from gateway.metadata.registration import raised
+from gateway.metadata.snapshot import NO_SNAPSHOT, load
 from gateway.metadata.topics import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
