@@ -18,6 +18,7 @@ from gateway.context import Services
 from gateway.conversion import Conversions
 from gateway.coordinator.producer_ids import ProducerIds
 from gateway.coordinator.runtime import Coordinators
+from gateway.coordinator.slices import Slices
 from gateway.descriptors import for_connections
 from gateway.dispatch import Dispatcher
 from gateway.handlers import load
@@ -168,7 +169,12 @@ class Broker:
             purgatory=purgatory,
             metadata=metadata,
             partitions=partitions,
-            fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.random),
+            fetch_sessions=FetchSessions(
+                self.config.max_incremental_fetch_session_cache_slots,
+                self.random,
+                touch=purgatory.touch,
+                slowly=Slices(self.clock, scheduler).add,
+            ),
             producer_ids=ProducerIds(metadata),
             groups=groups,
             conversions=Conversions(scheduler),

@@ -89,6 +89,7 @@ class Retention:
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
         expired = log.begin_expiry(now_ms, up_to, SLICE_SEGMENTS, patient=False)
         if expired is not None:
+            partition.advanced(partition)  # its log starts later: fetch sessions tell that
             self._in_thread(expired.run, partial(self._ended, partition, expired))
         elif log.is_outlived(now_ms, up_to, patient=False):
             partition.roll_soon(partial(log.leave, now_ms), partial(self._left_behind, partition))

@@ -4,15 +4,26 @@ A fetch of epoch 0 names all partitions and opens a session; epochs 1, 2, 3 ... 
 none. The session remembers what was last told of each partition, so that a reply holds only the partitions that have
 something new.
 
+An incremental fetch looks only at the *dirty* partitions. A partition becomes dirty when a fetch names it, or when it
+changes. A look that finds nothing to read makes it clean: the session then watches the partition's wait list
+(`gateway.waiting.Watch`). The next change marks the partition dirty and ends the watch, so that a change costs each
+session one mark, however long the session sleeps. A parked fetch waits on one list of its session.
+
+While a fetch is under way its `FetchTurn` has the partitions that were dirty when it began; what is marked meanwhile is
+dirty again. A turn that ends without an answer gives its partitions back to the next fetch of the session.
+
 Pure: time is passed in, in milliseconds of any clock that never goes back.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from operator import attrgetter
 from random import Random
 
+from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 
@@ -29,12 +40,34 @@ EVICTION_MS = 120_000
 # Kafka has no such limits. About 400 bytes are kept for a partition; who has more of them fetches without a session.
 MAX_SESSION_PARTITIONS = 20_000
 MAX_TOTAL_PARTITIONS = 250_000
+FEW = 64
+"""A fetch that names, or looks at, more partitions than these goes through them in slices."""
+
+Slowly = Callable[[Iterator[object], Callable[[], None]], None]
+"""Goes through steps a millisecond at a time, then calls a function: `gateway.coordinator.slices.Slices.add`."""
+
+
+def at_once(steps: Iterator[object], done: Callable[[], None]) -> None:
+    """Go through all steps now, then call `done`."""
+    for _ in steps:
+        pass
+    done()
 
 
 class FetchSessions:
     """The sessions of one broker, at most `max_slots` of them."""
 
-    def __init__(self, max_slots: int, random: Random, max_total_partitions: int = MAX_TOTAL_PARTITIONS) -> None:
+    def __init__(
+        self,
+        max_slots: int,
+        random: Random,
+        max_total_partitions: int = MAX_TOTAL_PARTITIONS,
+        touch: Callable[[WaitList], None] = lambda _: None,
+        slowly: Slowly = at_once,
+    ) -> None:
+        """`touch`: `Purgatory.touch`. It wakes a parked fetch whose session was closed, or continued elsewhere."""
+        self.slowly = slowly
+        self._touch_list = touch
         self._max_slots = max_slots
         self._max_total_partitions = max_total_partitions
         self._random = random
@@ -49,7 +82,7 @@ class FetchSessions:
 
     @property
     def total_partitions(self) -> int:
-        """How many partitions are remembered, over all sessions."""
+        """Partitions that are remembered, over all sessions."""
         return self._total_partitions
 
     def begin(self, request: FetchRequest, version: int, now_ms: float) -> FetchTurn:
@@ -58,17 +91,21 @@ class FetchSessions:
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         uses_topic_ids = version >= FIRST_TOPIC_ID_VERSION
+        wanted = _wanted(request.topics, uses_topic_ids)
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-            return self._continue(request, uses_topic_ids, now_ms)
+            return self._continue(request, wanted, uses_topic_ids, now_ms)
         if request.session_id != NO_SESSION:
             self._remove(self._sessions.get(request.session_id))
-        wanted = _wanted(request.topics, uses_topic_ids)
         session = None
         if request.session_epoch == INITIAL_EPOCH and wanted:
-            session = self._open(wanted, uses_topic_ids, now_ms)
-        return FetchTurn(session, wanted, is_incremental=False)
+            session = self._open(len(wanted), uses_topic_ids, now_ms)
+        if session is None:
+            return FetchTurn(None, wanted, is_incremental=False)
+        session.isolation_level = request.isolation_level
+        turn = session.turn = FetchTurn(session, wanted, is_incremental=False)
+        return self._take_up(turn, session, wanted, (), now_ms)
 
-    def _continue(self, request: FetchRequest, uses_topic_ids: bool, now_ms: float) -> FetchTurn:
+    def _continue(self, request: FetchRequest, wanted: Wanted, uses_topic_ids: bool, now_ms: float) -> FetchTurn:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {request.session_id}")
@@ -78,33 +115,78 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             message = f"fetch session {session.id} was opened by a version that names topics otherwise"
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, message)
-        wanted = _wanted(request.topics, uses_topic_ids)
-        size_before = len(session.partitions)
-        session.change(wanted, request.forgotten_topics_data)
-        self._total_partitions += len(session.partitions) - size_before
-        if not session.partitions:
-            self._remove(session)
-            return FetchTurn(None, wanted, is_incremental=False)
-        self._check_size(session)
+        if session.turn is not None:
+            session.turn.give_back()
+            self._touch_list(session.changed)
         session.epoch = session.epoch + 1 if session.epoch < LAST_EPOCH else INITIAL_EPOCH + 1
-        self._touch(session, now_ms)
-        return FetchTurn(session, session.all_wanted(), is_incremental=True)
+        if session.isolation_level != request.isolation_level:  # each partition may have another readable end
+            session.isolation_level = request.isolation_level
+            session.dirty.update(dict.fromkeys(session.partitions.values()))
+        turn = session.turn = FetchTurn(session, [], is_incremental=True)
+        return self._take_up(turn, session, wanted, request.forgotten_topics_data, now_ms)
+
+    def _take_up(
+        self,
+        turn: FetchTurn,
+        session: _Session,
+        wanted: Wanted,
+        forgotten: Iterable[ForgottenTopic],
+        now_ms: float,
+    ) -> FetchTurn:
+        """Have the session take what a fetch names: now if that is little, else by the steps of `taking_up`."""
+        if len(wanted) <= FEW and not forgotten:
+            turn.name(wanted)
+            self._taken_up(turn, session, now_ms)
+        else:
+            turn.taking_up = self._take_up_steps(turn, session, wanted, forgotten, now_ms)
+            if len(wanted) + sum(len(topic.partitions) for topic in forgotten) <= FEW:
+                turn.take_up()
+        return turn
+
+    def _take_up_steps(
+        self, turn: FetchTurn, session: _Session, wanted: Wanted, forgotten: Iterable[ForgottenTopic], now_ms: float
+    ) -> Iterator[None]:
+        for first in range(0, len(wanted), FEW):
+            turn.name(wanted[first : first + FEW])
+            yield
+        for topic in forgotten:
+            topic_key = topic.topic_id if session.uses_topic_ids else topic.topic
+            for number, index in enumerate(topic.partitions):
+                session.forget((topic_key, index))
+                if number % FEW == FEW - 1:
+                    yield
+            yield
+        self._taken_up(turn, session, now_ms)
+
+    def _taken_up(self, turn: FetchTurn, session: _Session, now_ms: float) -> None:
+        """Raises KafkaError(FETCH_SESSION_ID_NOT_FOUND) for a session that outgrew its limit."""
+        turn.taking_up = None
+        if not session.is_closed:
+            size = len(session.partitions)
+            self._total_partitions += size - session.size
+            session.size = size
+            if not size:
+                self._remove(session)
+                turn.leave()
+                return
+            self._check_size(session)
+            self._touch(session, now_ms)
+        turn.gather()
 
     def _check_size(self, session: _Session) -> None:
         """A session that outgrew its limit ends: the client starts anew, and is then answered without one."""
-        if len(session.partitions) > MAX_SESSION_PARTITIONS or self._total_partitions > self._max_total_partitions:
+        if session.size > MAX_SESSION_PARTITIONS or self._total_partitions > self._max_total_partitions:
             self._remove(session)
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.id} has grown too large and was closed"
             )
 
-    def _open(self, wanted: Wanted, uses_topic_ids: bool, now_ms: float) -> _Session | None:
-        if len(wanted) > MAX_SESSION_PARTITIONS or not self._make_room(len(wanted), now_ms):
+    def _open(self, size: int, uses_topic_ids: bool, now_ms: float) -> _Session | None:
+        if size > MAX_SESSION_PARTITIONS or not self._make_room(size, now_ms):
             return None
-        session = _Session(self._new_id(), uses_topic_ids, now_ms)
-        session.change(wanted, ())
-        self._total_partitions += len(session.partitions)
-        self._touch(session, now_ms)
+        session = _Session(self._new_id(), uses_topic_ids, size, now_ms)
+        self._sessions[session.id] = session
+        self._total_partitions += size
         return session
 
     def _new_id(self) -> int:
@@ -136,7 +218,7 @@ class FetchSessions:
         self._sessions.pop(session.id, None)
         self._sessions[session.id] = session
         session.used_ms = now_ms
-        rank = (len(session.partitions), session.id)
+        rank = (session.size, session.id)
         if session.rank != rank and now_ms - session.created_ms > EVICTION_MS:
             self._forget_rank(session)
             session.rank = rank
@@ -145,8 +227,11 @@ class FetchSessions:
     def _remove(self, session: _Session | None) -> None:
         if session is not None:
             del self._sessions[session.id]
-            self._total_partitions -= len(session.partitions)
+            self._total_partitions -= session.size
             self._forget_rank(session)
+            session.is_closed = True
+            self._touch_list(session.changed)
+            self.slowly(session.end_watches(), _nothing)
 
     def _forget_rank(self, session: _Session) -> None:
         if session.rank is not None:
@@ -154,18 +239,130 @@ class FetchSessions:
             session.rank = None
 
 
+Wanted = list[tuple[TopicKey, FetchPartition]]
+
+
 class FetchTurn:
-    """One fetch: its session, the partitions wanted in the order of fairness, and which rows go into the reply."""
+    """One fetch: its session, the partitions to look at in the order of fairness, and which rows go into the reply."""
 
-    __slots__ = ("_is_incremental", "_session", "partitions", "session_id")
+    __slots__ = ("_items", "_kept", "_session", "is_incremental", "partitions", "session_id", "taking_up")
 
-    def __init__(self, session: _Session | None, wanted: Wanted, is_incremental: bool) -> None:
+    def __init__(self, session: _Session | None, wanted: Wanted, *, is_incremental: bool) -> None:
         self._session = session
-        self._is_incremental = is_incremental
+        self._items: list[Remembered] = []  # one for each of `partitions`, if there is a session
+        self._kept: dict[Remembered, None] = {}  # what a parked turn has to tell
+        self.is_incremental = is_incremental
         self.session_id = NO_SESSION if session is None else session.id
         self.partitions = wanted
+        self.taking_up: Iterator[None] | None = None
+        """The steps in which the session takes what the fetch names. They come before anything else."""
 
-    def keep(self, topic_key: TopicKey, data: PartitionData) -> bool:
+    @property
+    def changed(self) -> WaitList | None:
+        """The list that is touched when a partition of the session becomes dirty; None without a session."""
+        return None if self._session is None else self._session.changed
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its partitions are to be gone through in slices."""
+        return self.taking_up is not None or len(self.partitions) > FEW
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session was closed, or continued by another fetch, so that no change wakes this one."""
+        session = self._session
+        return session is not None and (session.is_closed or session.turn is not self)
+
+    def take_up(self) -> None:
+        """Go through all of `taking_up`. Raises KafkaError as `FetchSessions.begin` does."""
+        for _ in self.taking_up or ():
+            pass
+
+    def name(self, wanted: Wanted) -> None:
+        """Take some of the partitions that the fetch names."""
+        assert self._session is not None
+        items = self._session.name(wanted)
+        if self.is_incremental:
+            self._session.dirty.update(dict.fromkeys(items))
+        else:
+            self._items += items
+
+    def leave(self) -> None:
+        """The session is empty, and has ended."""
+        self._session, self.session_id = None, NO_SESSION
+
+    def give_back(self) -> None:
+        """Another fetch follows, and this one may never be answered: leave its partitions to the other one."""
+        self.take_up()
+        if self._session is not None:
+            rest = (item for item in (*self._kept, *self._items) if item.is_known)
+            self._session.dirty.update(dict.fromkeys(rest))
+
+    # Looking at partitions
+
+    def gather(self) -> None:
+        """Add the partitions that are dirty by now, and put all into the order of the session."""
+        session = self._session
+        if session is None or not (self.is_incremental or self._kept):
+            return  # a full fetch names all of them
+        kept, self._kept = self._kept, {}
+        kept.update(dict.fromkeys(self._items))
+        if not self.is_over:
+            kept.update(session.dirty)
+            session.dirty = {}
+        self._items = sorted(kept, key=_BY_ORDER)
+        self.partitions = [item.wanted for item in self._items]
+
+    def looked(self, number: int, clean: WaitList | None) -> None:
+        """Note a look. `clean`: the list of a partition that has nothing to read; None if there is more to come."""
+        if self._session is not None:
+            self._items[number].looked(clean)
+
+    def park(self) -> None:
+        """From here on the turn has only what was kept."""
+        if self._session is not None:
+            self._items, self.partitions = [], []
+
+    def keep(self, number: int, data: PartitionData) -> bool:
+        """Keep a partition in mind while the turn is parked, if it has something to tell; whether it has."""
+        return self._session is None or self.keep_item(self._items[number], data)
+
+    def keep_item(self, item: Remembered, data: PartitionData) -> bool:
+        """The same for one that was `marked`."""
+        has_news = not (self.is_incremental and item.is_clean and item.is_told(data))
+        if has_news:
+            self._kept[item] = None
+        return has_news
+
+    def watch(self, number: int, partition: WaitList) -> None:
+        """While the turn is parked, hear of a partition that has something already, too."""
+        if self._session is not None:
+            self._items[number].watch(partition)
+
+    @property
+    def marked(self) -> int:
+        """How many partitions became dirty since the turn was gathered."""
+        return 0 if self._session is None else len(self._session.dirty)
+
+    def take_marked(self) -> list[Remembered]:
+        """Those."""
+        session = self._session
+        if session is None:
+            return []
+        marked, session.dirty = session.dirty, {}
+        return list(marked)
+
+    def narrow(self) -> bool:
+        """If a parked turn has one partition to tell of, make it the turn's only one; whether it is."""
+        if len(self._kept) != 1:
+            return False
+        self._items, self._kept = list(self._kept), {}
+        self.partitions = [self._items[0].wanted]
+        return True
+
+    # Answering
+
+    def tell(self, number: int, data: PartitionData) -> bool:
         """Whether the row must be sent, which is then remembered as told: of an incremental reply only what is news.
 
         Call it once for every row, in order. A partition that returns records goes to the end of the session, so that
@@ -174,76 +371,196 @@ class FetchTurn:
         session = self._session
         if session is None:
             return True
-        remembered = session.partitions.get((topic_key, data.partition_index))
-        if remembered is None:  # forgotten by a later fetch, while this one waited
+        item = self._items[number]
+        if not item.is_known:  # forgotten by a later fetch, while this one waited
             return True
-        is_new = remembered.tell(data)
-        if not self._is_incremental:
+        is_new = item.tell(data)
+        if not item.is_clean:
+            session.dirty[item] = None
+        if not self.is_incremental:
             return True
         if data.records:
-            session.move_to_end((topic_key, data.partition_index))
+            session.move_to_end(item)
             return True
         return is_new
 
+    def end(self) -> None:
+        """The turn is answered."""
+        session = self._session
+        if session is not None and session.turn is self:
+            session.turn = None
 
-Wanted = list[tuple[TopicKey, FetchPartition]]
+
+_NEVER = -1
+_FORGOTTEN = -1
 
 
-class _Remembered:
-    """A partition of a session: what is wanted of it, and what was last told."""
+class Remembered:
+    """A partition of a session: what is wanted of it, and what was last told. A `gateway.waiting.Watch`."""
 
-    __slots__ = ("told", "wanted")
+    __slots__ = (
+        "_high_watermark",
+        "_last_stable_offset",
+        "_log_start_offset",
+        "_watched",
+        "is_clean",
+        "order",
+        "session",
+        "wanted",
+    )
 
-    def __init__(self, wanted: tuple[TopicKey, FetchPartition]) -> None:
+    def __init__(self, session: _Session, wanted: tuple[TopicKey, FetchPartition], order: int) -> None:
+        self.session = session
         self.wanted = wanted
-        self.told = (-1, -1, -1)  # high watermark, last stable offset, log start offset
+        self.order = order
+        """Lower ones come first in an answer."""
+        self.is_clean = False
+        """Whether the last look found nothing to read, and nothing has changed since."""
+        self._watched: WaitList | None = None
+        self._forget_told()
+
+    def _forget_told(self) -> None:
+        self._high_watermark = self._last_stable_offset = self._log_start_offset = _NEVER
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it still belongs to its session, and that to anybody."""
+        return self.order != _FORGOTTEN and not self.session.is_closed
+
+    def looked(self, clean: WaitList | None) -> None:
+        """See `FetchTurn.looked`."""
+        self.is_clean = clean is not None
+        if clean is not None:
+            self.watch(clean)
+
+    def watch(self, partition: WaitList) -> None:
+        """Have the next change of the partition marked."""
+        if self._watched is not partition and self.is_known:
+            self.unwatch()
+            self._watched = partition
+            partition.watches += (self,)
+
+    def unwatch(self) -> None:
+        """Watch nothing."""
+        if self._watched is not None:
+            self._watched.watches = tuple([watch for watch in self._watched.watches if watch is not self])
+            self._watched = None
+
+    def mark(self) -> WaitList:
+        """The partition has changed, and has ended the watch."""
+        self._watched = None
+        self.is_clean = False
+        self.session.dirty[self] = None
+        return self.session.changed
+
+    def is_told(self, data: PartitionData) -> bool:
+        """Whether a row without records says nothing that was not told."""
+        return (
+            data.high_watermark == self._high_watermark
+            and data.last_stable_offset == self._last_stable_offset
+            and data.log_start_offset == self._log_start_offset
+            and not data.error_code
+            and data.preferred_read_replica < 0
+            and data.diverging_epoch.epoch < 0
+        )
 
     def tell(self, data: PartitionData) -> bool:
         """Remember `data`; whether it says something new."""
-        offsets = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
+        is_new = not self.is_told(data)
         if data.error_code:
-            self.told = (-1, -1, -1)  # so that the partition is told again when the error is over
-            return True
-        if offsets != self.told:
-            self.told = offsets
-            return True
-        return data.preferred_read_replica >= 0 or data.diverging_epoch.epoch >= 0
+            self._forget_told()  # so that the partition is told again when the error is over
+        else:
+            self._high_watermark = data.high_watermark
+            self._last_stable_offset = data.last_stable_offset
+            self._log_start_offset = data.log_start_offset
+        return is_new
+
+    def forget(self) -> None:
+        """It does not belong to its session any more."""
+        self.unwatch()
+        self.order = _FORGOTTEN
+
+
+_BY_ORDER = attrgetter("order")
 
 
 class _Session:
-    __slots__ = ("created_ms", "epoch", "id", "partitions", "rank", "used_ms", "uses_topic_ids")
+    __slots__ = (
+        "_next_order",
+        "changed",
+        "created_ms",
+        "dirty",
+        "epoch",
+        "id",
+        "is_closed",
+        "isolation_level",
+        "partitions",
+        "rank",
+        "size",
+        "turn",
+        "used_ms",
+        "uses_topic_ids",
+    )
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: float) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, size: int, now_ms: float) -> None:
         self.id = session_id
         self.uses_topic_ids = uses_topic_ids
+        self.size = size
+        """Partitions as they are counted in `FetchSessions.total_partitions`."""
         self.created_ms = self.used_ms = now_ms
         self.epoch = INITIAL_EPOCH + 1  # of the next fetch
         self.rank: tuple[int, int] | None = None
-        self.partitions: dict[tuple[TopicKey, int], _Remembered] = {}
+        self.isolation_level = 0
+        self.partitions: dict[tuple[TopicKey, int], Remembered] = {}
+        self.dirty: dict[Remembered, None] = {}
+        """The partitions that the next fetch looks at."""
+        self.changed = WaitList()
+        self.turn: FetchTurn | None = None  # that is not answered yet
+        self.is_closed = False
+        self._next_order = 0
 
-    def change(self, wanted: Wanted, forgotten: Iterable[ForgottenTopic]) -> None:
-        """Take what a fetch names: partitions that are new or wanted otherwise, and those to forget."""
-        for item in wanted:
-            key = item[0], item[1].partition
-            remembered = self.partitions.get(key)
-            if remembered is None:
-                self.partitions[key] = _Remembered(item)
+    def name(self, wanted: Wanted) -> list[Remembered]:
+        """Take partitions that are new or wanted otherwise."""
+        items = []
+        for one in wanted:
+            key = one[0], one[1].partition
+            item = self.partitions.get(key)
+            if item is not None:
+                item.wanted = one
             else:
-                remembered.wanted = item
-        for topic in forgotten:
-            topic_key = topic.topic_id if self.uses_topic_ids else topic.topic
-            for index in topic.partitions:
-                self.partitions.pop((topic_key, index), None)
+                item = Remembered(self, one, self._next_order)
+                self._next_order += 1
+                if not self.is_closed:
+                    self.partitions[key] = item
+            items.append(item)
+        return items
 
-    def all_wanted(self) -> Wanted:
-        return [remembered.wanted for remembered in self.partitions.values()]
+    def forget(self, key: tuple[TopicKey, int]) -> None:
+        """Remember a partition no more, if there is one."""
+        item = self.partitions.pop(key, None)
+        if item is not None:
+            item.forget()
+            self.dirty.pop(item, None)
 
-    def move_to_end(self, key: tuple[TopicKey, int]) -> None:
+    def move_to_end(self, item: Remembered) -> None:
         """Let the other partitions come first next time."""
-        self.partitions[key] = self.partitions.pop(key)
+        item.order = self._next_order
+        self._next_order += 1
+
+    def end_watches(self) -> Iterator[None]:
+        """Let go of everything, in steps: the session is closed."""
+        while self.partitions:
+            for key in list(islice(self.partitions, FEW)):
+                self.partitions.pop(key).unwatch()
+            yield
+        self.dirty.clear()
 
 
 def _wanted(topics: list[FetchTopic], uses_topic_ids: bool) -> Wanted:
     if uses_topic_ids:
         return [(topic.topic_id, partition) for topic in topics for partition in topic.partitions]
     return [(topic.topic, partition) for topic in topics for partition in topic.partitions]
+
+
+def _nothing() -> None:
+    """Do nothing: nobody waits for the end of it."""

@@ -8,7 +8,7 @@ the turn brought. So one receive that carries a hundred appends wakes a long-pol
 
 import logging
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Protocol
 
 from gateway.clock import Clock
 from gateway.scheduler import Scheduler, Timer
@@ -20,12 +20,20 @@ SILENCE = object()
 """The reply to a request that is owed none, when it is done."""
 
 
+class Watch(Protocol):
+    """A lasting interest in a `WaitList`, which the next touch of the list ends."""
+
+    def mark(self) -> "WaitList":
+        """Note that the thing has changed. Returns the list of those who wait for that note; it is touched next."""
+
+
 class WaitList:
     """Those who wait for one thing. Its owner touches it through the purgatory when that thing changes."""
 
-    __slots__ = ("waiters",)
+    __slots__ = ("waiters", "watches")
 
     def __init__(self) -> None:
+        self.watches: tuple[Watch, ...] = ()
         # A dict, because it keeps the order of arrival and a set does not; for most partitions nobody ever waits.
         self.waiters: dict[Waiting, None] | None = None
 
@@ -35,6 +43,7 @@ class Waiting:
 
     attempt(list) -> the reply once it can be made, else None; called with each touched list.
     expire() -> the reply that is sent at the deadline or at shutdown.
+    Either may return another `Waiting`: the request then waits for what that one names.
     is_silent: no reply is owed, so that it also goes on for a client that has hung up.
     """
 
@@ -80,7 +89,11 @@ class Purgatory:
         waiting.timer = self._scheduler.call_at(waiting.deadline_ms, self._expire, waiting)
 
     def touch(self, wait_list: WaitList) -> None:
-        """Something that `wait_list` stands for has changed: try its waiters after the present turn."""
+        """Something that `wait_list` stands for has changed: mark its watches, try its waiters after this turn."""
+        if wait_list.watches:
+            watches, wait_list.watches = wait_list.watches, ()
+            for watch in watches:
+                self.touch(watch.mark())
         if wait_list.waiters:
             if not self._touched:
                 self._scheduler.call_soon(self._run)
@@ -117,7 +130,9 @@ class Purgatory:
 
     def _finish(self, waiting: Waiting, reply: Any | None) -> None:
         done = waiting.done
-        if reply is not None and done is not None:
+        if isinstance(reply, Waiting):
+            self.instead(waiting, reply)
+        elif reply is not None and done is not None:
             self._remove(waiting)
             done(reply)
 

@@ -29,7 +29,8 @@ GATHER_BYTES = 4096
 class Partition:
     """The leader's state over one log. Synchronous; knows no network.
 
-    `advanced` is called with the partition when the high watermark moves and somebody waits for that.
+    `advanced` is called with the partition when something of it has changed that a fetch tells: the high watermark, if
+    somebody waits for that or watches it, the start of the log, the leader epoch.
     """
 
     __slots__ = (
@@ -226,7 +227,7 @@ class Partition:
             self.high_watermark = end_offset
             if log.has_transactions:
                 log.producers.transactions.replicated(end_offset)
-            if self.waiters.waiters:
+            if self.waiters.waiters or self.waiters.watches:
                 self.advanced(self)
 
     def was_cut(self) -> bool:

@@ -382,7 +382,9 @@ class Partitions:
         state = topic.partitions[partition.index]
         is_raised = state.leader_epoch > partition.latest_epoch
         partition.configure(log_config)
-        partition.leader_epoch = state.leader_epoch
+        if partition.leader_epoch != state.leader_epoch:
+            partition.leader_epoch = state.leader_epoch
+            self._purgatory.touch(partition.waiters)
         partition.replicas, partition.isr = state.replicas, state.isr
         if is_raised and partition.log.key in self._withheld:
             self._release(partition)

@@ -13,6 +13,7 @@ from gateway.context import Client, Context, Services
 from gateway.conversion import Conversions
 from gateway.coordinator.producer_ids import ProducerIds
 from gateway.coordinator.runtime import Coordinators
+from gateway.coordinator.slices import Slices
 from gateway.handlers import Outcome, load
 from gateway.metadata.image import Node as Broker
 from gateway.metadata.image import Topic
@@ -119,7 +120,12 @@ class Node:
             purgatory=purgatory,
             metadata=metadata,
             partitions=partitions,
-            fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.random),
+            fetch_sessions=FetchSessions(
+                self.config.max_incremental_fetch_session_cache_slots,
+                self.random,
+                touch=purgatory.touch,
+                slowly=Slices(clock, scheduler).add,
+            ),
             producer_ids=ProducerIds(metadata),
             groups=groups,
             conversions=Conversions(scheduler),

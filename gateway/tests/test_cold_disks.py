@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.fetch import DISK_DEADLINE_MS
+from gateway.fetch_plan import DISK_DEADLINE_MS
 from gateway.tests.builders import Node
 from gateway.tests.test_handlers_fetch import append, from_offset, let_cool, parked, request, rows, sizes, wanted
 from gateway.waiting import Waiting

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.fetch import COLD_AT_ONCE, DISK_DEADLINE_MS
+from gateway.cold_reads import COLD_AT_ONCE
+from gateway.fetch_plan import DISK_DEADLINE_MS
 from gateway.tests.builders import Node, led_elsewhere, over_the_wire
 from gateway.waiting import Waiting
 from protocol.errors import ErrorCode
@@ -355,7 +356,10 @@ def test_cold_partitions_are_brought_together(node: Node, cold: list[Any], monke
         append(node, "t", b"a", index=index)
         append(node, "t", b"b", index=index)
     answers = parked(node, request(wanted(node, "t", 12, *(from_offset(1, index) for index in range(count)))))
+    node.time.advance()  # so many are planned in slices
     let_one_end(node, cold)
+    for _ in ("planned", "told"):
+        node.time.advance()
     assert sum(len(row.records) > 0 for row in rows(answers[0])) == COLD_AT_ONCE
     sizes(answers[0])
     assert len(cold) == 1, "the rest is brought for the next fetch"

@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from gateway.conversion import ROW_BYTES
-from gateway.handlers.fetch import DISK_DEADLINE_MS
+from gateway.fetch_plan import DISK_DEADLINE_MS
 from gateway.tests.builders import Node
 from gateway.tests.test_handlers_fetch import NOW_MS, RECORDS, from_offset, old, put, request, rows, wanted
 from gateway.waiting import Waiting
