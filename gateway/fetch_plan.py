@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sized
 from typing import TYPE_CHECKING, TypeAlias
 
 from gateway.cold_reads import ColdReads
-from gateway.sessions import FEW, FetchTurn, Remembered, TopicKey
+from gateway.sessions import FEW, FetchTurn, Remembered, SessionTurn, TopicKey
 from gateway.waiting import Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
@@ -110,18 +110,30 @@ class FetchPlan:
 
     # Planning
 
-    def answer(self, is_last: bool = False) -> FetchResponse | Waiting:
-        """Plan every partition now; the answer, or what it waits for. If it `is_last`, with what there is in memory."""
-        return self._planned(self._last if is_last else self._answer_with)
+    def answer(self) -> FetchResponse | Waiting:
+        """Plan every partition; the answer, or what it waits for."""
+        return self._plan_all(self._answer_with)
 
-    def _planned(self, then: Then, patient: bool = False) -> FetchResponse | Waiting:
-        """Plan every partition, and go on with the rows: at once if they are few."""
+    def _answer_now(self) -> FetchResponse | Waiting:
+        """Plan every partition anew, and answer with what there is in memory."""
+        return self._plan_again(self._last)
+
+    def _plan_again(self, then: Then, patient: bool = False) -> FetchResponse | Waiting:
+        """Plan every partition anew, with those that are dirty by now, and go on with the rows."""
         self._turn.gather()
-        self._begin()
-        if self._turn.is_large:
-            return self._planned_slowly(then, patient)
+        self._size = self._counted = 0
+        self._is_told = self._is_counted = False
+        self._is_first = True
+        if self._watched:
+            self._watched = {}  # a new one: a parked fetch is in the lists of the old one
+        return self._plan_all(then, patient)
+
+    def _plan_all(self, then: Then, patient: bool = False) -> FetchResponse | Waiting:
+        turn = self._turn
+        if len(turn.partitions) > FEW or turn.taking_up is not None:
+            return self._plan_slowly(then, patient)
         rows: list[PartitionData] = []
-        self._plan_some(rows, len(self._turn.partitions), patient)
+        self._plan_some(rows, FEW, patient)
         return then(rows)
 
     def _answer_with(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
@@ -137,7 +149,7 @@ class FetchPlan:
             self.cold.start(None)
         return self.response(rows)
 
-    def _planned_slowly(self, then: Then, patient: bool) -> Waiting:
+    def _plan_slowly(self, then: Then, patient: bool) -> Waiting:
         rows: list[PartitionData] = []
         turn = self._turn
 
@@ -175,22 +187,14 @@ class FetchPlan:
         sessions.slowly(run(), lambda: purgatory.touch(is_done))
         return Waiting([is_done], self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, late)
 
-    def _begin(self) -> None:
-        self._size = self._counted = 0
-        self._is_told = self._is_counted = False
-        self._is_first = True
-        if self._watched:
-            self._watched = {}  # a new one: a parked fetch is in the lists of the old one
-
     def _plan_some(self, rows: list[PartitionData], end: int, patient: bool) -> None:
         """Add rows up to the number `end`. The first batch comes whole, whatever its size; the rest keeps to limits.
 
         If not `patient`, a partition that would have to wait for the disk has nothing for now, and is noted in `cold`.
         """
         turn, size, most = self._turn, self._size, self._max_bytes
-        is_remembered = turn.changed is not None
-        for number in range(len(rows), min(end, len(turn.partitions))):
-            key, wanted = turn.partitions[number]
+        items = turn.items
+        for key, wanted in turn.partitions[len(rows) : end]:
             limit = wanted.partition_max_bytes
             if limit > most - size:
                 limit = max(0, most - size)
@@ -199,18 +203,21 @@ class FetchPlan:
             except ColdRead as cold:
                 self._note_cold(cold)
                 row = self._row(key, wanted, 0, False)
-            if is_remembered:
-                turn.looked(number, self._clean_list(wanted, row))
+            if items is not None:
+                self._note_look(items[len(rows)], wanted, row)
             size += len(row.records or b"")
             rows.append(row)
         self._size = size
 
-    def _clean_list(self, wanted: FetchPartition, row: PartitionData) -> WaitList | None:
-        """The list of a partition that has nothing to read for now; None if there is more, or an error."""
+    def _note_look(self, item: Remembered, wanted: FetchPartition, row: PartitionData) -> None:
+        """A partition is clean that has nothing to read for now: its session watches it until that changes."""
+        item.is_clean = False
         partition = self._seen
-        if partition is None or row.records or row.diverging_epoch is not NO_DIVERGENCE:
-            return None
-        return partition.waiters if wanted.fetch_offset >= self._end(partition) else None
+        if row.records or partition is None or row.diverging_epoch is not NO_DIVERGENCE:
+            return
+        if wanted.fetch_offset >= self._end(partition):
+            item.is_clean = True
+            item.watch(partition.waiters)
 
     def _note_cold(self, cold: ColdRead) -> None:
         if self.cold is None:
@@ -233,11 +240,14 @@ class FetchPlan:
 
     def _count_some(self, rows: list[PartitionData], start: int) -> None:
         """Count the rows from the number `start` on towards `min_bytes`, and keep in mind which have something."""
+        turn = self._turn
         for number in range(start, len(rows)):
             if self._is_told:  # it does not wait
                 return
-            if self._turn.keep(number, rows[number]):
+            if not isinstance(turn, SessionTurn):
                 self._watch(number, rows[number], self._is_first)
+            elif turn.keep(turn.items[number], rows[number]):
+                self._watch(number, rows[number], self._is_first, turn.items[number])
             self._is_first = self._is_first and not rows[number].records
 
     @property
@@ -250,14 +260,13 @@ class FetchPlan:
     def wait(self) -> FetchResponse | Waiting:
         """Park until a partition has moved far enough, or `max_wait_ms` are over since the request came."""
         turn = self._turn
-        if turn.changed is None:
-            return Waiting(self._watched, self._deadline_ms, self._attempt, self._expire)
+        if not isinstance(turn, SessionTurn) or turn.changed is None:
+            return Waiting(self._watched, self._deadline_ms, self._attempt, self._answer_now)
         turn.park()
-        moved = self._look_at_marked(turn.changed)  # while others were planned
-        return moved or Waiting((turn.changed,), self._deadline_ms, self._look_at_marked, self._expire)
-
-    def _expire(self) -> FetchResponse | Waiting:
-        return self.answer(is_last=True)
+        moved = self._look_at_marked(turn) if turn.marked else None  # while others were planned
+        if moved is not None:
+            return moved
+        return Waiting((turn.changed,), self._deadline_ms, lambda _: self._look_at_marked(turn), self._answer_now)
 
     def warm(self) -> Waiting:
         """Have a thread read what the plan needs, then plan again, until there is something; then answer with that.
@@ -276,13 +285,13 @@ class FetchPlan:
                 before, places = places, cold.start(brought)
                 if others or places != before:
                     return waiting()
-                return self._planned(self._last, patient=True)  # brought, and gone again: that would have no end
+                return self._plan_again(self._last, patient=True)  # brought, and gone again: that would have no end
             return self._last(rows)
 
         def waiting() -> Waiting:
             changed = self._turn.changed
             others = self._watched if changed is None else (changed,)  # what comes to these needs no disk
-            return Waiting([brought, *others], deadline_ms, lambda _: self._planned(again), late)
+            return Waiting([brought, *others], deadline_ms, lambda _: self._plan_again(again), late)
 
         return waiting()
 
@@ -332,7 +341,7 @@ class FetchPlan:
             row = self._row(key, wanted, wanted.partition_max_bytes, True, patient=False)
         except ColdRead as cold:
             self._note_cold(cold)
-            return self._expire()
+            return self._answer_now()
         lists = len(self._watched)
         if not self._is_told:
             self._watch(number, row, True)
@@ -341,41 +350,41 @@ class FetchPlan:
         if is_ready and len(self._turn.partitions) == 1 and wanted.partition_max_bytes <= self._max_bytes:
             return self.response([row])  # all that planning once more would find
         release(row)
-        return self._expire() if is_ready else None
+        return self._answer_now() if is_ready else None
 
-    def _look_at_marked(self, _: WaitList) -> FetchResponse | Waiting | None:
+    def _look_at_marked(self, turn: SessionTurn) -> FetchResponse | Waiting | None:
         """In a session: look at the partitions that became dirty."""
-        turn = self._turn
         if turn.is_over:
-            return self._expire()
-        if turn.marked > FEW:
-            return self.answer(is_last=self._broker.clock.monotonic_ms() >= self._deadline_ms)
-        marked = turn.take_marked()
-        rows: list[PartitionData] = []
+            return self._answer_now()
+        marked, rows = turn.take_marked(), list[PartitionData]()
+        if marked is None:
+            is_late = self._broker.clock.monotonic_ms() >= self._deadline_ms
+            return self._plan_again(self._last if is_late else self._answer_with)
         self._is_told = False
         for item in marked:
             try:
-                rows.append(self._look_at(item))
+                rows.append(self._look_at(item, turn))
             except ColdRead as cold:
                 self._note_cold(cold)
                 item.mark()
-                return self._expire()
-        if not (self._is_told or self._counted >= self._min_bytes):
-            rows.clear()
+                return self._answer_now()
+        if not self._is_told and self._counted < self._min_bytes:
             return None
-        limit = marked[0].wanted[1].partition_max_bytes
-        if len(marked) == 1 and limit <= self._max_bytes and turn.narrow():
+        limit = marked[0].wanted[1].partition_max_bytes if len(marked) == 1 else self._max_bytes + 1
+        if limit <= self._max_bytes and turn.narrow():
             return self.response(rows)  # all that planning once more would find
-        return self._expire()
+        return self._answer_now()
 
-    def _look_at(self, item: Remembered) -> PartitionData:
+    def _look_at(self, item: Remembered, turn: SessionTurn) -> PartitionData:
         """Count a partition anew. Raises ColdRead."""
-        turn, (key, wanted) = self._turn, item.wanted
+        key, wanted = item.wanted
         row = self._row(key, wanted, wanted.partition_max_bytes, True, patient=False)
-        item.looked(self._clean_list(wanted, row))
-        if turn.keep_item(item, row) and self._seen is not None:
-            item.watch(self._seen.waiters)
-            self._note(self._seen, -1, self._count(self._seen, wanted.fetch_offset, row.records, True))
+        self._note_look(item, wanted, row)
+        partition = self._seen
+        if turn.keep(item, row) and partition is not None:
+            self._note(partition, -1, self._count(partition, wanted.fetch_offset, row.records, True))
+            if self._counted < self._min_bytes:
+                item.watch(partition.waiters)
         return row
 
     def _row(
@@ -391,11 +400,12 @@ class FetchPlan:
         partitions = self._broker.partitions
         return partitions.get(key if isinstance(key, str) else partitions.topic_name(key), index)
 
-    def _watch(self, number: int, row: PartitionData, is_first: bool) -> None:
+    def _watch(self, number: int, row: PartitionData, is_first: bool, item: Remembered | None = None) -> None:
         """Note what a partition adds towards `min_bytes`, and that its moves matter."""
         key, wanted = self._turn.partitions[number]
         partition = self._find(key, wanted.partition)
-        self._turn.watch(number, partition.waiters)
+        if item is not None:
+            item.watch(partition.waiters)  # also where it has something already
         self._note(partition, number, self._count(partition, wanted.fetch_offset, row.records, is_first))
 
     def _note(self, partition: Partition, number: int, size: int) -> None:

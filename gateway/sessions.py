@@ -100,9 +100,9 @@ class FetchSessions:
         if request.session_epoch == INITIAL_EPOCH and wanted:
             session = self._open(len(wanted), uses_topic_ids, now_ms)
         if session is None:
-            return FetchTurn(None, wanted, is_incremental=False)
+            return FetchTurn(wanted)
         session.isolation_level = request.isolation_level
-        turn = session.turn = FetchTurn(session, wanted, is_incremental=False)
+        turn = session.turn = SessionTurn(session, wanted, is_incremental=False)
         return self._take_up(turn, session, wanted, (), now_ms)
 
     def _continue(self, request: FetchRequest, wanted: Wanted, uses_topic_ids: bool, now_ms: float) -> FetchTurn:
@@ -122,20 +122,20 @@ class FetchSessions:
         if session.isolation_level != request.isolation_level:  # each partition may have another readable end
             session.isolation_level = request.isolation_level
             session.dirty.update(dict.fromkeys(session.partitions.values()))
-        turn = session.turn = FetchTurn(session, [], is_incremental=True)
+        turn = session.turn = SessionTurn(session, [], is_incremental=True)
         return self._take_up(turn, session, wanted, request.forgotten_topics_data, now_ms)
 
     def _take_up(
         self,
-        turn: FetchTurn,
+        turn: SessionTurn,
         session: _Session,
         wanted: Wanted,
         forgotten: Iterable[ForgottenTopic],
         now_ms: float,
-    ) -> FetchTurn:
+    ) -> SessionTurn:
         """Have the session take what a fetch names: now if that is little, else by the steps of `taking_up`."""
         if len(wanted) <= FEW and not forgotten:
-            turn.name(wanted)
+            session.name(wanted, turn)
             self._taken_up(turn, session, now_ms)
         else:
             turn.taking_up = self._take_up_steps(turn, session, wanted, forgotten, now_ms)
@@ -144,10 +144,10 @@ class FetchSessions:
         return turn
 
     def _take_up_steps(
-        self, turn: FetchTurn, session: _Session, wanted: Wanted, forgotten: Iterable[ForgottenTopic], now_ms: float
+        self, turn: SessionTurn, session: _Session, wanted: Wanted, forgotten: Iterable[ForgottenTopic], now_ms: float
     ) -> Iterator[None]:
         for first in range(0, len(wanted), FEW):
-            turn.name(wanted[first : first + FEW])
+            session.name(wanted[first : first + FEW], turn)
             yield
         for topic in forgotten:
             topic_key = topic.topic_id if session.uses_topic_ids else topic.topic
@@ -158,7 +158,7 @@ class FetchSessions:
             yield
         self._taken_up(turn, session, now_ms)
 
-    def _taken_up(self, turn: FetchTurn, session: _Session, now_ms: float) -> None:
+    def _taken_up(self, turn: SessionTurn, session: _Session, now_ms: float) -> None:
         """Raises KafkaError(FETCH_SESSION_ID_NOT_FOUND) for a session that outgrew its limit."""
         turn.taking_up = None
         if not session.is_closed:
@@ -243,29 +243,55 @@ Wanted = list[tuple[TopicKey, FetchPartition]]
 
 
 class FetchTurn:
-    """One fetch: its session, the partitions to look at in the order of fairness, and which rows go into the reply."""
+    """One fetch: the partitions to look at, in the order of fairness, and which rows go into the reply.
 
-    __slots__ = ("_items", "_kept", "_session", "is_incremental", "partitions", "session_id", "taking_up")
+    This is one without a session, which looks at what it names and tells everything; `SessionTurn` has one.
+    """
 
-    def __init__(self, session: _Session | None, wanted: Wanted, *, is_incremental: bool) -> None:
-        self._session = session
-        self._items: list[Remembered] = []  # one for each of `partitions`, if there is a session
-        self._kept: dict[Remembered, None] = {}  # what a parked turn has to tell
-        self.is_incremental = is_incremental
-        self.session_id = NO_SESSION if session is None else session.id
+    __slots__ = ("items", "partitions", "session_id")
+
+    changed: WaitList | None = None
+    """The list that is touched when a partition of the session becomes dirty; None without a session."""
+    taking_up: Iterator[None] | None = None
+    """The steps in which a session takes what the fetch names. They come before anything else."""
+
+    def __init__(self, wanted: Wanted) -> None:
         self.partitions = wanted
-        self.taking_up: Iterator[None] | None = None
-        """The steps in which the session takes what the fetch names. They come before anything else."""
+        self.session_id = NO_SESSION
+        self.items: list[Remembered] | None = None
+        """What a session remembers of each of `partitions`."""
 
-    @property
-    def changed(self) -> WaitList | None:
-        """The list that is touched when a partition of the session becomes dirty; None without a session."""
-        return None if self._session is None else self._session.changed
+    def gather(self) -> None:
+        """Add the partitions that are dirty by now, and put all into the order of the session."""
 
-    @property
-    def is_large(self) -> bool:
-        """Whether its partitions are to be gone through in slices."""
-        return self.taking_up is not None or len(self.partitions) > FEW
+    def tell(self, number: int, data: PartitionData) -> bool:
+        """Whether the row must be sent, which is then remembered as told: of an incremental reply only what is news.
+
+        Call it once for every row, in order. A partition that returns records goes to the end of the session, so that
+        in the next turn others come before it.
+        """
+        return True
+
+    def end(self) -> None:
+        """The turn is answered."""
+
+
+class SessionTurn(FetchTurn):
+    """A fetch of a session."""
+
+    __slots__ = ("_kept", "_session", "changed", "is_incremental", "taking_up")
+
+    items: list[Remembered]
+
+    def __init__(self, session: _Session, wanted: Wanted, *, is_incremental: bool) -> None:
+        self.partitions = wanted
+        self.session_id = session.id
+        self.items = []
+        self.is_incremental = is_incremental
+        self.changed = session.changed
+        self.taking_up = None
+        self._session: _Session | None = session  # None once it has forgotten all
+        self._kept: dict[Remembered, None] = {}  # what a parked turn has to tell
 
     @property
     def is_over(self) -> bool:
@@ -278,101 +304,70 @@ class FetchTurn:
         for _ in self.taking_up or ():
             pass
 
-    def name(self, wanted: Wanted) -> None:
-        """Take some of the partitions that the fetch names."""
-        assert self._session is not None
-        items = self._session.name(wanted)
-        if self.is_incremental:
-            self._session.dirty.update(dict.fromkeys(items))
-        else:
-            self._items += items
-
     def leave(self) -> None:
         """The session is empty, and has ended."""
-        self._session, self.session_id = None, NO_SESSION
+        self._session, self.changed, self.session_id = None, None, NO_SESSION
 
     def give_back(self) -> None:
         """Another fetch follows, and this one may never be answered: leave its partitions to the other one."""
         self.take_up()
         if self._session is not None:
-            rest = (item for item in (*self._kept, *self._items) if item.is_known)
+            rest = (item for item in (*self._kept, *self.items) if item.is_known)
             self._session.dirty.update(dict.fromkeys(rest))
 
     # Looking at partitions
 
     def gather(self) -> None:
-        """Add the partitions that are dirty by now, and put all into the order of the session."""
-        session = self._session
-        if session is None or not (self.is_incremental or self._kept):
-            return  # a full fetch names all of them
-        kept, self._kept = self._kept, {}
-        kept.update(dict.fromkeys(self._items))
+        """See `FetchTurn.gather`. A full fetch names all there are."""
+        session, kept = self._session, self._kept
+        if session is None or not (kept or (self.is_incremental and session.dirty)):
+            return
+        self._kept = {}
+        kept.update(dict.fromkeys(self.items))
         if not self.is_over:
             kept.update(session.dirty)
             session.dirty = {}
-        self._items = sorted(kept, key=_BY_ORDER)
-        self.partitions = [item.wanted for item in self._items]
-
-    def looked(self, number: int, clean: WaitList | None) -> None:
-        """Note a look. `clean`: the list of a partition that has nothing to read; None if there is more to come."""
-        if self._session is not None:
-            self._items[number].looked(clean)
-
-    def park(self) -> None:
-        """From here on the turn has only what was kept."""
-        if self._session is not None:
-            self._items, self.partitions = [], []
-
-    def keep(self, number: int, data: PartitionData) -> bool:
-        """Keep a partition in mind while the turn is parked, if it has something to tell; whether it has."""
-        return self._session is None or self.keep_item(self._items[number], data)
-
-    def keep_item(self, item: Remembered, data: PartitionData) -> bool:
-        """The same for one that was `marked`."""
-        has_news = not (self.is_incremental and item.is_clean and item.is_told(data))
-        if has_news:
-            self._kept[item] = None
-        return has_news
-
-    def watch(self, number: int, partition: WaitList) -> None:
-        """While the turn is parked, hear of a partition that has something already, too."""
-        if self._session is not None:
-            self._items[number].watch(partition)
+        self.items = sorted(kept, key=_BY_ORDER) if len(kept) > 1 else list(kept)
+        self.partitions = [item.wanted for item in self.items]
 
     @property
     def marked(self) -> int:
         """How many partitions became dirty since the turn was gathered."""
         return 0 if self._session is None else len(self._session.dirty)
 
-    def take_marked(self) -> list[Remembered]:
-        """Those."""
+    def take_marked(self) -> list[Remembered] | None:
+        """Those; None if there are more than a few, which are left to `gather`."""
         session = self._session
-        if session is None:
-            return []
+        if session is None or len(session.dirty) > FEW:
+            return None
         marked, session.dirty = session.dirty, {}
         return list(marked)
+
+    def keep(self, item: Remembered, data: PartitionData) -> bool:
+        """Keep a partition in mind while the turn is parked, if it has something to tell; whether it has."""
+        if self.is_incremental and item.is_clean and item.is_told(data):
+            return False
+        self._kept[item] = None
+        return True
+
+    def park(self) -> None:
+        """From here on the turn has only what was kept."""
+        self.items, self.partitions = [], []
 
     def narrow(self) -> bool:
         """If a parked turn has one partition to tell of, make it the turn's only one; whether it is."""
         if len(self._kept) != 1:
             return False
-        self._items, self._kept = list(self._kept), {}
-        self.partitions = [self._items[0].wanted]
+        self.items, self._kept = list(self._kept), {}
+        self.partitions = [self.items[0].wanted]
         return True
 
     # Answering
 
     def tell(self, number: int, data: PartitionData) -> bool:
-        """Whether the row must be sent, which is then remembered as told: of an incremental reply only what is news.
-
-        Call it once for every row, in order. A partition that returns records goes to the end of the session, so that
-        in the next turn others come before it.
-        """
-        session = self._session
-        if session is None:
-            return True
-        item = self._items[number]
-        if not item.is_known:  # forgotten by a later fetch, while this one waited
+        """See `FetchTurn.tell`."""
+        session, item = self._session, self.items[number]
+        if session is None or not item.is_known:  # forgotten by a later fetch, while this one waited
             return True
         is_new = item.tell(data)
         if not item.is_clean:
@@ -385,7 +380,7 @@ class FetchTurn:
         return is_new
 
     def end(self) -> None:
-        """The turn is answered."""
+        """See `FetchTurn.end`."""
         session = self._session
         if session is not None and session.turn is self:
             session.turn = None
@@ -427,12 +422,6 @@ class Remembered:
         """Whether it still belongs to its session, and that to anybody."""
         return self.order != _FORGOTTEN and not self.session.is_closed
 
-    def looked(self, clean: WaitList | None) -> None:
-        """See `FetchTurn.looked`."""
-        self.is_clean = clean is not None
-        if clean is not None:
-            self.watch(clean)
-
     def watch(self, partition: WaitList) -> None:
         """Have the next change of the partition marked."""
         if self._watched is not partition and self.is_known:
@@ -466,14 +455,15 @@ class Remembered:
 
     def tell(self, data: PartitionData) -> bool:
         """Remember `data`; whether it says something new."""
-        is_new = not self.is_told(data)
+        if self.is_told(data):
+            return False
         if data.error_code:
             self._forget_told()  # so that the partition is told again when the error is over
         else:
             self._high_watermark = data.high_watermark
             self._last_stable_offset = data.last_stable_offset
             self._log_start_offset = data.log_start_offset
-        return is_new
+        return True
 
     def forget(self) -> None:
         """It does not belong to its session any more."""
@@ -515,13 +505,12 @@ class _Session:
         self.dirty: dict[Remembered, None] = {}
         """The partitions that the next fetch looks at."""
         self.changed = WaitList()
-        self.turn: FetchTurn | None = None  # that is not answered yet
+        self.turn: SessionTurn | None = None  # that is not answered yet
         self.is_closed = False
         self._next_order = 0
 
-    def name(self, wanted: Wanted) -> list[Remembered]:
-        """Take partitions that are new or wanted otherwise."""
-        items = []
+    def name(self, wanted: Wanted, turn: SessionTurn) -> None:
+        """Take partitions that a fetch names, as they are new or wanted otherwise. They are to be looked at."""
         for one in wanted:
             key = one[0], one[1].partition
             item = self.partitions.get(key)
@@ -532,8 +521,10 @@ class _Session:
                 self._next_order += 1
                 if not self.is_closed:
                     self.partitions[key] = item
-            items.append(item)
-        return items
+            if turn.is_incremental:
+                self.dirty[item] = None
+            else:
+                turn.items.append(item)
 
     def forget(self, key: tuple[TopicKey, int]) -> None:
         """Remember a partition no more, if there is one."""

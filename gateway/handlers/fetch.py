@@ -233,7 +233,7 @@ class _Converting(Plan):
         return self._again() if has_moved and not is_something else super().response(rows)
 
     def _again(self) -> FetchResponse | Waiting:
-        return self._planned(self._convert_again)
+        return self._plan_again(self._convert_again)
 
     def _convert_again(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
         if self.is_due(rows) and any(self._is_open(row) for row in rows):
