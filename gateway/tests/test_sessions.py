@@ -1,11 +1,14 @@
 """Fetch sessions: epochs, what is told again, fairness, eviction, limits."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
 from gateway import sessions
-from gateway.sessions import EVICTION_MS, FetchSessions, FetchTurn
+from gateway.sessions import EVICTION_MS, FEW, FetchSessions, FetchTurn, SessionTurn
+from gateway.tests.manual import ManualTime
+from gateway.waiting import Purgatory, Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
     EpochEndOffset,
@@ -38,6 +41,49 @@ def opened(cache: FetchSessions, wanted: dict[str, list[int]], now_ms: float = 0
     return cache.begin(request(0, 0, wanted), 12, now_ms)
 
 
+class Looks:
+    """Partitions of topic t, each a wait list, and fetches of one session that look at them."""
+
+    def __init__(self, cache: FetchSessions, count: int, purgatory: Purgatory | None = None) -> None:
+        self.cache = cache
+        self.lists = [WaitList() for _ in range(count)]
+        self.purgatory = Purgatory(ManualTime().clock, ManualTime().scheduler) if purgatory is None else purgatory
+        self.epoch = 0
+        self.session_id = 0
+        self.fetch({"t": list(range(count))})
+
+    def begin(self, wanted: dict[str, list[int]] | None = None, **options: Any) -> SessionTurn:
+        """The turn of the next fetch."""
+        turn = self.cache.begin(request(self.session_id, self.epoch, wanted, **options), 12, 0)
+        assert isinstance(turn, SessionTurn)
+        self.session_id, self.epoch = turn.session_id, self.epoch + 1
+        return turn
+
+    def look(self, turn: SessionTurn) -> list[int]:
+        """Find nothing to read in all partitions of a turn."""
+        for item in turn.items:
+            item.is_clean = True
+            item.watch(self.lists[item.wanted[1].partition])
+        return indexes(turn)
+
+    def fetch(self, wanted: dict[str, list[int]] | None = None, **options: Any) -> list[int]:
+        """The partitions that the next fetch looks at, and finds nothing in."""
+        turn = self.begin(wanted, **options)
+        turn.take_up()
+        looked_at = self.look(turn)
+        tell(turn, *map(row, looked_at))
+        return looked_at
+
+    def change(self, *indexes: int) -> None:
+        for index in indexes:
+            self.purgatory.touch(self.lists[index])
+
+    @property
+    def watches(self) -> list[int]:
+        """How many watch each partition."""
+        return [len(one.watches) for one in self.lists]
+
+
 def row(index: int, high_watermark: int = 0, error: ErrorCode = ErrorCode.NONE, records: bytes = b"") -> PartitionData:
     return PartitionData(
         partition_index=index,
@@ -50,7 +96,10 @@ def row(index: int, high_watermark: int = 0, error: ErrorCode = ErrorCode.NONE, 
 
 
 def tell(turn: FetchTurn, *rows: PartitionData) -> list[int]:
-    return [data.partition_index for data in rows if turn.keep("t", data)]
+    """The partitions of topic t that are told, of these rows."""
+    told = [data.partition_index for data in rows if turn.tell(indexes(turn).index(data.partition_index), data)]
+    turn.end()
+    return told
 
 
 def indexes(turn: FetchTurn) -> list[int]:
@@ -114,10 +163,10 @@ def test_every_offset_counts_as_news(cache: FetchSessions) -> None:
         )
 
     turn = opened(cache, {"t": [0]})
-    assert turn.keep("t", offsets(9, 0))
+    assert turn.tell(0, offsets(9, 0))
     turn = cache.begin(request(turn.session_id, 1), 12, 0)
     told = [offsets(9, 0), offsets(8, 0), offsets(8, 3), offsets(8, 3), offsets(8, 3, diverging=2)]
-    assert [turn.keep("t", data) for data in told] == [False, True, True, False, True]
+    assert [turn.tell(0, data) for data in told] == [False, True, True, False, True]
 
 
 def test_an_error_is_told_every_time_and_its_end_too(cache: FetchSessions) -> None:
@@ -181,7 +230,7 @@ def test_a_session_that_forgot_all_ends(cache: FetchSessions) -> None:
 def test_a_partition_that_was_forgotten_while_its_fetch_waited_is_told(cache: FetchSessions) -> None:
     waiting = cache.begin(request(opened(cache, {"t": [0, 1]}).session_id, 1), 12, 0)
     cache.begin(request(waiting.session_id, 2, forgotten={"t": [0]}), 12, 0)
-    assert waiting.keep("t", row(0))
+    assert waiting.tell(0, row(0))
 
 
 def test_without_a_free_slot_there_is_no_session(cache: FetchSessions) -> None:
@@ -239,3 +288,224 @@ def test_a_session_of_too_many_partitions_is_not_opened(cache: FetchSessions, mo
 
 def test_no_slots_mean_no_sessions() -> None:
     assert opened(FetchSessions(0, Random(1)), {"t": [0]}).session_id == 0
+
+
+# What a fetch looks at
+
+
+def test_a_fetch_looks_only_at_what_changed(cache: FetchSessions) -> None:
+    looks = Looks(cache, 5)
+    assert looks.fetch() == []
+    looks.change(3, 1, 3)
+    assert looks.fetch() == [1, 3]
+    assert looks.fetch() == []
+    assert looks.fetch({"t": [4]}) == [4], "it is named"
+
+
+def test_a_change_costs_one_mark_however_long_the_session_sleeps(cache: FetchSessions) -> None:
+    looks = Looks(cache, 2)
+    assert looks.watches == [1, 1]
+    looks.change(0)
+    assert looks.watches == [0, 1], "it is dirty, and need not be marked again"
+    looks.change(0)
+    assert looks.fetch() == [0]
+    assert looks.watches == [1, 1]
+
+
+def test_what_is_not_clean_is_looked_at_again(cache: FetchSessions) -> None:
+    looks = Looks(cache, 3)
+    looks.change(0, 1)
+    turn = looks.begin()
+    looks.look(turn)
+    turn.items[1].is_clean = False  # it had more than was sent
+    tell(turn, row(0), row(1))
+    assert looks.fetch() == [1]
+
+
+def test_a_change_between_the_look_and_the_answer_is_not_lost(cache: FetchSessions) -> None:
+    looks = Looks(cache, 2)
+    looks.change(0)
+    turn = looks.begin()
+    looks.look(turn)
+    looks.change(0)
+    tell(turn, row(0))
+    assert looks.fetch() == [0]
+
+
+def test_dirty_partitions_come_in_the_order_of_the_session(cache: FetchSessions) -> None:
+    looks = Looks(cache, 4)
+    looks.change(0)
+    turn = looks.begin()
+    looks.look(turn)
+    tell(turn, row(0, records=b"x"))
+    looks.change(3, 0, 1)
+    assert looks.fetch() == [1, 3, 0], "those that returned records come last"
+
+
+def test_another_isolation_level_looks_at_all(cache: FetchSessions) -> None:
+    looks = Looks(cache, 3)
+    committed = request(looks.session_id, looks.epoch)
+    committed.isolation_level = 1
+    assert indexes(cache.begin(committed, 12, 0)) == [0, 1, 2]
+
+
+def test_a_turn_that_was_never_answered_gives_back_what_it_had(cache: FetchSessions) -> None:
+    looks = Looks(cache, 4)
+    looks.change(0, 1, 2)
+    lost = looks.begin()
+    looks.look(lost)
+    assert lost.keep(lost.items[0], row(0, high_watermark=9)), "it has something to tell"
+    assert not lost.keep(lost.items[1], row(1)), "it has not"
+    lost.park()
+    looks.change(3)
+    assert looks.fetch() == [0, 3]
+    assert lost.is_over
+
+
+def test_a_parked_turn_takes_up_what_is_marked(cache: FetchSessions) -> None:
+    looks = Looks(cache, 3)
+    turn = looks.begin()
+    turn.park()
+    assert turn.take_marked() == []
+    looks.change(2, 1)
+    assert turn.marked == 2
+    marked = turn.take_marked() or []
+    assert [item.wanted[1].partition for item in marked] == [2, 1]
+    for item, high_watermark in zip(marked, (0, 5), strict=True):
+        item.is_clean = True
+        turn.keep(item, row(item.wanted[1].partition, high_watermark))
+    looks.change(0)
+    turn.gather()
+    assert indexes(turn) == [0, 1]
+
+
+def test_a_parked_turn_with_one_partition_is_narrowed_to_it(cache: FetchSessions) -> None:
+    looks = Looks(cache, 3)
+    turn = looks.begin()
+    turn.park()
+    assert not turn.narrow()
+    looks.change(1)
+    (item,) = turn.take_marked() or []
+    turn.keep(item, row(1))
+    assert turn.narrow()
+    assert indexes(turn) == [1]
+
+
+def test_a_fetch_that_continues_a_session_wakes_one_that_is_parked() -> None:
+    time = ManualTime()
+    purgatory = Purgatory(time.clock, time.scheduler)
+    looks = Looks(FetchSessions(2, Random(1), touch=purgatory.touch), 2, purgatory)
+    turn, woken = looks.begin(), list[bool]()
+    assert turn.changed is not None
+    waiting = Waiting((turn.changed,), 1e9, lambda _: woken.append(turn.is_over), lambda: None)
+    purgatory.park(waiting, lambda _: None)
+    looks.change(1)
+    time.advance()
+    assert woken == [False]
+    looks.begin()
+    time.advance()
+    assert woken == [False, True]
+
+
+@pytest.mark.parametrize("how", ["ended", "evicted", "forgotten", "outgrown"])
+def test_a_session_that_is_gone_watches_nothing(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = Looks(FetchSessions(1, Random(1)), FEW * 2 + 5)
+    looks.fetch()
+    assert set(looks.watches) == {1}
+    turn = looks.begin({"t": [0]})
+    looks.look(turn)
+    if how == "ended":
+        looks.cache.begin(request(looks.session_id, -1), 12, 0)
+    elif how == "evicted":
+        assert opened(looks.cache, {"u": [0]}, EVICTION_MS + 1).session_id > 0
+    elif how == "forgotten":
+        looks.begin(forgotten={"t": list(range(len(looks.lists)))}).take_up()
+    else:
+        monkeypatch.setattr(sessions, "MAX_SESSION_PARTITIONS", 1)
+        assert code_of(looks.cache, request(looks.session_id, looks.epoch)) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert set(looks.watches) == {0}
+    looks.look(turn)
+    assert set(looks.watches) == {0}, "nor does a turn that is still under way"
+
+
+def test_a_forgotten_partition_is_watched_no_more(cache: FetchSessions) -> None:
+    looks = Looks(cache, 3)
+    looks.change(2)
+    assert looks.fetch(forgotten={"t": [1, 2]}) == []
+    assert looks.watches == [1, 0, 0]
+
+
+def test_a_session_watches_the_partition_that_took_the_place_of_another(cache: FetchSessions) -> None:
+    looks = Looks(cache, 2)
+    old, looks.lists[1] = looks.lists[1], WaitList()
+    assert looks.fetch({"t": [1]}) == [1]
+    assert (old.watches, looks.watches) == ((), [1, 1])
+
+
+def test_sessions_of_one_partition_are_marked_each() -> None:
+    cache = FetchSessions(3, Random(1))
+    first = Looks(cache, 2)
+    second = Looks(cache, 2)
+    second.lists = first.lists
+    assert second.fetch({"t": [0, 1]}) == [0, 1]
+    assert first.watches == [2, 2]
+    first.change(1)
+    assert (first.fetch(), second.fetch()) == ([1], [1])
+
+
+# Many partitions
+
+
+def test_many_partitions_are_taken_up_in_steps(cache: FetchSessions) -> None:
+    many = list(range(3 * FEW))
+    turn = cache.begin(request(0, 0, {"t": many}), 12, 0)
+    assert isinstance(turn, SessionTurn)
+    assert turn.taking_up is not None
+    assert cache.total_partitions == len(many), "there is room for them"
+    steps = 0
+    while turn.taking_up is not None:
+        next(turn.taking_up, None)
+        steps += 1
+    assert steps == 4
+    assert indexes(turn) == many
+    assert len(turn.items) == len(many)
+
+
+def test_a_fetch_behind_one_that_takes_up_finds_all(cache: FetchSessions) -> None:
+    many = list(range(3 * FEW))
+    turn = cache.begin(request(0, 0, {"t": many}), 12, 0)
+    assert indexes(cache.begin(request(turn.session_id, 1), 12, 0)) == many
+    assert turn.taking_up is None
+
+
+def test_many_are_forgotten_in_steps(cache: FetchSessions) -> None:
+    looks = Looks(cache, 4 * FEW)
+    turn = looks.begin(forgotten={"t": list(range(FEW, 4 * FEW))})
+    assert turn.taking_up is not None
+    turn.take_up()
+    assert cache.total_partitions == FEW
+    assert sum(looks.watches) == FEW
+
+
+def test_a_session_that_is_closed_while_it_takes_up_leaves_nothing(cache: FetchSessions) -> None:
+    turn = cache.begin(request(0, 0, {"t": list(range(2 * FEW))}), 12, 0)
+    assert isinstance(turn, SessionTurn)
+    cache.begin(request(turn.session_id, -1), 12, 0)
+    turn.take_up()
+    assert len(turn.items) == 2 * FEW, "the fetch is answered all the same"
+    assert cache.total_partitions == 0
+    watched = WaitList()
+    turn.items[-1].watch(watched)
+    assert watched.watches == ()
+
+
+def test_a_session_is_closed_in_steps() -> None:
+    works: list[Any] = []
+    looks = Looks(FetchSessions(2, Random(1), slowly=lambda steps, _: works.append(steps)), 3 * FEW)
+    looks.begin({"t": [0]})
+    looks.cache.begin(request(looks.session_id, -1), 12, 0)
+    assert sum(looks.watches) == 3 * FEW
+    next(works[0])
+    assert sum(looks.watches) == 2 * FEW
+    sessions.at_once(works[0], lambda: None)
+    assert sum(looks.watches) == 0
