@@ -215,14 +215,18 @@ class FetchPlan:
         partition = self._seen
         if row.records or partition is None or row.diverging_epoch is not NO_DIVERGENCE:
             return
-        if wanted.fetch_offset >= self._end(partition):
+        # Where the limits were used up nobody has looked whether the offset is in the log at all.
+        if self._end(partition) <= wanted.fetch_offset <= partition.log.end_offset:
             item.is_clean = True
             item.watch(partition.waiters)
 
     def _note_cold(self, cold: ColdRead) -> None:
         if self.cold is None:
             self.cold = ColdReads(self._broker.scheduler, self._broker.purgatory)
-        self.cold.note(cold)
+        if self.cold and self._broker.partitions.held.is_full:  # one comes in any case
+            cold.release()
+        else:
+            self.cold.note(cold)
 
     def is_due(self, rows: list[PartitionData]) -> bool:
         """Whether the reply need not wait: enough bytes, an error to tell, or a client that does not want to wait.

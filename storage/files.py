@@ -47,6 +47,24 @@ def parent(path: str) -> str:
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
+class HeldFiles:
+    """How many files are kept open by pieces that wait to be sent or read, and how many may be (`File.lend`).
+
+    Whatever these are pieces of may have closed its file since: no other bound on open files counts them.
+    """
+
+    __slots__ = ("count", "limit")
+
+    def __init__(self, limit: int = 1 << 30) -> None:
+        self.count = 0
+        self.limit = limit
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only a file that is counted already may be lent, or the first one of an answer."""
+        return self.count >= self.limit
+
+
 class File:
     """An open file with counted references.
 
@@ -54,16 +72,19 @@ class File:
 
     `fileno` is for sendfile; it is NO_DESCRIPTOR where there is none and only `read_at` works.
     `passed`: a range in which a reader has found nothing of what it looks for; it need not look again. `disk`: the log
-    directory, of a file that `Pool.open` has opened.
+    directory, and `held`: what counts it while it is lent, of a file that `Pool.open` has opened. `lent`: how often it
+    is lent.
     """
 
-    __slots__ = ("_can_probe", "disk", "fileno", "passed", "references")
+    __slots__ = ("_can_probe", "disk", "fileno", "held", "lent", "passed", "references")
 
     def __init__(self, fileno: int) -> None:
         self.fileno = fileno
         self.references = 1
         self.passed = (0, 0)
         self.disk = ""
+        self.held: HeldFiles | None = None
+        self.lent = 0
         self._can_probe = bool(_NO_WAIT) and fileno >= 0
 
     def __del__(self) -> None:
@@ -75,6 +96,20 @@ class File:
         self.references -= 1
         if self.references == 0:
             self.close()
+
+    def lend(self) -> None:
+        """Add a reference for a piece; `held` counts the file from the first one on."""
+        self.references += 1
+        self.lent += 1
+        if self.lent == 1 and self.held is not None:
+            self.held.count += 1
+
+    def take_back(self) -> None:
+        """Give up a reference that was lent."""
+        self.lent -= 1
+        if not self.lent and self.held is not None:
+            self.held.count -= 1
+        self.release()
 
     def close(self) -> None:
         """Close now. Called by `release`."""
@@ -200,7 +235,7 @@ class ColdRead(Exception):
         self._file = file
         self._length = length
         self._position = position
-        file.references += 1
+        file.lend()
 
     @property
     def disk(self) -> str:
@@ -213,7 +248,7 @@ class ColdRead(Exception):
 
     def release(self) -> None:
         """Give up the file, when no thread reads it any more."""
-        self._file.release()
+        self._file.take_back()
 
 
 def planned(plan: Callable[[bool], T], brought: Place | None) -> T:

@@ -398,7 +398,8 @@ class Log:
         """Plan a read of whole batches, from the one with `offset` on, `max_bytes` at most, none reaching `up_to`.
 
         `up_to` is a batch boundary, or the end. With `at_least_one` the first batch comes even if it is larger than
-        `max_bytes`. None where there is nothing: `offset` is `up_to`, or not even one batch fits. Raises KafkaError:
+        `max_bytes`, and even if pieces of other files may keep no more of these open (`HeldFiles`). None where there is
+        nothing: `offset` is `up_to`, not even one batch fits, or the file may not be kept open. Raises KafkaError:
         OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR. If not `patient`, raises ColdRead rather than
         wait for the disk.
         """
@@ -407,7 +408,7 @@ class Log:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.topic}-{self.partition} has offsets {self.start_offset} to {self.end_offset}, not {offset}",
             )
-        if offset >= up_to:
+        if offset >= up_to or (self.pool.held.is_full and not (at_least_one or self._segments.owner(offset).is_lent)):
             return None
         self.pool.is_patient = patient
         try:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from storage.doomed import Doomed
-from storage.files import File, Files, parent
+from storage.files import File, Files, HeldFiles, parent
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SWAP_SUFFIX = ".swap"
 """Behind the names of a segment that compaction has made, until a thread has renamed those in whose place it is."""
 MAX_OPEN_SEGMENTS = 4096
+HELD_SHARE = 4
+"""One in so many of the files that segments may have open is left to pieces of them (`HeldFiles`)."""
 MAX_INDEX_BYTES = 64 * 1024 * 1024
 
 
@@ -34,9 +36,15 @@ class Pool:
     """Shared by the logs of one store."""
 
     def __init__(
-        self, files: Files, max_open_segments: int = MAX_OPEN_SEGMENTS, max_index_bytes: int = MAX_INDEX_BYTES
+        self,
+        files: Files,
+        max_open_segments: int = MAX_OPEN_SEGMENTS,
+        max_index_bytes: int = MAX_INDEX_BYTES,
+        held: HeldFiles | None = None,
     ) -> None:
         self.files = files
+        self.held = HeldFiles() if held is None else held
+        """The files that pieces keep open, beside those of segments; several pools may share it."""
         self.defers_blocks = False
         """Whether blocks of indexes stay in memory, as the disk is slow: until it is not, or the segment ends."""
         self.is_patient = True
@@ -72,6 +80,7 @@ class Pool:
                 raise
             file = self.files.open(path.removesuffix(SWAP_SUFFIX))
         file.disk = parent(parent(path))
+        file.held = self.held
         return file
 
     @property

@@ -167,6 +167,11 @@ class Segment:
         file.references += 1
         return file
 
+    @property
+    def is_lent(self) -> bool:
+        """Whether pieces keep its file open already, so that one more costs nothing."""
+        return self._file is not None and self._file.lent > 0
+
     def give_back(self) -> None:
         """Close the file, once no slice holds it any more; the next use opens it again."""
         if self._file is not None:

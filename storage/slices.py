@@ -21,7 +21,7 @@ class FileSlice:
     __slots__ = ("_file", "fileno", "length", "position")
 
     def __init__(self, file: File, position: int, length: int) -> None:
-        file.references += 1
+        file.lend()
         self._file: File | None = file
         self.fileno = file.fileno
         self.position = position
@@ -94,7 +94,7 @@ class FileSlice:
         """Give up the file. Further calls do nothing."""
         file, self._file = self._file, None
         if file is not None:
-            file.release()
+            file.take_back()
 
 
 class MessagesSlice(FileSlice):

@@ -21,11 +21,11 @@ from storage import directories, strays
 from storage.checkpoint import TopicPartition, offsets_of, run_all
 from storage.config import LogConfig
 from storage.errors import BadFile, DirectoryLocked, StorageError, WrongDirectory
-from storage.files import Files, parent
+from storage.files import Files, HeldFiles, parent
 from storage.log import Log
 from storage.making import Deletion, Making, Place, tell_of_stray
 from storage.opening import Opening
-from storage.pool import MAX_INDEX_BYTES, MAX_OPEN_SEGMENTS, Pool
+from storage.pool import HELD_SHARE, MAX_INDEX_BYTES, MAX_OPEN_SEGMENTS, Pool
 from storage.store import Store
 
 logger = logging.getLogger("headgate.storage")
@@ -42,6 +42,8 @@ class Stores:
     def __init__(self, stores: Sequence[Store], refused: Mapping[str, Exception] | None = None) -> None:
         """Use `Stores.take`. There is at least one."""
         self._stores = tuple(stores)
+        self.held = self._stores[0].pool.held
+        """The files that pieces of all log directories keep open."""
         self.refused = dict(refused or {})
         self.low: frozenset[str] = frozenset()
         """Directories with hardly any room, or whose disks do not answer: what is new goes into others, if possible."""
@@ -70,12 +72,14 @@ class Stores:
         of them can be used.
         """
         cluster_id = cluster_id or _common_cluster(files, paths)
-        open_segments = min(MAX_OPEN_SEGMENTS, files.open_limit() // 2) // len(paths)
+        open_files = min(MAX_OPEN_SEGMENTS, files.open_limit() // 2)
+        held = HeldFiles(max(1, open_files // HELD_SHARE))
+        open_segments = (open_files - held.limit) // len(paths)
         stores: list[Store] = []
         refused: dict[str, Exception] = {}
         try:
             for path in paths:
-                pool = Pool(files, open_segments, MAX_INDEX_BYTES // len(paths))
+                pool = Pool(files, open_segments, MAX_INDEX_BYTES // len(paths), held)
                 try:
                     store = Store.take(
                         path, files=files, node_id=node_id, config=config, random=random, cluster_id=cluster_id,

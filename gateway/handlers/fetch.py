@@ -314,7 +314,8 @@ class PlanOfSets(_Converting):
     def _row(
         self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, patient: bool = True
     ) -> PartitionData:
-        return super()._row(key, wanted, max_bytes, is_first or (self._is_hard and max_bytes > 0), patient)
+        is_whole = is_first or (self._is_hard and max_bytes > 0 and not self._broker.partitions.held.is_full)
+        return super()._row(key, wanted, max_bytes, is_whole, patient)
 
     def _convert_one(
         self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool

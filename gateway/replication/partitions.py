@@ -41,7 +41,7 @@ from gateway.replication.writer import Disk
 from gateway.waiting import Purgatory
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
-from storage.files import parent
+from storage.files import HeldFiles, parent
 from storage.log import Log
 from storage.making import Deletion, Making
 from storage.stores import Stores
@@ -185,6 +185,11 @@ class Partitions:
         self._check_room(partition)
         logger.warning("%s-%d is served again, in leader epoch %d", *key, partition.leader_epoch)
         self._purgatory.touch(partition.waiters)
+
+    @property
+    def held(self) -> HeldFiles:
+        """The files that pieces keep open, of answers that were not sent yet."""
+        return self._store.held
 
     @property
     def directories(self) -> list[str]:

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from gateway.handlers.fetch import Plan
 from gateway.replication.partition import Partition
 from gateway.sessions import FetchTurn
 from gateway.tests.builders import Node
 from gateway.waiting import Waiting
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.fetch import (
     FetchPartition,
@@ -40,7 +40,9 @@ from storage.validation import OWN
 NOW_MS = 1_700_000_000_000
 TOPICS = {"t": 3, "u": 2, "v": 1}
 Key = tuple[str | bytes, int]
-ANY_PARTITION = st.sampled_from([(name, index) for name, count in TOPICS.items() for index in range(count)])
+ALL = [(name, index) for name, count in TOPICS.items() for index in range(count)]
+ANY_PARTITION = st.sampled_from(ALL)
+PLACES = st.sampled_from(["end", "end", "end", "middle", "start", "wrong"])
 
 
 def said(row: PartitionData) -> tuple[Any, ...]:
@@ -93,12 +95,13 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.path = Path(tempfile.mkdtemp())
         self.node = Node(self.path)
-        for name in TOPICS:
-            self.node.services.metadata.create_topic(name, TOPICS[name])
+        for name, count in TOPICS.items():
+            self.node.services.metadata.create_topic(name, count)
         self.reference = LooksAtAll()
         self.session_id = self.epoch = 0
         self.sequences: dict[tuple[Partition, int], int] = {}
         self.parked: tuple[Waiting, FetchRequest, list[Any]] | None = None
+        self.answers: dict[Key, ErrorCode] = {}  # that ask for another fetch
 
     def teardown(self) -> None:
         self.node.close()
@@ -170,15 +173,17 @@ class Histories(RuleBasedStateMachine):
         if partition is not None and partition.log.active.size:
             partition.log.roll(NOW_MS)
 
-    @rule(name=st.sampled_from(list(TOPICS)))
-    def delete_or_make(self, name: str) -> None:
+    @rule(name=st.sampled_from(list(TOPICS)), is_wanted=st.sampled_from([True, False, False]))
+    def delete_or_make(self, name: str, is_wanted: bool) -> None:
         metadata = self.node.services.metadata
+        if not is_wanted and name in metadata.image.topics:
+            return
         if name in metadata.image.topics:
             metadata.delete_topic(name)
         else:
             metadata.create_topic(name, TOPICS[name])
 
-    @rule(leader=st.sampled_from([0, 5]), leader_epoch=st.integers(0, 2))
+    @rule(leader=st.sampled_from([0, 0, 5]), leader_epoch=st.integers(0, 2))
     def lead(self, leader: int, leader_epoch: int) -> None:
         """Topic v is led by another node, or by this one, in some epoch."""
         metadata = self.node.services.metadata
@@ -197,34 +202,98 @@ class Histories(RuleBasedStateMachine):
             return which
         return None if topic is None else (topic.topic_id, which[1])
 
+    def offset(self, which: tuple[str, int], place: str) -> int:
+        partition = self.partition(which)
+        if partition is None or place == "wrong":
+            return 99
+        start, end = partition.log.start_offset, partition.log.end_offset
+        return {"start": start, "middle": (start + end) // 2, "end": partition.high_watermark}[place]
+
+    def take_note(self, response: FetchResponse) -> None:
+        """A client names again what it was told records or an error of, and forgets a topic that is gone."""
+        for topic in response.responses:
+            for row in topic.partitions:
+                key = topic.topic or topic.topic_id, row.partition_index
+                if row.error_code or row.records:
+                    self.answers[key] = ErrorCode(row.error_code)
+
+    def after_answers(self) -> tuple[dict[tuple[str, int], str], list[Key]]:
+        names = {topic.topic_id: name for name, topic in self.node.services.metadata.image.topics.items()}
+        named, gone = dict[tuple[str, int], str](), list[Key]()
+        for key, code in self.answers.items():
+            name = key[0] if isinstance(key[0], str) else names.get(key[0], "")
+            if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID) or not name:
+                gone.append(key)
+            else:
+                named[name, key[1]] = "end" if code == ErrorCode.NONE else "start"
+        self.answers.clear()
+        return named, gone
+
+    @initialize()
+    def open(self) -> None:
+        for which in ALL:
+            self.append(which, 1)
+        limits = {"max_bytes": 1 << 20, "min_bytes": 1, "max_wait_ms": 0, "isolation_level": 0}
+        self.fetch_with(dict.fromkeys(ALL, "end"), [], -1, 1 << 20, is_full=True, **limits)
+
     @rule(
-        named=st.dictionaries(ANY_PARTITION, st.tuples(st.integers(0, 6), st.sampled_from([-1, 0, 1])), max_size=6),
-        forgotten=st.lists(ANY_PARTITION, max_size=2),
+        named=st.dictionaries(ANY_PARTITION, PLACES, max_size=2),
+        forgotten=st.sampled_from([None] * 9 + ALL),
+        reacts=st.sampled_from([True] * 4 + [False]),
+        epoch=st.sampled_from([-1] * 6 + [0, 1]),
         max_bytes=st.sampled_from([1, 300, 1 << 20]),
         partition_max_bytes=st.sampled_from([1, 100, 1 << 20]),
-        min_bytes=st.sampled_from([1, 300]),
+        min_bytes=st.sampled_from([1, 150, 600]),
         max_wait_ms=st.sampled_from([0, 500]),
-        isolation_level=st.integers(0, 1),
-        is_full=st.sampled_from([False] * 9 + [True]),
+        isolation_level=st.sampled_from([0, 1, 1]),
+        is_full=st.sampled_from([False] * 19 + [True]),
     )
     def fetch(
         self,
-        named: dict[tuple[str, int], tuple[int, int]],
-        forgotten: list[tuple[str, int]],
+        named: dict[tuple[str, int], str],
+        forgotten: tuple[str, int] | None,
+        reacts: bool,
+        epoch: int,
         partition_max_bytes: int,
         is_full: bool,
         **options: Any,
     ) -> None:
+        self.settle(is_abandoned=is_full)
+        gone = list[Key]()
+        if reacts:
+            again, gone = self.after_answers()
+            named = {**again, **named}
+        if forgotten is not None and (key := self.key(forgotten)) is not None:
+            gone.append(key)
         is_full = is_full or not self.reference.is_open
+        self.fetch_with(named, [] if is_full else gone, epoch, partition_max_bytes, is_full=is_full, **options)
+
+    @rule(isolation_level=st.sampled_from([0, 1]), max_wait_ms=st.sampled_from([0, 500]))
+    def fetch_as_before(self, isolation_level: int, max_wait_ms: int) -> None:
+        """Name nothing but what the last answer asks for."""
+        options = {"isolation_level": isolation_level, "max_wait_ms": max_wait_ms, "max_bytes": 1 << 20, "min_bytes": 1}
+        self.settle(is_abandoned=False)
+        named, gone = self.after_answers()
+        if self.reference.is_open:
+            self.fetch_with(named, gone, -1, 1 << 20, is_full=False, **options)
+
+    def fetch_with(
+        self,
+        named: dict[tuple[str, int], str],
+        gone: list[Key],
+        epoch: int,
+        partition_max_bytes: int,
+        *,
+        is_full: bool,
+        **options: Any,
+    ) -> None:
         wanted = {
-            key: FetchPartition(partition=key[1], fetch_offset=offset, current_leader_epoch=epoch,
+            key: FetchPartition(partition=key[1], fetch_offset=self.offset(which, place), current_leader_epoch=epoch,
                                 partition_max_bytes=partition_max_bytes)
-            for which, (offset, epoch) in named.items() if (key := self.key(which)) is not None
+            for which, place in named.items() if (key := self.key(which)) is not None
         }  # fmt: skip
         if is_full and not wanted:
             return
-        gone = [] if is_full else [key for which in forgotten if (key := self.key(which)) is not None]
-        self.settle(is_full)
         if is_full:
             self.reference = LooksAtAll()
         self.reference.take(wanted, gone)
@@ -260,6 +329,7 @@ class Histories(RuleBasedStateMachine):
         assert told == self.reference.tell(self.reference.plan(self.node, request, self.version), is_full)
         self.epoch = 1 if is_full else self.epoch + 1
         self.session_id, self.reference.is_open = response.session_id, bool(response.session_id)
+        self.take_note(response)
 
     def settle(self, is_abandoned: bool) -> None:
         """End the fetch that is parked: its time is up, or its client has gone."""
@@ -310,6 +380,6 @@ def test_a_session_answers_as_one_that_looks_at_all(machine: type[Histories]) ->
     from hypothesis.stateful import run_state_machine_as_test
 
     many = settings(
-        max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+        max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )
     run_state_machine_as_test(machine, settings=many)

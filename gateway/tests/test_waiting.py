@@ -149,3 +149,43 @@ def test_what_was_abandoned_leads_nowhere(time: ManualTime, purgatory: Purgatory
     purgatory.instead(waiting, second.wait_for(1))
     assert len(purgatory) == 0
     assert not second.changed.waiters
+
+
+class Marked:
+    """A watch, and the list of those who wait for its mark."""
+
+    def __init__(self) -> None:
+        self.marks = 0
+        self.changed = WaitList()
+
+    def mark(self) -> WaitList:
+        self.marks += 1
+        return self.changed
+
+
+def test_a_change_marks_a_watch_at_once_and_ends_it(time: ManualTime, purgatory: Purgatory) -> None:
+    one, watch, tried = WaitList(), Marked(), list[WaitList]()
+    one.watches += (watch,)
+    purgatory.park(Waiting((watch.changed,), 1e9, tried.append, lambda: None), lambda _: None)
+    purgatory.touch(one)
+    purgatory.touch(one)
+    assert (watch.marks, one.watches) == (1, ())
+    time.advance()
+    assert tried == [watch.changed]
+
+
+@pytest.mark.parametrize("how", ["attempt", "expire"])
+def test_a_reply_that_has_to_wait_again_waits_under_the_same_name(
+    how: str, time: ManualTime, purgatory: Purgatory
+) -> None:
+    first, second, replies = WaitList(), WaitList(), list[str]()
+    then = Waiting((second,), 1e9, lambda _: "done", lambda: "late")
+    waiting = Waiting((first,), 5.0, lambda _: then, lambda: then)
+    purgatory.park(waiting, replies.append)
+    if how == "attempt":
+        purgatory.touch(first)
+    time.advance(6.0)
+    assert (replies, len(purgatory)) == ([], 1)
+    purgatory.touch(second)
+    time.advance()
+    assert (replies, len(purgatory)) == (["done"], 0)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+from storage.files import HeldFiles
 from storage.log import Log
 from storage.pool import Pool
 from storage.segment import Segment
+from storage.slices import FileSlice
 from storage.tests.builders import NOW_MS, SMALL, append, batch, content
 from storage.tests.crashing_files import CrashingFiles
 
@@ -64,3 +66,46 @@ def test_a_log_works_with_hardly_any_open_files() -> None:
         assert segment.size
         piece.release()
     assert files.open_handles == 1
+
+
+def test_pieces_keep_no_more_files_open_than_they_may() -> None:
+    files, held = CrashingFiles(), HeldFiles(3)
+    logs = []
+    for number in range(12):
+        directory = f"/{'ab'[number % 2]}/t-{number}"
+        files.make_directories(directory)
+        pool = logs[number - 2].pool if number >= 2 else Pool(files, max_open_segments=1, held=held)  # two share `held`
+        log = Log(pool, directory, "t", number, None, SMALL, [Segment.create(pool, directory, 0, NOW_MS)], Random(1))
+        append(log, batch())
+        logs.append(log)
+    answers: list[list[FileSlice]] = []
+    for _ in range(5):  # slow readers, each of all logs
+        rows = [log.read(0, 1000, log.end_offset, at_least_one=not number) for number, log in enumerate(logs)]
+        answers.append([piece for piece in rows if piece is not None])
+    assert all(answers), "the first always comes"
+    assert [len(pieces) for pieces in answers] == [3, 2, 2, 2, 2], (
+        "of two pools, each has one file that is lent already"
+    )
+    assert files.open_handles <= held.limit + len(answers) + 2
+    for piece in answers[0]:
+        piece.release()
+    assert not held.is_full
+    answers.clear()  # who hangs up releases nothing
+    rows.clear()
+    assert held.count == 0
+    assert files.open_handles == 2, "those of the two pools"
+
+
+def test_a_file_that_is_lent_already_costs_nothing_more() -> None:
+    files, held = CrashingFiles(), HeldFiles(1)
+    files.make_directories("/data/t-0")
+    pool = Pool(files, held=held)
+    log = Log(pool, "/data/t-0", "t", 0, None, SMALL, [Segment.create(pool, "/data/t-0", 0, NOW_MS)], Random(1))
+    append(log, batch(), batch())
+    pieces = [log.read(0, 1000, log.end_offset, at_least_one=False) for _ in range(3)]
+    assert all(pieces)
+    assert (held.count, held.is_full) == (1, True)
+    log.active.give_back()
+    assert log.read(0, 1000, log.end_offset, at_least_one=False) is None, "it would be opened once more"
+    pieces.clear()
+    assert log.read(0, 1000, log.end_offset, at_least_one=False) is not None
