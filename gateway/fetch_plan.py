@@ -112,7 +112,12 @@ class FetchPlan:
 
     def answer(self) -> FetchResponse | Waiting:
         """Plan every partition; the answer, or what it waits for."""
-        return self._plan_all(self._answer_with)
+        turn = self._turn
+        if len(turn.partitions) > FEW or turn.taking_up is not None:
+            return self._plan_slowly(self._answer_with, patient=False)
+        rows: list[PartitionData] = []
+        self._plan_some(rows, FEW, patient=False)
+        return self._answer_with(rows)
 
     def _answer_now(self) -> FetchResponse | Waiting:
         """Plan every partition anew, and answer with what there is in memory."""
@@ -126,9 +131,6 @@ class FetchPlan:
         self._is_first = True
         if self._watched:
             self._watched = {}  # a new one: a parked fetch is in the lists of the old one
-        return self._plan_all(then, patient)
-
-    def _plan_all(self, then: Then, patient: bool = False) -> FetchResponse | Waiting:
         turn = self._turn
         if len(turn.partitions) > FEW or turn.taking_up is not None:
             return self._plan_slowly(then, patient)
@@ -319,9 +321,9 @@ class FetchPlan:
         self, topics: dict[TopicKey, FetchableTopicResponse], rows: list[PartitionData], start: int, end: int
     ) -> None:
         turn = self._turn
-        for number in range(start, end):
-            key, row = turn.partitions[number][0], rows[number]
-            if not turn.tell(number, row):
+        is_remembered, number = turn.items is not None, start
+        for (key, _), row in zip(turn.partitions[start:end], rows[start:end], strict=True):
+            if is_remembered and not turn.tell(number, row):
                 release(row)
             elif key in topics:
                 topics[key].partitions.append(row)
@@ -329,10 +331,13 @@ class FetchPlan:
                 topics[key] = FetchableTopicResponse(key, ZERO_UUID, [row])
             else:
                 topics[key] = FetchableTopicResponse("", key, [row])
+            number += 1
 
     def _respond(self, topics: dict[TopicKey, FetchableTopicResponse]) -> FetchResponse:
-        self._turn.end()
-        return FetchResponse(0, ErrorCode.NONE, self._turn.session_id, [*topics.values()], self._endpoints)
+        turn = self._turn
+        if turn.items is not None:
+            turn.end()
+        return FetchResponse(0, ErrorCode.NONE, turn.session_id, [*topics.values()], self._endpoints)
 
     # What has changed while it waits
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from operator import attrgetter
 from random import Random
+from typing import NoReturn
 
 from gateway.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
@@ -37,7 +38,7 @@ LAST_EPOCH = 0x7FFF_FFFF
 
 # As in Kafka: a session must have lived, or been idle, for so long before another may take its place.
 EVICTION_MS = 120_000
-# Kafka has no such limits. About 400 bytes are kept for a partition; who has more of them fetches without a session.
+# Kafka has no such limits. About 470 bytes are kept for a partition; who has more of them fetches without a session.
 MAX_SESSION_PARTITIONS = 20_000
 MAX_TOTAL_PARTITIONS = 250_000
 FEW = 64
@@ -163,23 +164,28 @@ class FetchSessions:
         turn.taking_up = None
         if not session.is_closed:
             size = len(session.partitions)
-            self._total_partitions += size - session.size
-            session.size = size
-            if not size:
-                self._remove(session)
+            if size != session.size and not self._resize(session, size):
                 turn.leave()
                 return
-            self._check_size(session)
             self._touch(session, now_ms)
         turn.gather()
 
-    def _check_size(self, session: _Session) -> None:
-        """A session that outgrew its limit ends: the client starts anew, and is then answered without one."""
-        if session.size > MAX_SESSION_PARTITIONS or self._total_partitions > self._max_total_partitions:
+    def _resize(self, session: _Session, size: int) -> bool:
+        """Count the partitions of a session anew; whether there are any: else it has ended."""
+        self._total_partitions += size - session.size
+        session.size = size
+        if not size:
             self._remove(session)
-            raise KafkaError(
-                ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.id} has grown too large and was closed"
-            )
+        elif size > MAX_SESSION_PARTITIONS or self._total_partitions > self._max_total_partitions:
+            self._refuse_large(session)
+        return size > 0
+
+    def _refuse_large(self, session: _Session) -> NoReturn:
+        """A session that outgrew its limit ends: the client starts anew, and is then answered without one."""
+        self._remove(session)
+        raise KafkaError(
+            ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.id} has grown too large and was closed"
+        )
 
     def _open(self, size: int, uses_topic_ids: bool, now_ms: float) -> _Session | None:
         if size > MAX_SESSION_PARTITIONS or not self._make_room(size, now_ms):
@@ -322,6 +328,11 @@ class SessionTurn(FetchTurn):
         session, kept = self._session, self._kept
         if session is None or not (kept or (self.is_incremental and session.dirty)):
             return
+        if not kept and not self.items and len(session.dirty) == 1:  # as it is with most consumers
+            (item,) = self.items = list(session.dirty)
+            self.partitions = [item.wanted]
+            session.dirty.clear()
+            return
         self._kept = {}
         kept.update(dict.fromkeys(self.items))
         if not self.is_over:
@@ -369,15 +380,14 @@ class SessionTurn(FetchTurn):
         session, item = self._session, self.items[number]
         if session is None or not item.is_known:  # forgotten by a later fetch, while this one waited
             return True
-        is_new = item.tell(data)
         if not item.is_clean:
             session.dirty[item] = None
-        if not self.is_incremental:
-            return True
-        if data.records:
+        if not data.records:
+            return item.tell(data) or not self.is_incremental
+        item.remember(data)
+        if self.is_incremental:
             session.move_to_end(item)
-            return True
-        return is_new
+        return True
 
     def end(self) -> None:
         """See `FetchTurn.end`."""
@@ -453,16 +463,20 @@ class Remembered:
             and data.diverging_epoch.epoch < 0
         )
 
-    def tell(self, data: PartitionData) -> bool:
-        """Remember `data`; whether it says something new."""
-        if self.is_told(data):
-            return False
+    def remember(self, data: PartitionData) -> None:
+        """The row is told."""
         if data.error_code:
             self._forget_told()  # so that the partition is told again when the error is over
         else:
             self._high_watermark = data.high_watermark
             self._last_stable_offset = data.last_stable_offset
             self._log_start_offset = data.log_start_offset
+
+    def tell(self, data: PartitionData) -> bool:
+        """Remember a row without records; whether it says something new."""
+        if self.is_told(data):
+            return False
+        self.remember(data)
         return True
 
     def forget(self) -> None:

@@ -65,6 +65,10 @@ class HeldFiles:
         return self.count >= self.limit
 
 
+_UNCOUNTED = HeldFiles()
+"""Of files that no pool has opened."""
+
+
 class File:
     """An open file with counted references.
 
@@ -83,7 +87,7 @@ class File:
         self.references = 1
         self.passed = (0, 0)
         self.disk = ""
-        self.held: HeldFiles | None = None
+        self.held = _UNCOUNTED
         self.lent = 0
         self._can_probe = bool(_NO_WAIT) and fileno >= 0
 
@@ -101,15 +105,17 @@ class File:
         """Add a reference for a piece; `held` counts the file from the first one on."""
         self.references += 1
         self.lent += 1
-        if self.lent == 1 and self.held is not None:
+        if self.lent == 1:
             self.held.count += 1
 
     def take_back(self) -> None:
         """Give up a reference that was lent."""
         self.lent -= 1
-        if not self.lent and self.held is not None:
+        if not self.lent:
             self.held.count -= 1
-        self.release()
+        self.references -= 1
+        if not self.references:
+            self.close()
 
     def close(self) -> None:
         """Close now. Called by `release`."""

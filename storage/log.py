@@ -408,7 +408,9 @@ class Log:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.topic}-{self.partition} has offsets {self.start_offset} to {self.end_offset}, not {offset}",
             )
-        if offset >= up_to or (self.pool.held.is_full and not (at_least_one or self._segments.owner(offset).is_lent)):
+        if offset >= up_to:
+            return None
+        if not at_least_one and self.pool.held.is_full and not self._segments.owner(offset).is_lent:
             return None
         self.pool.is_patient = patient
         try:

@@ -21,7 +21,10 @@ class FileSlice:
     __slots__ = ("_file", "fileno", "length", "position")
 
     def __init__(self, file: File, position: int, length: int) -> None:
-        file.lend()
+        file.references += 1  # `File.lend`, without the call
+        file.lent += 1
+        if file.lent == 1:
+            file.held.count += 1
         self._file: File | None = file
         self.fileno = file.fileno
         self.position = position

@@ -25,7 +25,7 @@ def reads() -> tuple[ColdReads, Threads, list[Any], WaitList]:
 def cold_read(held: HeldFiles, number: int = 0, disk: str = "/a") -> ColdRead:
     files = CrashingFiles()
     files.make_directories("/a")
-    files.write("/a/f", batch())
+    files.write("/a/f", bytes(batch()))
     file = files.open("/a/f")
     file.held, file.disk = held, disk
     read = ColdRead(file, f"/a/{number}", 10, 0)

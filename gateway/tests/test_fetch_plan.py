@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from storage.slices import FileSlice
 
-MANY = 5 * FEW
+MANY = 2 * FEW
 
 
 @pytest.fixture

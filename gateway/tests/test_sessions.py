@@ -422,7 +422,8 @@ def test_a_session_that_is_gone_watches_nothing(how: str, monkeypatch: pytest.Mo
         looks.begin(forgotten={"t": list(range(len(looks.lists)))}).take_up()
     else:
         monkeypatch.setattr(sessions, "MAX_SESSION_PARTITIONS", 1)
-        assert code_of(looks.cache, request(looks.session_id, looks.epoch)) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        more = request(looks.session_id, looks.epoch, {"t": [len(looks.lists)]})
+        assert code_of(looks.cache, more) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert set(looks.watches) == {0}
     looks.look(turn)
     assert set(looks.watches) == {0}, "nor does a turn that is still under way"

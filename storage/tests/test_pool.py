@@ -70,7 +70,7 @@ def test_a_log_works_with_hardly_any_open_files() -> None:
 
 def test_pieces_keep_no_more_files_open_than_they_may() -> None:
     files, held = CrashingFiles(), HeldFiles(3)
-    logs = []
+    logs: list[Log] = []
     for number in range(12):
         directory = f"/{'ab'[number % 2]}/t-{number}"
         files.make_directories(directory)
