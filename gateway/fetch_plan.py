@@ -67,7 +67,6 @@ class FetchPlan:
         "_counted",
         "_deadline_ms",
         "_endpoints",
-        "_is_counted",
         "_is_first",
         "_is_told",
         "_isolation_level",
@@ -95,7 +94,6 @@ class FetchPlan:
         """Which row hears of the list, and how many bytes it adds towards `min_bytes`."""
         self._counted = 0
         """The sum of these bytes."""
-        self._is_counted = False
         self._is_first = True
         """Whether no row that was counted has records."""
         self._size = 0
@@ -125,9 +123,10 @@ class FetchPlan:
 
     def _plan_again(self, then: Then, patient: bool = False) -> FetchResponse | Waiting:
         """Plan every partition anew, with those that are dirty by now, and go on with the rows."""
-        self._turn.gather()
+        if self._turn.items is not None:
+            self._turn.gather()
         self._size = self._counted = 0
-        self._is_told = self._is_counted = False
+        self._is_told = False
         self._is_first = True
         if self._watched:
             self._watched = {}  # a new one: a parked fetch is in the lists of the old one
@@ -163,7 +162,6 @@ class FetchPlan:
                 if self._request.max_wait_ms > 0:
                     self._count_some(rows, start)
                 yield
-            self._is_counted = True
 
         return self._slowly(steps(), lambda: then(rows))
 
@@ -240,21 +238,24 @@ class FetchPlan:
         is_about_nothing = not rows and self._turn.changed is None
         if self._size >= self._min_bytes or is_about_nothing or self._request.max_wait_ms <= 0:
             return not self.is_blocked
-        if not self._is_counted:
+        if len(rows) <= FEW:  # more were counted as they were planned
             self._count_some(rows, 0)
         return self._counted >= self._min_bytes and not self.is_blocked
 
     def _count_some(self, rows: list[PartitionData], start: int) -> None:
         """Count the rows from the number `start` on towards `min_bytes`, and keep in mind which have something."""
-        turn = self._turn
+        if self._is_told:  # it does not wait
+            return
+        turn, is_first = self._turn, self._is_first or not start
+        items = turn.items
         for number in range(start, len(rows)):
-            if self._is_told:  # it does not wait
-                return
-            if not isinstance(turn, SessionTurn):
-                self._watch(number, rows[number], self._is_first)
-            elif turn.keep(turn.items[number], rows[number]):
-                self._watch(number, rows[number], self._is_first, turn.items[number])
-            self._is_first = self._is_first and not rows[number].records
+            row = rows[number]
+            if items is None:
+                self._watch(number, row, is_first)
+            elif turn.keep(items[number], row):
+                self._watch(number, row, is_first, items[number])
+            is_first = is_first and not row.records
+        self._is_first = is_first
 
     @property
     def is_blocked(self) -> bool:

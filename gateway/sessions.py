@@ -278,6 +278,10 @@ class FetchTurn:
         """
         return True
 
+    def keep(self, item: Remembered, data: PartitionData) -> bool:
+        """Keep a partition in mind while the turn is parked, if it has something to tell; whether it has."""
+        return True
+
     def end(self) -> None:
         """The turn is answered."""
 
@@ -355,7 +359,7 @@ class SessionTurn(FetchTurn):
         return list(marked)
 
     def keep(self, item: Remembered, data: PartitionData) -> bool:
-        """Keep a partition in mind while the turn is parked, if it has something to tell; whether it has."""
+        """See `FetchTurn.keep`."""
         if self.is_incremental and item.is_clean and item.is_told(data):
             return False
         self._kept[item] = None
