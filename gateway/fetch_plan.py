@@ -48,6 +48,7 @@ _NOTHING_COUNTED = (-1, 0)
 
 Then: TypeAlias = Callable[[list[PartitionData]], FetchResponse | Waiting]
 """What makes an answer of the rows of a plan."""
+Topics: TypeAlias = dict[TopicKey, FetchableTopicResponse]
 
 
 def late() -> FetchResponse:
@@ -306,24 +307,23 @@ class FetchPlan:
 
     def response(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
         """The rows that the session wants told, grouped by topic; or what they are awaited by."""
-        topics: dict[TopicKey, FetchableTopicResponse] = {}
         if len(rows) <= FEW:
-            self._tell_some(topics, rows, 0, len(rows))
-            return self._respond(topics)
+            return self._respond(self._tell_some({}, rows))
+        topics: Topics = {}
 
         def steps() -> Iterator[None]:
             for start in range(0, len(rows), AT_ONCE):
-                self._tell_some(topics, rows, start, min(start + AT_ONCE, len(rows)))
+                self._tell_some(topics, rows[start : start + AT_ONCE], start)
                 yield
 
         return self._slowly(steps(), lambda: self._respond(topics))
 
-    def _tell_some(
-        self, topics: dict[TopicKey, FetchableTopicResponse], rows: list[PartitionData], start: int, end: int
-    ) -> None:
+    def _tell_some(self, topics: Topics, rows: list[PartitionData], start: int = 0) -> Topics:
+        """Put the rows from the number `start` on into their topics."""
         turn = self._turn
-        is_remembered, number = turn.items is not None, start
-        for (key, _), row in zip(turn.partitions[start:end], rows[start:end], strict=True):
+        is_remembered = turn.items is not None
+        partitions = turn.partitions[start : start + AT_ONCE] if start else turn.partitions
+        for number, ((key, _), row) in enumerate(zip(partitions, rows, strict=False), start):
             if is_remembered and not turn.tell(number, row):
                 release(row)
             elif key in topics:
@@ -332,9 +332,9 @@ class FetchPlan:
                 topics[key] = FetchableTopicResponse(key, ZERO_UUID, [row])
             else:
                 topics[key] = FetchableTopicResponse("", key, [row])
-            number += 1
+        return topics
 
-    def _respond(self, topics: dict[TopicKey, FetchableTopicResponse]) -> FetchResponse:
+    def _respond(self, topics: Topics) -> FetchResponse:
         turn = self._turn
         if turn.items is not None:
             turn.end()
