@@ -160,6 +160,7 @@ class Broker:
         metadata.prepare = partitions.prepare
         metadata.on_change(partitions.follow)
         appends = Appends()
+        scheduler.settle = appends.commit
         groups = Coordinators(self.config, self.clock, self.random, scheduler, purgatory, metadata, partitions, appends)
         return Services(
             config=self.config,

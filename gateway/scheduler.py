@@ -2,7 +2,8 @@
 
 The core never awaits. It hands a function to this scheduler: to run at a moment (`call_at`), after the present turn
 (`call_soon`), in a worker thread (`in_thread`), or as a task of its own (`spawn`). All functions given to it run on the
-loop's thread, one after another. A function that raises is logged and does not stop the others.
+loop's thread, one after another. A function that raises is logged and does not stop the others. When a run of them
+ends, `settle` finishes what they began.
 """
 
 import heapq
@@ -98,6 +99,8 @@ class Scheduler:
         self._in_slices: set[int] = set()  # threads
         self.is_over = False
         """`run` has ended: nothing can be spawned any more."""
+        self.settle: Callable[[], None] = _nothing
+        """Called at the end of each run of functions: timers, ends of threads and tasks, what was to run soon."""
 
     def call_at(self, when_ms: float, callback: Callable[..., None], *arguments: Any) -> Timer:
         """Run `callback(*arguments)` once the clock's `monotonic_ms` reaches `when_ms`."""
@@ -140,6 +143,7 @@ class Scheduler:
         try:
             while workers is not None and (ended := workers.ended()) is not None:
                 _call(*ended)
+            _call(self.settle)
             if not self.is_over:
                 self.run_soon()
         finally:
@@ -209,6 +213,7 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001  whoever asked for the work decides what its failure means
             result = error
         _call(done, result)
+        _call(self.settle)
 
     def note_cancelled(self) -> None:
         """Count a cancelled timer; drop them all once they are most of the heap."""
@@ -229,12 +234,15 @@ class Scheduler:
                 _call(callback, *arguments)
             else:
                 self._cancelled -= 1
+        _call(self.settle)
         self.run_soon()
 
     def run_soon(self) -> None:
-        """Run what was queued by `call_soon`, and what that queues."""
+        """Run what was queued by `call_soon`, and what that queues; then `settle`."""
         while self._soon:
-            _call(self._soon.popleft())
+            while self._soon:
+                _call(self._soon.popleft())
+            _call(self.settle)  # which may wake somebody
 
     def idle_ms(self) -> float:
         """How long there is nothing to be done, if nothing new comes. A thread may end at any time, or has to begin."""
@@ -278,6 +286,10 @@ class Scheduler:
         with trio.move_on_after(max(left_ms, 0) / 1000.0):
             await self._wakeup.wait()
         self._sleeping_until_ms = float("-inf")
+
+
+def _nothing() -> None:
+    """There is nothing to settle."""
 
 
 def _call(callback: Callable[..., None], *arguments: Any) -> None:

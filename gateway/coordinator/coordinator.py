@@ -321,8 +321,11 @@ class Coordinator:
     # Replies
 
     def _reply(self, decision: Decision) -> None:
-        """Send the replies once everything that was written before is below the high watermark."""
-        if self.partition.high_watermark >= self._end_offset:
+        """Send the replies once everything that was written before is below the high watermark.
+
+        A reply that promises what is staged is kept back until that is written; see `gateway.replication.appends`.
+        """
+        if not self.partition.commits_synced or self.partition.high_watermark >= self._end_offset:
             for ticket, reply in decision.replies:
                 ticket.answer(reply)  # type: ignore[attr-defined]
             return

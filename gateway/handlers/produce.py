@@ -192,7 +192,7 @@ def _append(
     staged = partition.log.staged
     if staged is not None:
         broker.appends.promise(partition, staged, row if context.version >= STORAGE_ERROR_SINCE else RowOfOld(row))
-    if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
+    if acks == ACKS_ALL and partition.commits_synced and partition.high_watermark <= info.last_offset:
         behind.append(Unsynced(row, partition, acks, info.last_offset + 1, context.version))
     return row
 

@@ -3,6 +3,16 @@
 Producers of small batches cost the broker little but a write each. So a turn of the loop first takes what all its
 connections sent, and then writes once for each partition. Everything else that may look into a log or answer a client
 comes after `commit`.
+
+The invariant: nothing staged outlives a turn, and no high watermark passes what is written. A parked request waits for
+a high watermark that only the write can move, so a forgotten write hangs it. Hence `commit` does not depend on how a
+turn went: each of these ends with one.
+
+- a round of `gateway.sockets`, whatever its connections did in it;
+- a step of `gateway.streams`, before its task waits for anything;
+- what `gateway.scheduler` runs: timers, ends of threads and tasks, touched waiters (`Scheduler.settle`).
+
+Both drivers assert it before they wait.
 """
 
 from __future__ import annotations
@@ -79,7 +89,9 @@ class Appends:
 
 def _write(partition: Partition, staged: Staged) -> KafkaError | None:
     """Write what is staged, unless that was done already; returns what kept it from being written."""
-    if partition.log.staged is staged:
+    if partition.log.staged is not staged:  # a later append needed a new segment, and had it written
+        partition.advance()
+    else:
         try:
             partition.write_staged()
         except KafkaError as error:  # it stands in `Staged.error`, as that of an earlier write may

@@ -3,7 +3,8 @@
 A topic with one replica is a replicated topic with factor one. Consumers see only what is below the high watermark,
 `acks=all` waits for it, and the last stable offset never passes it; where the replicas are makes no difference here.
 With `headgate.flush=commit` what is not yet on the disk is not yet replicated either: the high watermark follows the
-synced end of the log.
+synced end of the log. It never passes the written end: batches that are only staged, or that a thread still writes, can
+be taken back.
 Sources: the replication chapter of Apache Kafka's design document, KIP-101 (leader epochs), KIP-320 (fencing of
 fetchers).
 """
@@ -63,6 +64,7 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.commits_synced = log.config.commits_synced
+        """Whether the high watermark waits for a sync. If not, the write alone moves it: acks=all waits for no more."""
         self.high_watermark = log.recovery_point if self.commits_synced else log.end_offset
         if log.has_transactions:
             log.producers.transactions.replicated(self.high_watermark)
@@ -128,6 +130,13 @@ class Partition:
         """The end of what read_committed consumers may see."""
         return min(self.high_watermark, self.log.stable_offset)
 
+    @property
+    def written_end(self) -> int:
+        """The offset behind the last batch in the segment file: staged batches, and those of a writing thread, follow."""
+        log = self.log
+        unwritten = log.being_written or log.staged
+        return log.end_offset if unwritten is None else unwritten.first_offset
+
     def append(self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None) -> AppendInfo:
         """Append a client's batches as the leader; offsets are patched into `records` in place.
 
@@ -148,8 +157,6 @@ class Partition:
         info = self.log.stage(records, self.leader_epoch, now_ms, self._validate, GATHER_BYTES)
         if len(records) > GATHER_BYTES:
             self.write_staged()
-        else:
-            self.advance()
         return info
 
     def stage_owned(
@@ -213,12 +220,12 @@ class Partition:
         return True
 
     def advance(self) -> None:
-        """Move the high watermark to what every in-sync replica has: with one replica, to the end of its log.
+        """Move the high watermark to what every in-sync replica has: with one replica, to the written end of its log.
 
         With `headgate.flush=commit`, to the end of what is on its disk.
         """
         log = self.log
-        end_offset = log.end_offset
+        end_offset = log.end_offset if log.staged is None and log.being_written is None else self.written_end
         if end_offset != self.high_watermark:
             if self.commits_synced:
                 end_offset = min(log.recovery_point, end_offset)

@@ -110,6 +110,7 @@ class Node:
         LeaderEpochBumps(metadata, partitions, scheduler)
         metadata.on_change(partitions.follow)
         appends = Appends()
+        scheduler.settle = appends.commit
         groups = Coordinators(self.config, clock, self.random, scheduler, purgatory, metadata, partitions, appends)
         groups.start()
         return Services(

@@ -94,6 +94,10 @@ class ScriptedPartition:
     def __repr__(self) -> str:
         return "ScriptedPartition()"
 
+    @property
+    def commits_synced(self) -> bool:
+        return self.holds  # whatever it waits for, the write alone does not move the high watermark
+
     def check_writable(self) -> None:
         """It always is."""
 
@@ -106,11 +110,11 @@ class ScriptedPartition:
         if self.fails is not None:
             if self.tears:
                 self.log.write(bytes(records))
-                self._advance()
+                self.advance()
             raise self.fails
         first = self.log.end_offset
         self.log.write(bytes(records))
-        self._advance()
+        self.advance()
         return AppendInfo(first, self.log.end_offset - 1, -1, 0, now_ms, False)
 
     def stage(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
@@ -120,7 +124,6 @@ class ScriptedPartition:
             self.staged_batches = []
         self.staged_batches += _split(bytearray(records), first)
         self.log.end_offset = read_header(self.staged_batches[-1]).last_offset + 1
-        self._advance()
         return AppendInfo(first, self.log.end_offset - 1, -1, 0, now_ms, False)
 
     def write_staged(self) -> None:
@@ -130,9 +133,10 @@ class ScriptedPartition:
         if self.fails is not None:
             staged.error = self.fails
             self.log.end_offset = staged.first_offset
-            self._advance()
+            self.advance()
             raise self.fails
         self.log.batches += self.staged_batches
+        self.advance()
 
     def writer(self) -> ScriptedPartition | _Writer | None:
         return _Writer(self._writes) if self.is_slow or self._writes else None
@@ -150,9 +154,9 @@ class ScriptedPartition:
     def release(self) -> None:
         """Every replica has everything."""
         self.holds = False
-        self._advance()
+        self.advance()
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         if not self.holds and self.high_watermark != self.log.end_offset:
             self.high_watermark = self.log.end_offset
             self._purgatory.touch(self.waiters)

@@ -156,6 +156,8 @@ def test_where_old_versions_have_their_errors(filled: Node) -> None:
 @pytest.mark.parametrize("version", [7, 8])
 def test_what_may_be_lost_is_not_told(filled: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(1, 43)])
+    for coordinator in filled.services.groups._coordinators.values():
+        coordinator.partition.commits_synced = True
     with monkeypatch.context() as patch:
         patch.setattr(Partition, "advance", lambda _: None)
         filled.handle(OffsetCommitRequest("g", topics=[topic]), 8)

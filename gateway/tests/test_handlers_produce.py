@@ -116,9 +116,11 @@ class Follower:
     def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         self.partition = node.services.partitions.get("t", 0)
         self._advance = type(self.partition).advance
+        self.partition.commits_synced = True  # the write alone does not move it
         monkeypatch.setattr(type(self.partition), "advance", lambda partition: None)
 
     def catch_up(self) -> None:
+        self.partition.commits_synced = False
         self._advance(self.partition)
 
 
