@@ -1,8 +1,9 @@
 """One client's connection, sans-IO: bytes in -> requests -> replies out, strictly in order.
 
-A driver (`streams.py`) owns the socket. It gives what it received to `receive`, sends what stands in `outgoing`, and
-asks `wants_data` before it reads again. The connection never calls back into a driver except through `wake`, when
-something changed from elsewhere: a parked reply is ready, or there is room again in the memory budget.
+A driver (`sockets.py`, `streams.py`) owns the socket. It gives what it received to `receive`, sends what stands in
+`outgoing`, and asks `wants_data` before it reads again. The connection never calls back into a driver except through
+`wake`, when something changed from elsewhere: a parked reply is ready, or there is room again in the memory budget; and
+`is_late`, after each request behind which another one is pending: a request of 50 bytes may cost milliseconds.
 
 One request is worked on at a time, as in Apache Kafka: while one is parked, or while replies wait to be sent, later
 requests stay unread or in `_pending`. So what a client can make us hold is one receive, one frame within the budget,
@@ -27,8 +28,6 @@ logger = logging.getLogger("headgate.connection")
 MAX_OUTGOING_BYTES = 1 << 20
 # What a frame takes beside its bytes; without it, empty frames behind a parked request would count nothing.
 FRAME_OVERHEAD_BYTES = 200
-# So many requests of one connection are answered before it is looked whether its turn is over.
-REQUESTS_BETWEEN_LOOKS = 16
 # A request of up to this size may be parked for free: that is every fetch.
 FREE_PARKED_BYTES = 1 << 12
 # While a request is parked, this much of what follows it is taken in; then the socket is left alone.
@@ -85,7 +84,7 @@ class Connection:
         self.ended = False  # the client sends nothing more
         self.lingers = False  # let the client read the end before it is hung up on
         self.wake: Callable[[], None] = _nobody
-        self.is_late: Callable[[], bool] = _never  # whether a turn is over: what is left is for the next one
+        self.is_late: Callable[[], bool] = _never  # whether the turn is over: pending requests are for the next one
         self.active_ms = 0.0  # when bytes last came in; kept by the driver's owner for the idle sweep
         self.incomplete_since_ms: float | None = None  # since when part of a frame has been held without coming on
         self.starved = False  # reading has to wait for memory
@@ -108,13 +107,23 @@ class Connection:
 
     @property
     def waits_silently(self) -> bool:
-        """A request is parked that is owed no reply: who sent it, and more behind it, may hang up and mean it all."""
+        """The parked request needs no reply: the client may close, and still expects it and what follows to be done."""
         return self._parked is not None and self._parked.is_silent
 
     @property
-    def is_deserted(self) -> bool:
-        """The client sends nothing more, and there is nothing more to do of what it wanted without a reply."""
-        return self.ended and not (self.waits_silently or self.has_more)
+    def is_answered(self) -> bool:
+        """The client sends nothing more, and each request that came whole has its answer, sent or in `outgoing`."""
+        return self.ended and self._parked is None and not self._pending
+
+    @property
+    def is_owed(self) -> bool:
+        """The client waits for the broker: for an answer, or to be read from again."""
+        return self._parked is not None or self.starved or self.has_more
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to be written, by whatever connection."""
+        return not self._appends.is_open
 
     @property
     def has_more(self) -> bool:
@@ -176,17 +185,22 @@ class Connection:
         self.active_ms = now_ms
         self._take_frames(self._frames.filled(count), now_ms)
 
-    def end_of_stream(self) -> None:
-        """The client sends nothing more. In the middle of a request that is a fault worth a line.
+    def resume_reading(self, now_ms: float) -> None:
+        """The driver reads again: an incomplete request has its full time to come on."""
+        if self.incomplete_since_ms is not None:
+            self.incomplete_since_ms, self._held_before = now_ms, self._frames.held_bytes
 
-        It ends the connection at once, unless something before it is still to be done.
+    def end_of_stream(self) -> None:
+        """The client sends nothing more; it still gets what it is owed. To end within a request is a fault worth a line.
+
+        That ends the connection at once, unless an earlier request still has to be answered.
         """
         self.ended = True
         held = self._frames.held_bytes
         if held and not self.closing:
             whole = f" of {self._frames.incomplete_size + 4}" if self._frames.incomplete_size else ""
             reason = f"it hung up in the middle of a request, after {held}{whole} bytes"
-            if self.is_deserted:
+            if self.is_answered:
                 self.close(reason)
                 return
             self._complain(self.client, reason)
@@ -195,9 +209,14 @@ class Connection:
             self._account()
 
     def proceed(self) -> None:
-        """Answer what is pending, as far as order and the bound on output allow."""
+        """Answer what is pending: the first request, and more as far as order, output and the turn allow."""
         if self._pending or self._reserved or self.starved:
             self._answer_pending()
+            self._account()
+
+    def release_answered(self) -> None:
+        """Replies were sent: give back the memory that their requests had reserved."""
+        if self._reserved or self.starved:
             self._account()
 
     def take(self) -> Piece:
@@ -245,11 +264,10 @@ class Connection:
 
     def _take_frames(self, frames: list[memoryview], now_ms: float) -> None:
         """Answer frames where they lie, in the driver's buffer; copy those that have to wait."""
-        answered, is_late = 0, False
+        answered = 0
         if not self._pending:
             for frame in frames:
-                is_late = answered % REQUESTS_BETWEEN_LOOKS == REQUESTS_BETWEEN_LOOKS - 1 and self.is_late()
-                if is_late or not self._may_answer:
+                if not self._may_answer or (answered and self.is_late()):
                     break
                 self._answer(frame)
                 answered += 1
@@ -257,8 +275,8 @@ class Connection:
             for frame in frames[answered:]:
                 self._pending.append(memoryview(bytearray(frame)))
                 self._pending_bytes += len(frame) + FRAME_OVERHEAD_BYTES
-            if not is_late:
-                self._answer_pending()
+        if self._pending and not answered:
+            self._answer_pending()
         held = self._frames.held_bytes
         if held or self.incomplete_since_ms is not None:
             self._note_progress(now_ms, held, bool(frames))
@@ -327,18 +345,15 @@ class Connection:
 
     def _answer_pending(self) -> None:
         answered = 0
-        while answered < len(self._pending) and self._may_answer:
+        while answered < len(self._pending) and self._may_answer and not (answered and self.is_late()):
             frame = self._pending[answered]
             answered += 1
             self._pending_bytes -= len(frame) + FRAME_OVERHEAD_BYTES
             self._answer(frame)
-            if answered % REQUESTS_BETWEEN_LOOKS == 0 and self.is_late():
-                break
         del self._pending[:answered]
 
     def _granted(self, size: int) -> None:
         self.starved = False
-        self.incomplete_since_ms = None
         self._reserved += size
         self.wake()
 

@@ -97,6 +97,7 @@ class Server:
                 self._clock,
                 self._scheduler,
                 self._log,
+                self._dispatcher.appends,
                 is_alone=lambda: len(engine) == len(self.drivers),
             )
             self._engines.append(engine)
@@ -196,20 +197,20 @@ class Server:
             self._log.tell_left_out()
             now_ms = self._clock.monotonic_ms()
             for driver in list(self.drivers):
-                reason = self._overdue(driver.connection, now_ms)
+                reason = self._overdue(driver, now_ms)
                 if reason is not None:
                     driver.connection.close(reason)
                     driver.abort()
 
-    def _overdue(self, connection: Connection, now_ms: float) -> str | None:
+    def _overdue(self, driver: Driver, now_ms: float) -> str | None:
+        """Why a connection has to end: only what the client fails to do counts, not what the broker still owes it."""
+        connection = driver.connection
         since_ms = connection.incomplete_since_ms
-        if since_ms is not None and not connection.starved and now_ms - since_ms > FRAME_DEADLINE_MS:
+        if since_ms is not None and driver.is_reading and now_ms - since_ms > FRAME_DEADLINE_MS:
             return f"a request did not come on for {FRAME_DEADLINE_MS // 1000} s"
-        if (
-            self._limits.max_idle_ms > 0
-            and not connection.parked
-            and now_ms - connection.active_ms > self._limits.max_idle_ms
-        ):
+        if driver.is_owed:
+            connection.active_ms = now_ms
+        elif 0 < self._limits.max_idle_ms < now_ms - connection.active_ms:
             return f"idle for longer than connections.max.idle.ms={self._limits.max_idle_ms}"
         return None
 

@@ -4,16 +4,21 @@ A task and a stream for each connection cost more than most requests do. Here on
 itself is readable, serves what is ready in a bounded turn, then lets other tasks have theirs. Its rules:
 
 - Level-triggered; interest changes at edges only. A socket is not read while its connection wants no data or output is
-  pending, or it would spin; EPOLLRDHUP stays, so that a client that hangs up while parked is noticed. But if what is
-  parked is owed no reply (acks=0), all that the client sent before it hung up is still read and done.
+  pending, or it would spin.
+- A client that sends nothing more (EPOLLRDHUP, or a receive of nothing) still gets the answer to each request that it
+  sent whole, for `HALF_CLOSED_MS`. Its socket is not asked about that again: level-triggered, it would be told for ever.
+  A reset (EPOLLHUP, EPOLLERR, always told) ends the connection at once.
 - One receive buffer for all connections: a connection copies what it keeps beyond the call. The rest of a large request
   is received into the buffer that it will have.
-- A round first takes what all sockets have brought, then writes what that left to be written together (see
+- A round first takes what the sockets have brought, then writes what that left to be written together (see
   `gateway.replication.appends`), then sends the answers: all of one receive in one send, pieces of files by the kernel.
-- In a turn each socket is read for at most 256 KiB, and the turn ends after a millisecond, also in the middle of what
-  one client asked. Who waited for what a round did is answered in the next. When all is served, a turn waits that
-  millisecond for more, unless somebody else could have something to do: to go to sleep and be woken through trio costs
-  more than a request.
+  It ends with one more such write, whatever has staged since: nothing staged outlives a round.
+- A turn is fair by time. It ends after a millisecond: the clock is read between sockets, and between the requests of
+  one, as a request of 50 bytes may cost milliseconds. Who was not served yet keeps the place in the queue, before all
+  who were; pending requests queue up behind new ones of others. What was answered is still sent, for a millisecond more.
+- In a turn each socket is read for at most 256 KiB. Who waited for what a round did is answered in the next. When all
+  is served, a turn waits a millisecond for more, unless somebody else could have something to do: to go to sleep and be
+  woken through trio costs more than a request.
 - A `wake` from elsewhere only marks the connection and wakes this task: sockets are touched by their engine alone.
 - A fault in one connection closes that one.
 - Without free descriptors the listener pauses for 100 ms at a time, and clients wait in its backlog: the first
@@ -27,6 +32,7 @@ import errno
 import os
 import select
 import socket
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
@@ -36,7 +42,8 @@ import trio
 from gateway.clock import Clock
 from gateway.connection import Connection
 from gateway.logs import SERVING_FAILED, LimitedLog
-from gateway.scheduler import Scheduler
+from gateway.replication.appends import Appends
+from gateway.scheduler import Scheduler, Timer
 from protocol.compiler import Splice
 
 AVAILABLE = hasattr(select, "epoll") and hasattr(os, "eventfd") and hasattr(os, "sendfile")
@@ -50,6 +57,8 @@ EVENTS_AT_ONCE = 64
 ACCEPT_AT_ONCE = 64
 PAUSE_MS = 100.0
 LINGER_MS = 1_000.0
+# For so long a client that sends nothing more is owed an answer; it has as long again with each part that it takes.
+HALF_CLOSED_MS = 30_000.0
 # Up to this size a read and one send cost less than a send, a probe and a sendfile; where more bytes follow, which
 # would be sent by themselves, up to that size in all.
 SMALL_PIECE_BYTES = 1 << 14
@@ -61,7 +70,7 @@ PROBED_BYTES = 1 << 20
 CANNOT_ACCEPT = "cannot accept connections: %s; they wait, and it is tried again every %d ms"
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-# What is asked of the poller: data; room for more output; or, from who is not read for now, only whether he hangs up.
+# What is asked of the poller: data; room for more output; or, of a socket that is not read now, only its end.
 READING = select.EPOLLIN | select.EPOLLRDHUP
 WRITING = select.EPOLLOUT | select.EPOLLRDHUP
 HANGING_UP = select.EPOLLRDHUP
@@ -120,11 +129,11 @@ class SocketDriver:
     """One socket and its connection. Everything here runs inside a turn of the engine."""
 
     __slots__ = (
+        "_deadline",
         "_draining",
         "_engine",
         "_half_closed",
         "_interest",
-        "_is_closed",
         "_is_lingering",
         "_is_warming",
         "_piece",
@@ -132,6 +141,8 @@ class SocketDriver:
         "_piece_warm",
         "_unsent",
         "connection",
+        "is_closed",
+        "queued",
         "socket",
     )
 
@@ -145,15 +156,27 @@ class SocketDriver:
         self._piece_sent = 0
         self._piece_warm = 0  # up to where it was found, or brought, into the page cache
         self._is_warming = False
-        self._is_closed = False
+        self.is_closed = False
         self._is_lingering = False
         self._draining = False
         self._half_closed = False
+        self._deadline: Timer | None = None  # of the answers to a half-closed client
+        self.queued: int | None = None  # the events that wait for their turn in the engine's queue; 0 if it was marked
         connection.wake = self._wake
         connection.is_late = engine.is_late
 
     def _wake(self) -> None:
         self._engine.mark(self)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether what the client sends is read now."""
+        return bool(self._interest & _DATA)
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the client waits for the broker, and not the broker for the client to take what it is sent."""
+        return self._is_warming or (not self._interest & select.EPOLLOUT and self.connection.is_owed)
 
     def drain(self) -> None:
         """Answer what was received, then hang up: at once, if there is nothing to answer."""
@@ -166,32 +189,42 @@ class SocketDriver:
 
     def release(self) -> None:
         """The socket is closed: let go of everything. A piece that a thread reads is given back when that is done."""
-        self._is_closed = True
+        self.is_closed = True
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
         if self._piece is not None and not self._is_warming:
             self._piece.release()
             self._piece = None
         self.connection.finish()
 
     def serve(self, events: int) -> None:
-        """What the poller told of this socket. What it is answered is sent by `advance`."""
+        """What the poller told of this socket; 0 if it was marked. What it is answered is sent by `advance`."""
         if events == _DATA and not self._is_lingering:
+            self._engine.served.append(self)
             self._receive()
         elif events & (select.EPOLLERR | select.EPOLLHUP):
             self.abort()
         elif self._is_lingering:
             self._discard()
-        elif events & select.EPOLLIN:
-            self._receive()
-        elif events & select.EPOLLRDHUP and self._waits_in_vain():
-            self.abort()
         else:
-            self._half_closed = self._half_closed or bool(events & select.EPOLLRDHUP)
             self._engine.served.append(self)
+            if not events:
+                self.connection.active_ms = self._engine.now_ms  # something that it waited for has happened
+            self._half_closed = self._half_closed or bool(events & select.EPOLLRDHUP)
+            if events & select.EPOLLIN and self.connection.wants_data:
+                self._receive()
+            elif self.connection.has_more and not self._is_blocked:
+                self.connection.proceed()
+
+    @property
+    def _is_blocked(self) -> bool:
+        """Whether output stands before what is answered next: the socket was full, or a thread reads."""
+        return self._unsent is not None or self._piece is not None
 
     def _receive(self) -> None:
         """Read what is there, within the bounds of a turn, up to the first answers."""
         engine, connection = self._engine, self.connection
-        engine.served.append(self)
         left = SOCKET_TURN_BYTES
         while left > 0:
             room = connection.room() if connection.incomplete_since_ms is not None else None
@@ -203,43 +236,46 @@ class SocketDriver:
             if not count:
                 connection.end_of_stream()
                 self._half_closed = True
-                return  # `advance` hangs up, once nothing is left to be done
+                return  # `advance` hangs up, once everything is answered
             if room is None:
                 connection.receive(buffer[:count], engine.now_ms)
             else:
                 connection.received(count, engine.now_ms)
-            if count < len(buffer) or connection.outgoing or not connection.wants_data:
+            if count < len(buffer) or connection.outgoing or not connection.wants_data or engine.is_late():
                 return
             left -= count
 
-    def _waits_in_vain(self) -> bool:
-        """Who sends nothing more does not wait for the far end of a long poll; for what needs no reply he does."""
-        return self.connection.parked and not self.connection.waits_silently
-
     def advance(self) -> None:
-        """Send what is queued, and answer what that held back, or was left when the last turn was over."""
+        """Send what is queued, and answer what that held back while the turn lasts."""
         connection = self.connection
-        if connection.has_more:
-            connection.proceed()
+        has_more = connection.has_more
         while connection.outgoing or self._unsent is not None or self._piece is not None:
             connection.active_ms = self._engine.now_ms
             if self._is_warming or not self._send():
-                connection.settle()  # what a reply behind the unsent piece promises is not left until that is sent
                 self._watch(HANGING_UP if self._is_warming else WRITING)
                 return
-            connection.proceed()
-            if not connection.outgoing or self._engine.is_late():
+            connection.release_answered()
+            has_more = connection.has_more
+            if not has_more or self._engine.is_late():
                 break
-        if connection.outgoing or connection.has_more:  # the turn is over: the rest is for the next one
-            connection.settle()
+            connection.proceed()
+        if has_more:
             self._engine.mark(self)
-        elif connection.closing or (self._draining and not connection.parked):
+        elif connection.closing or connection.is_answered or (self._draining and not connection.parked):
             self._hang_up()
             return
-        elif self._half_closed and not connection.wants_data and (connection.is_deserted or self._waits_in_vain()):
-            self.abort()
-            return
         self._watch(READING if connection.wants_data else HANGING_UP)
+
+    def _give_up(self) -> None:
+        """The client sends nothing more, and has waited for long enough."""
+        engine, connection = self._engine, self.connection
+        now_ms, until_ms = engine.clock.monotonic_ms(), connection.active_ms + HALF_CLOSED_MS
+        if connection.waits_silently:  # it needs no answer, only that all is done
+            until_ms = now_ms + HALF_CLOSED_MS
+        if until_ms <= now_ms:
+            self.abort()
+        else:
+            self._deadline = engine.scheduler.call_at(until_ms, self._give_up)
 
     def _hang_up(self) -> None:
         """Close; but where the client was told something in farewell, let it read that first.
@@ -263,9 +299,13 @@ class SocketDriver:
             pass
 
     def _watch(self, interest: int) -> None:
-        if self._half_closed:  # it would be told again and again, while what is owed to the client is being sent
+        if self._half_closed:
             interest &= ~HANGING_UP
+            if self._deadline is None:
+                self._deadline = self._engine.scheduler.call_after(HALF_CLOSED_MS, self._give_up)
         if interest != self._interest:
+            if interest & _DATA:
+                self.connection.resume_reading(self._engine.now_ms)
             self._interest = interest
             self._engine.poller.modify(self.socket.fileno(), interest)
 
@@ -360,13 +400,13 @@ class SocketDriver:
         def done(result: object) -> None:  # if it failed, the sending will fail too
             self._is_warming = False
             self._piece_warm = start + length
-            if self._is_closed:
+            if self.is_closed:
                 piece.release()
             else:
                 self._engine.mark(self)
 
         reads = self._engine.scheduler.reads(piece.disk)
-        reads.in_thread(lambda: piece.warm(start, length), done, lambda: not self._is_closed)
+        reads.in_thread(lambda: piece.warm(start, length), done, lambda: not self.is_closed)
         return False
 
 
@@ -384,6 +424,7 @@ class SocketEngine:
         clock: Clock,
         scheduler: Scheduler,
         log: LimitedLog,
+        appends: Appends,
         poller: Poller | None = None,
         sendfile: Sendfile | None = None,
         is_alone: Callable[[], bool] = lambda: False,
@@ -392,18 +433,20 @@ class SocketEngine:
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.poller: Poller = poller or Epoll()
         self.sendfile: Sendfile = sendfile or os.sendfile
-        self.now_ms = 0.0
+        self.now_ms = 0.0  # when the present round began
         self.turn_at_most_ms = TURN_MS
         self._end_ms = 0.0
         self._listener = listener
         self._admit = admit
         self._gone = gone
         self._is_alone = is_alone
-        self._clock = clock
+        self.clock = clock
         self._log = log
+        self._appends = appends
         self.scheduler = scheduler
         self._drivers: dict[int, SocketDriver] = {}
-        self._marked: dict[SocketDriver, None] = {}
+        self._marked: dict[SocketDriver, None] = {}  # to be queued behind what the next poll brings
+        self._queue: deque[SocketDriver] = deque()  # to be served; what they wait for stands in `queued`
         self.served: list[SocketDriver] = []  # in this round: what they are answered is still to be sent
         self._is_accepting = False
         self._asleep = False
@@ -416,7 +459,7 @@ class SocketEngine:
 
     def is_late(self) -> bool:
         """Whether the present turn is over: what is left is for the next one."""
-        return self._clock.monotonic_ms() >= self._end_ms
+        return self.clock.monotonic_ms() >= self._end_ms
 
     def mark(self, driver: SocketDriver) -> None:
         """A connection has something to do. It is looked at in the next turn."""
@@ -437,9 +480,10 @@ class SocketEngine:
         try:
             more = False
             while True:
-                if more or self._marked:
+                if more or self._marked or self._queue:
                     await trio.lowlevel.checkpoint()
                 else:
+                    assert not self._appends.is_open, "what is staged would wait for the next event"
                     self._asleep = True
                     await self.poller.ready()
                     self._asleep = False
@@ -460,7 +504,7 @@ class SocketEngine:
 
     def _turn(self) -> bool:
         """Serve what is ready, for about a millisecond; whether there may be more."""
-        self.now_ms = self._clock.monotonic_ms()
+        self.now_ms = self.clock.monotonic_ms()
         self._end_ms = self.now_ms + self.turn_at_most_ms
         wait_s = 0.0
         self.scheduler.is_attended = True
@@ -468,7 +512,7 @@ class SocketEngine:
             while True:
                 if not self._round(wait_s):
                     return False
-                self.now_ms = self._clock.monotonic_ms()
+                self.now_ms = self.clock.monotonic_ms()
                 if self.now_ms >= self._end_ms:
                     return True
                 wait_s = self._patience_s()
@@ -477,45 +521,85 @@ class SocketEngine:
 
     def _patience_s(self) -> float:
         """How long to wait here for the next event: not at all, if anybody else could have something to do."""
-        if self._marked or not self._is_alone() or self.scheduler.idle_ms() <= PATIENCE_MS:
+        if self._marked or self._queue or not self._is_alone() or self.scheduler.idle_ms() <= PATIENCE_MS:
             return 0.0
         return PATIENCE_MS / 1000.0
 
     def _round(self, wait_s: float) -> bool:
-        """Serve every socket that is ready once; False if there was nothing to do."""
-        if self._marked:  # before more is read: what is owed to a client goes out first, even if it hangs up
-            self.served += self._marked
-            self._marked.clear()
-            self._answer()
+        """Serve every socket that is ready once, as far as the turn goes; False if there was nothing to do."""
         events = self.poller.poll(wait_s, EVENTS_AT_ONCE)
         for descriptor, event in events:
             driver = self._drivers.get(descriptor)
             if driver is not None:
-                try:
-                    driver.serve(event)
-                except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
-                    self._fail(driver, error)
+                self._enqueue(driver, event)
             elif self._is_accepting and descriptor == self._listener.fileno():
                 self._accept()
-        if self.served:
+        if self._marked:
+            for driver in self._marked:
+                self._enqueue(driver, 0)
+            self._marked.clear()
+        if self._queue:
+            self._serve()
+            self._settle()
             self._answer()
         self.scheduler.run_soon()
-        return bool(events or self._marked)
+        self._settle()
+        return bool(events or self._marked or self._queue)
+
+    def _enqueue(self, driver: SocketDriver, events: int) -> None:
+        """Have a socket served; one that waits already keeps its place."""
+        if driver.queued is None:
+            driver.queued = events
+            self._queue.append(driver)
+        else:
+            driver.queued |= events
+
+    def _serve(self) -> None:
+        """Serve who is queued up, one at least, until the turn is over."""
+        queue = self._queue
+        while queue:
+            driver = queue.popleft()
+            events, driver.queued = driver.queued, None
+            if driver.is_closed or events is None:
+                continue
+            try:
+                driver.serve(events)
+            except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
+                self._fail(driver, error)
+            if queue and self.is_late():
+                return
 
     def _answer(self) -> None:
-        """Write what those who were served left to be written together, then send what they are answered."""
+        """Send what those who were served are answered. After a millisecond of it the rest comes first in the next turn."""
         served, self.served = self.served, []
-        try:
-            served[0].connection.settle()
-        except Exception as error:  # noqa: BLE001
-            self._log.error("writing", "writing failed; who may have waited for it is hung up on", exc_info=error)
-            for driver in served:
-                self.remove(driver)
+        left = len(served)
+        end_ms = max(self._end_ms, self.clock.monotonic_ms() + TURN_MS) if left > 1 else 0.0
         for driver in served:
+            left -= 1
+            if driver.is_closed:
+                continue
             try:
                 driver.advance()
             except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
                 self._fail(driver, error)
+            if left and self.clock.monotonic_ms() >= end_ms:
+                for unsent in reversed(served[-left:]):
+                    if unsent.queued is None:
+                        unsent.queued = 0
+                        self._queue.appendleft(unsent)
+                return
+
+    def _settle(self) -> None:
+        """Write what was left to be written together."""
+        if not self._appends.is_open:
+            return
+        try:
+            self._appends.commit()
+        except Exception as error:  # noqa: BLE001
+            self._log.error("writing", "writing failed; who may have waited for it is hung up on", exc_info=error)
+            for driver in list(self._drivers.values()):
+                if driver.connection.outgoing:
+                    self.remove(driver)
 
     def _fail(self, driver: SocketDriver, error: Exception) -> None:
         if not isinstance(error, ConnectionError):
@@ -538,6 +622,8 @@ class SocketEngine:
             except OSError as error:
                 self._log.error("cannot serve", "a connection cannot be served: %s", error)
                 self._drop(sock)
+            if self.is_late():
+                return
 
     def _drop(self, sock: socket.socket) -> None:
         driver = self._drivers.pop(sock.fileno(), None)

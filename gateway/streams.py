@@ -1,14 +1,18 @@
 """The driver of connections over trio streams: one task each, any stream (TCP, TLS, memory).
 
 The task reads while the connection wants data, and sends what it queued. While a request is parked it goes on reading,
-so that a client that hangs up is noticed at once; the read stands in a cancel scope of its own, which `wake` cancels
-when the reply is there. If that is a request that is owed no reply (acks=0), what the client sent before it hung up is
-still done. Pieces of files that are not in the page cache are read by a thread, so that the loop never waits for the
-disk.
+so that a reset is noticed at once; the read stands in a cancel scope of its own, which `wake` cancels when the reply is
+there. A client that only sends nothing more still gets what it is owed, for `HALF_CLOSED_S`. Pieces of files that are
+not in the page cache are read by a thread, so that the loop never waits for the disk.
+
+A step is what the task does between two waits. It answers requests for `TURN_MS`; then it sends what is answered, or
+lets other tasks have their turn. Each step ends with one commit of what it left to be written together (see
+`gateway.replication.appends`).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -28,7 +32,10 @@ READ_BYTES = 1 << 18
 # This much of a piece is probed, and brought into the page cache, at a time.
 PROBED_BYTES = 1 << 20
 
+TURN_MS = 1.0
 LINGER_S = 1.0
+# For so long a client that sends nothing more is owed an answer; it has as long again with each part that it takes.
+HALF_CLOSED_S = 30.0
 
 T = TypeVar("T")
 
@@ -72,7 +79,26 @@ class StreamDriver:
         self._waiting: trio.CancelScope | None = None
         self._draining = False
         self._is_sending = False
+        self._is_warming = False  # a thread reads what is to be sent next
+        self._was_paused = False  # since the last read something else was waited for
+        self._end_ms = 0.0  # of the present step
+        self.is_reading = False
         connection.wake = self.wake
+        connection.is_late = self._is_late
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the client waits for the broker, and not the broker for the client to take what it is sent."""
+        return self._is_warming or (not self._is_sending and self.connection.is_owed)
+
+    def _is_late(self) -> bool:
+        return self._clock.monotonic_ms() >= self._end_ms
+
+    def _begin_step(self) -> float:
+        """Returns the time, in milliseconds."""
+        now_ms = self._clock.monotonic_ms()
+        self._end_ms = now_ms + TURN_MS
+        return now_ms
 
     def wake(self) -> None:
         """The connection has something to send, or wants data again."""
@@ -106,21 +132,31 @@ class StreamDriver:
     async def _serve(self) -> None:
         connection = self.connection
         while True:
-            if connection.has_more:  # behind a request that was owed no reply
-                connection.proceed()
             connection.settle()
+            self._limit_end()
             if connection.outgoing:
                 self._is_sending = True
                 await self._send()
                 self._is_sending = False
-                connection.active_ms = self._clock.monotonic_ms()
+                connection.active_ms = self._begin_step()
                 connection.proceed()
-            elif connection.closing or (self._draining and not connection.parked) or connection.is_deserted:
+            elif connection.has_more:  # the step took its time; or what was parked is owed no reply
+                await trio.lowlevel.checkpoint()
+                self._begin_step()
+                connection.proceed()
+            elif connection.closing or (self._draining and not connection.parked) or connection.is_answered:
                 if connection.lingers:
                     await self._linger()
                 return
             else:
                 await self._receive()
+
+    def _limit_end(self) -> None:
+        """Bound the wait for what a client is owed that sends nothing more. What needs no answer is not given up."""
+        connection = self.connection
+        if connection.ended:
+            is_silent = connection.waits_silently
+            self.scope.deadline = math.inf if is_silent else trio.current_time() + HALF_CLOSED_S
 
     async def _linger(self) -> None:
         """Let the client read what it was told in farewell: closing at once, with data unread, would take it back."""
@@ -133,19 +169,28 @@ class StreamDriver:
     async def _receive(self) -> None:
         """Read once. Returns early, with nothing read, when woken."""
         data: bytes | bytearray | None = None
+        connection = self.connection
+        self.is_reading = connection.wants_data
+        if self.is_reading and self._was_paused:
+            connection.resume_reading(self._clock.monotonic_ms())
+        self._was_paused = not self.is_reading
+        assert connection.is_settled, "what is staged would wait as long as this client"
         with trio.CancelScope() as self._waiting:
-            if self.connection.wants_data:
+            if self.is_reading:
                 data = await self._stream.receive_some(RECEIVE_BYTES)
             else:
                 await trio.sleep_forever()
         self._waiting = None
+        self.is_reading = False
+        now_ms = self._begin_step()
         if data:
-            self.connection.receive(memoryview(bytearray(data)), self._clock.monotonic_ms())
+            connection.receive(memoryview(bytearray(data)), now_ms)
         elif data is not None:
-            self.connection.end_of_stream()
+            connection.end_of_stream()
 
     async def _send(self) -> None:
         """Send all that is queued; runs of bytes go out together, pieces of files by the kernel where it can."""
+        self._was_paused = True
         gathered: list[bytes | bytearray | memoryview] = []
         while self.connection.outgoing:
             chunk = self.connection.take()
@@ -158,6 +203,7 @@ class StreamDriver:
                 await self._send_file(chunk)
             finally:
                 chunk.release()
+            self._limit_end()
         await self._send_bytes(gathered, more=False)
 
     async def _send_bytes(self, chunks: list[bytes | bytearray | memoryview], more: bool) -> None:
@@ -181,12 +227,21 @@ class StreamDriver:
 
     async def _send_probed(self, sock: trio.socket.SocketType, piece: Splice, start: int, length: int) -> None:
         if not piece.is_cached(start, length):
-            await self._in_thread(lambda: piece.warm(start, length), piece.disk)
+            await self._by_thread(lambda: piece.warm(start, length), piece.disk)
         await _sendfile(sock, piece, start, length)
+        self._limit_end()
 
     async def _read(self, piece: Splice, start: int, length: int) -> bytes | bytearray:
+        self._limit_end()
         data = piece.read_cached(start, length)
-        return await self._in_thread(lambda: piece.read(start, length), piece.disk) if data is None else data
+        return await self._by_thread(lambda: piece.read(start, length), piece.disk) if data is None else data
+
+    async def _by_thread(self, work: Callable[[], T], disk: str) -> T:
+        self._is_warming = True
+        try:
+            return await self._in_thread(work, disk)
+        finally:
+            self._is_warming = False
 
 
 async def _sendfile(sock: trio.socket.SocketType, piece: Splice, start: int, length: int) -> None:

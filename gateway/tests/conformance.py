@@ -24,6 +24,7 @@ from gateway.connection import Connection
 from gateway.logs import LimitedLog
 from gateway.memory import MemoryBudget
 from gateway.scheduler import Scheduler, TrioClock
+from gateway.server import Limits, Server
 from gateway.sockets import SocketDriver, SocketEngine
 from gateway.streams import StreamDriver
 from gateway.tests.kernel import FakeListener, FakeSocket, FakeStream, Kernel
@@ -176,6 +177,13 @@ class Served(ABC):
     def forget(self, driver: Driver) -> None:
         self.gone += 1
 
+    def overdue(self, max_idle_ms: int = 0) -> list[str | None]:
+        """What the server's sweep has against each connection now."""
+        dispatcher: Any = self.dispatcher
+        limits = Limits(MAX_FRAME_BYTES, BUDGET_BYTES, 1_000, 1_000, max_idle_ms, 0, 0, 1_000)
+        server = Server(dispatcher, limits, self.clock, Scheduler(self.clock))
+        return [server._overdue(driver, self.clock.monotonic_ms()) for driver in self.drivers]
+
 
 class SimulatedClient(Client):
     """The other end of a `FakeSocket`."""
@@ -283,6 +291,7 @@ class SimulatedEngine(Simulated):
             self.clock,
             self.scheduler,
             self.log,
+            self.dispatcher.appends,
             self.kernel,
             self.kernel.sendfile,
             is_alone=lambda: self.kernel.may_wait,
@@ -381,7 +390,8 @@ class TcpEngine(Tcp):
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = listener.getsockname()
         self.scheduler = Scheduler(self.clock)
-        self.engine = SocketEngine(listener, self._admit, self.forget, self.clock, self.scheduler, self.log)
+        appends: Any = self.dispatcher.appends
+        self.engine = SocketEngine(listener, self._admit, self.forget, self.clock, self.scheduler, self.log, appends)
 
     async def serve(self, nursery: trio.Nursery) -> None:
         await nursery.start(self.scheduler.run)
@@ -428,7 +438,7 @@ def run(kind: Callable[[], Served], scenario: Scenario) -> Any:
 
     async def main() -> Served:
         served = kind()
-        with trio.fail_after(20):
+        with trio.fail_after(10_000 if kind in SIMULATED else 20):
             async with trio.open_nursery() as nursery:
                 await served.serve(nursery)
                 await scenario(served)

@@ -354,17 +354,21 @@ def test_what_a_parked_request_had_reserved_is_given_back_without_a_reply(dispat
     assert memory.used_bytes == 0
 
 
-def test_at_the_end_of_the_stream_what_is_owed_no_reply_is_still_done(dispatcher: ScriptedDispatcher) -> None:
+def test_at_the_end_of_the_stream_everything_is_still_answered(dispatcher: ScriptedDispatcher) -> None:
     connection = connect(dispatcher)
-    feed(connection, framed(b"silent", b"none", b"park", b"never"))
+    feed(connection, framed(b"silent", b"none", b"park", b"last"))
     connection.end_of_stream()
     assert not connection.wants_data
-    assert not connection.is_deserted
+    assert not connection.is_answered
     dispatcher.parked[0]([])
-    assert not connection.is_deserted, "there is more"
+    assert not connection.is_answered, "there is more"
     connection.proceed()
     assert dispatcher.seen == [b"silent", b"none", b"park"]
-    assert connection.is_deserted, "nobody is there for the reply"
+    assert not connection.is_answered, "the reply is owed"
+    dispatcher.parked[1]([b"ready"])
+    connection.proceed()
+    assert sent(connection) == [b"ready", b"last"]
+    assert connection.is_answered
 
 
 def test_half_a_request_at_the_end_of_the_stream_does_not_undo_what_was_sent_before(
@@ -380,7 +384,7 @@ def test_half_a_request_at_the_end_of_the_stream_does_not_undo_what_was_sent_bef
     dispatcher.parked[0]([])
     connection.proceed()
     assert dispatcher.seen == [b"silent", b"none"]
-    assert connection.is_deserted
+    assert connection.is_answered
     assert memory.used_bytes == 0
 
 
@@ -392,3 +396,38 @@ def test_a_parked_request_may_end_the_connection(dispatcher: ScriptedDispatcher)
     assert dispatcher.complaints == ["127.0.0.1:40000: it is bad"]
     connection.proceed()
     assert sent(connection) == []
+
+
+def test_the_clock_is_read_between_the_requests_of_one_receive(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher)
+    connection.is_late = lambda: len(dispatcher.seen) % 3 == 0
+    feed(connection, framed(*[b"x"] * 8))
+    assert len(dispatcher.seen) == 3
+    connection.proceed()
+    assert len(dispatcher.seen) == 6
+    feed(connection, framed(b"y"))
+    assert dispatcher.seen[6:] == [b"x", b"x", b"y"], "what waits comes first, and what came is not forgotten"
+    assert not connection.has_more
+
+
+def test_a_turn_that_is_over_still_answers_one_request(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher)
+    connection.is_late = lambda: True
+    feed(connection, framed(b"one", b"two", b"three"))
+    assert dispatcher.seen == [b"one"]
+    feed(connection, framed(b"four")[:3])
+    assert dispatcher.seen == [b"one", b"two"]
+    connection.proceed()
+    feed(connection, framed(b"four")[3:])
+    assert dispatcher.seen == [b"one", b"two", b"three", b"four"]
+
+
+def test_the_time_for_an_incomplete_request_begins_anew_when_reading_resumes(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher)
+    connection.resume_reading(5.0)
+    assert connection.incomplete_since_ms is None, "there is no such request"
+    feed(connection, framed(b"half of it")[:-3], now_ms=10.0)
+    connection.resume_reading(40_000.0)
+    assert connection.incomplete_since_ms == 40_000.0
+    feed(connection, framed(b"half of it")[-3:], now_ms=50_000.0)
+    assert connection.incomplete_since_ms is None

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from gateway import sockets
-from gateway.connection import MAX_PENDING_BYTES, REQUESTS_BETWEEN_LOOKS
+from gateway.connection import MAX_PENDING_BYTES
 from gateway.sockets import PATIENCE_MS, RECEIVE_BYTES, SOCKET_TURN_BYTES, Epoll
 from gateway.tests.conformance import Piece, SimulatedClient, SimulatedEngine, TcpEngine, run
 from gateway.tests.test_connection import framed
@@ -57,16 +57,17 @@ def test_who_hung_up_is_not_asked_about_while_what_is_owed_no_reply_goes_on() ->
     run(SimulatedEngine, scenario)
 
 
-def test_who_hung_up_unheard_is_not_waited_for_either() -> None:
+def test_a_timer_of_a_half_closed_client_does_not_outlive_it() -> None:
     async def scenario(served: SimulatedEngine) -> None:
-        client = await served.connect()
-        await client.send(framed(b"silent", b"park", *[b"none"] * 20_000))
-        await client.close()
-        assert served.gone == 0
-        served.dispatcher.parked[0]([])
+        client = await served.park()
+        await client.send_eof()
+        (timer,) = [entry[2] for entry in served.scheduler._timers]
+        served.dispatcher.parked[0]([b"ready"])
+        assert await client.read(5) == b"ready"
         await served.until(lambda: served.gone == 1)
+        assert timer.callback is None
 
-    assert run(SimulatedEngine, scenario).dispatcher.seen == [b"silent", b"park"]
+    run(SimulatedEngine, scenario)
 
 
 def test_who_hangs_up_in_the_middle_of_his_turn_has_all_done_in_the_next() -> None:
@@ -115,14 +116,24 @@ def test_a_muted_connection_is_not_polled_for_data_and_does_not_spin() -> None:
     run(SimulatedEngine, scenario)
 
 
-def test_a_muted_parked_client_that_hangs_up_is_noticed() -> None:
+@pytest.mark.parametrize("way", ["reset", "late"])
+def test_a_muted_parked_client_is_told_of_its_end_once(way: str) -> None:
     async def scenario(served: SimulatedEngine) -> None:
         client = await served.park()
         await client.send(framed(bytes(900)) * 1_000)
         assert interest(served, client) == select.EPOLLRDHUP
         assert served.kernel.calls["recv"] * RECEIVE_BYTES <= MAX_PENDING_BYTES + 2 * RECEIVE_BYTES
         await client.send_eof()
-        await served.until(lambda: served.gone == 1)
+        assert interest(served, client) == 0
+        polls = served.kernel.calls["poll"]
+        await trio.sleep(20)
+        assert served.kernel.calls["poll"] == polls
+        assert served.gone == 0
+        if way == "reset":
+            await client.reset()
+        else:
+            await trio.sleep(10.1)
+        assert served.gone == 1
 
     assert run(SimulatedEngine, scenario).dispatcher.abandoned == 1
 
@@ -254,7 +265,7 @@ def test_who_asks_much_at_once_is_answered_in_turns() -> None:
         many.socket.client_sends(framed(b"x") * 5_000 + framed(b"none") * 100 + framed(b"y"))
         other.socket.client_sends(framed(b"hello"))
         await other.read(5)
-        assert served.dispatcher.seen.index(b"hello") <= 4 * REQUESTS_BETWEEN_LOOKS
+        assert served.dispatcher.seen.index(b"hello") <= 4
         assert await many.read(5_001) == b"x" * 5_000 + b"y"
         assert served.kernel.interest[many.socket.fileno()] == READING
 
