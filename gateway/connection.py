@@ -191,7 +191,7 @@ class Connection:
             self.incomplete_since_ms, self._held_before = now_ms, self._frames.held_bytes
 
     def end_of_stream(self) -> None:
-        """The client sends nothing more; it still gets what it is owed. To end within a request is a fault worth a line.
+        """The client sends nothing more; it still gets what it is owed. To end within a request is a fault, and logged.
 
         That ends the connection at once, unless an earlier request still has to be answered.
         """

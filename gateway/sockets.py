@@ -6,7 +6,7 @@ itself is readable, serves what is ready in a bounded turn, then lets other task
 - Level-triggered; interest changes at edges only. A socket is not read while its connection wants no data or output is
   pending, or it would spin.
 - A client that sends nothing more (EPOLLRDHUP, or a receive of nothing) still gets the answer to each request that it
-  sent whole, for `HALF_CLOSED_MS`. Its socket is not asked about that again: level-triggered, it would be told for ever.
+  sent whole, for `HALF_CLOSED_MS`. Its socket is not asked about that again: a level-triggered poll would never end.
   A reset (EPOLLHUP, EPOLLERR, always told) ends the connection at once.
 - One receive buffer for all connections: a connection copies what it keeps beyond the call. The rest of a large request
   is received into the buffer that it will have.
@@ -15,7 +15,7 @@ itself is readable, serves what is ready in a bounded turn, then lets other task
   It ends with one more such write, whatever has staged since: nothing staged outlives a round.
 - A turn is fair by time. It ends after a millisecond: the clock is read between sockets, and between the requests of
   one, as a request of 50 bytes may cost milliseconds. Who was not served yet keeps the place in the queue, before all
-  who were; pending requests queue up behind new ones of others. What was answered is still sent, for a millisecond more.
+  who were; pending requests queue up behind new ones of others. What is answered is still sent, for a millisecond more.
 - In a turn each socket is read for at most 256 KiB. Who waited for what a round did is answered in the next. When all
   is served, a turn waits a millisecond for more, unless somebody else could have something to do: to go to sleep and be
   woken through trio costs more than a request.
@@ -441,6 +441,7 @@ class SocketEngine:
         self._gone = gone
         self._is_alone = is_alone
         self.clock = clock
+        self._monotonic_ms = clock.monotonic_ms  # it is called between any two requests
         self._log = log
         self._appends = appends
         self.scheduler = scheduler
@@ -459,7 +460,7 @@ class SocketEngine:
 
     def is_late(self) -> bool:
         """Whether the present turn is over: what is left is for the next one."""
-        return self.clock.monotonic_ms() >= self._end_ms
+        return self._monotonic_ms() >= self._end_ms
 
     def mark(self, driver: SocketDriver) -> None:
         """A connection has something to do. It is looked at in the next turn."""
@@ -531,28 +532,28 @@ class SocketEngine:
         for descriptor, event in events:
             driver = self._drivers.get(descriptor)
             if driver is not None:
-                self._enqueue(driver, event)
+                if driver.queued is None:
+                    driver.queued = event
+                    self._queue.append(driver)
+                else:  # it waits already, and keeps its place
+                    driver.queued |= event
             elif self._is_accepting and descriptor == self._listener.fileno():
                 self._accept()
         if self._marked:
             for driver in self._marked:
-                self._enqueue(driver, 0)
+                if driver.queued is None:
+                    driver.queued = 0
+                    self._queue.append(driver)
             self._marked.clear()
         if self._queue:
             self._serve()
-            self._settle()
+            if self._appends.is_open:
+                self._settle()
             self._answer()
         self.scheduler.run_soon()
-        self._settle()
+        if self._appends.is_open:
+            self._settle()
         return bool(events or self._marked or self._queue)
-
-    def _enqueue(self, driver: SocketDriver, events: int) -> None:
-        """Have a socket served; one that waits already keeps its place."""
-        if driver.queued is None:
-            driver.queued = events
-            self._queue.append(driver)
-        else:
-            driver.queued |= events
 
     def _serve(self) -> None:
         """Serve who is queued up, one at least, until the turn is over."""
@@ -570,7 +571,7 @@ class SocketEngine:
                 return
 
     def _answer(self) -> None:
-        """Send what those who were served are answered. After a millisecond of it the rest comes first in the next turn."""
+        """Send what those who were served are answered. After a millisecond the rest comes first in the next."""
         served, self.served = self.served, []
         left = len(served)
         end_ms = max(self._end_ms, self.clock.monotonic_ms() + TURN_MS) if left > 1 else 0.0
@@ -591,8 +592,6 @@ class SocketEngine:
 
     def _settle(self) -> None:
         """Write what was left to be written together."""
-        if not self._appends.is_open:
-            return
         try:
             self._appends.commit()
         except Exception as error:  # noqa: BLE001

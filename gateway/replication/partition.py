@@ -132,7 +132,7 @@ class Partition:
 
     @property
     def written_end(self) -> int:
-        """The offset behind the last batch in the segment file: staged batches, and those of a writing thread, follow."""
+        """The offset behind the last batch that is in the segment file, not only staged or in the hands of a thread."""
         log = self.log
         unwritten = log.being_written or log.staged
         return log.end_offset if unwritten is None else unwritten.first_offset

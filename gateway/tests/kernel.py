@@ -202,7 +202,8 @@ class FakeSocket:
     def client_takes(self, most: int) -> bytes:
         taken = bytes(self._outgoing[:most])
         del self._outgoing[:most]
-        self.kernel.changed()
+        if taken:
+            self.kernel.changed()
         return taken
 
     def client_half_closes(self) -> None:

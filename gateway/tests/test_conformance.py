@@ -312,7 +312,7 @@ def test_a_half_closed_client_that_reads_has_its_time(kind: type[Simulated]) -> 
         served.dispatcher.parked[0]([piece])
         data = b""
         while len(data) < 1_000_004:
-            await trio.sleep(10)
+            await trio.sleep(5)
             data += await client.receive(100_000)
         assert data == piece.data + b"last"
         assert await client.is_closed()
