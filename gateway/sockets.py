@@ -563,6 +563,10 @@ class SocketEngine:
             events, driver.queued = driver.queued, None
             if driver.is_closed or events is None:
                 continue
+            if not events and self.served and driver.connection.has_more:  # the others' answers leave first
+                driver.queued = 0
+                queue.appendleft(driver)
+                return
             try:
                 driver.serve(events)
             except Exception as error:  # noqa: BLE001  a fault of ours must not end the others

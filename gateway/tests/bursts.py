@@ -155,9 +155,9 @@ class Bursts:
         committed = set()
         for index in range(self.services.config.offsets_topic_num_partitions):
             for _, record in self._stored("__consumer_offsets", index):
-                key, value = decode(record.key or b"", record.value)
-                if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
-                    committed.add((key.group, key.partition, value.offset))
+                match decode(record.key or b"", record.value):
+                    case (OffsetCommitKey() as key, OffsetCommitValue() as value):
+                        committed.add((key.group, key.partition, value.offset))
         assert self.offsets <= committed, (
             f"{len(self.offsets - committed)} commits were acknowledged, and are not there"
         )
@@ -319,7 +319,7 @@ class BurstClient:
 def run_bursts(directory: Path, seed: int, count: int, over_streams: bool) -> list[str]:
     """Run `count` bursts on one broker; returns what failed. A seed gives the same bursts."""
     random = Random(seed)
-    trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # as trio does for hypothesis
+    vars(trio_run)["_ALLOW_DETERMINISTIC_SCHEDULING"] = True  # as trio does for hypothesis
     trio_run._r.seed(seed)
     flush = random.choice(("cache", "commit"))
     turn_ms = streams.TURN_MS
@@ -347,7 +347,7 @@ def run_bursts(directory: Path, seed: int, count: int, over_streams: bool) -> li
         return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     finally:
         streams.TURN_MS = turn_ms
-        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = False
+        vars(trio_run)["_ALLOW_DETERMINISTIC_SCHEDULING"] = False
 
 
 def fresh_seed() -> int:

@@ -32,6 +32,7 @@ from gateway.tests.test_connection import ScriptedDispatcher
 
 MAX_FRAME_BYTES = 4_000_000
 BUDGET_BYTES = 10_000_000
+HEAVY_MS = 5.0
 
 Driver = SocketDriver | StreamDriver
 
@@ -244,11 +245,24 @@ class Threads:
         self.is_running = False
 
 
-class Simulated(Served):
-    """On sockets that a test scripts."""
+class CostingClock(TrioClock):
+    """Requests cost what a test says: the clock goes on by that while they are answered."""
 
     def __init__(self) -> None:
-        super().__init__(TrioClock())
+        super().__init__()
+        self.spent_ms = 0.0
+
+    def monotonic_ms(self) -> float:
+        return super().monotonic_ms() + self.spent_ms
+
+
+class Simulated(Served):
+    """On sockets that a test scripts. A request `heavy` costs `HEAVY_MS`."""
+
+    def __init__(self) -> None:
+        self.costs = CostingClock()
+        super().__init__(self.costs)
+        self.dispatcher.when_heavy = self._spend
         self.kernel = Kernel()
         self.portion = 1 << 30
         self.room: int | None = None
@@ -257,6 +271,9 @@ class Simulated(Served):
     @property
     def in_thread(self) -> bool:  # type: ignore[override]
         return self.threads.is_running
+
+    def _spend(self) -> None:
+        self.costs.spent_ms += HEAVY_MS
 
     def open_file(self, data: bytes) -> int:
         descriptor = self.kernel.descriptor()
@@ -284,6 +301,7 @@ class SimulatedEngine(Simulated):
         self.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
         self.kernel.sendfile_hook = self._check_cached
         listener: Any = self.listener
+        appends: Any = self.dispatcher.appends
         self.engine = SocketEngine(
             listener,
             self._admit,
@@ -291,7 +309,7 @@ class SimulatedEngine(Simulated):
             self.clock,
             self.scheduler,
             self.log,
-            self.dispatcher.appends,
+            appends,
             self.kernel,
             self.kernel.sendfile,
             is_alone=lambda: self.kernel.may_wait,

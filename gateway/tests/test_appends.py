@@ -2,18 +2,20 @@
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from gateway.connection import Connection
 from gateway.context import Client
-from gateway.dispatch import Dispatcher
+from gateway.dispatch import Dispatcher, Parked
 from gateway.handlers import load
 from gateway.memory import MemoryBudget
 from gateway.replication.partition import Partition
 from gateway.tests.builders import Node
 from gateway.tests.test_dispatch import answer, frame, never
 from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -36,9 +38,13 @@ def dispatcher(node: Node) -> Dispatcher:
 
 
 def produce(node: Node, index: int = 0, acks: int = 1, size: int = 10) -> memoryview:
-    data = memoryview(build([Record(timestamp=node.time.clock.now_ms(), value=bytes(size))]))
-    topic = TopicProduceData("t", partition_data=[PartitionProduceData(index, data)])
+    topic = TopicProduceData("t", partition_data=rows(node, index, size))
     return frame(ProduceRequest(None, acks, 1_000, [topic]), 9)
+
+
+def rows(node: Node, index: int, size: int = 10) -> list[PartitionProduceData]:
+    data = memoryview(build([Record(timestamp=node.time.clock.now_ms(), value=bytes(size))]))
+    return [PartitionProduceData(index, data)]
 
 
 def promised(dispatcher: Dispatcher, request: memoryview) -> bytearray:
@@ -190,6 +196,58 @@ def test_every_other_request_sees_what_was_staged_before_it(
     found = answer(dispatcher.dispatch(frame(request, 6), CLIENT, never), ListOffsetsResponse, 6)
     assert found.topics[0].partitions[0].offset == 1
     assert len(writes) == 1
+
+
+def test_who_waits_for_records_is_woken_when_they_are_written(node: Node, dispatcher: Dispatcher) -> None:
+    """One request stages for two partitions; a waiter is tried before the write."""
+    replies: list[Any] = []
+    waited = FetchTopic("t", partitions=[FetchPartition(1, -1, 0, partition_max_bytes=1_000)])
+    fetch = FetchRequest(max_wait_ms=30_000, min_bytes=1, max_bytes=1_000, topics=[waited])
+    assert isinstance(dispatcher.dispatch(frame(fetch, 11), CLIENT, replies.append), Parked)
+    partition = node.services.partitions.get("t", 1)
+    both = [TopicProduceData("t", partition_data=[row for index in (0, 1) for row in rows(node, index)])]
+    promised(dispatcher, frame(ProduceRequest(None, -1, 1_000, both), 9))
+    assert (partition.log.end_offset, partition.high_watermark) == (1, 0)
+    node.services.purgatory._run()
+    assert replies == []
+    dispatcher.appends.commit()
+    assert partition.high_watermark == 1
+    node.time.advance()
+    assert len(replies) == 1
+
+
+def test_a_staged_batch_that_a_roll_has_written_moves_the_high_watermark(node: Node, dispatcher: Dispatcher) -> None:
+    """The next append to it is refused, so that nobody else writes to the partition in this turn."""
+    append(node, dispatcher)
+    promised(dispatcher, produce(node))
+    partition = node.services.partitions.get("t", 0)
+    partition.log.write_staged()
+    assert partition.high_watermark == 1
+    dispatcher.appends.commit()
+    assert partition.high_watermark == 2
+
+
+@pytest.mark.parametrize("run", ["timer", "soon"])
+def test_what_a_timer_stages_is_written_when_its_run_ends(node: Node, dispatcher: Dispatcher, run: str) -> None:
+    partition = node.services.partitions.get("t", 0)
+    scheduler = node.services.scheduler
+
+    def stage() -> None:
+        promised(dispatcher, produce(node, acks=-1))
+        assert partition.high_watermark == 0
+
+    if run == "timer":
+        scheduler.call_after(5.0, stage)
+    else:
+        scheduler.call_soon(stage)
+    node.time.advance(5.0)
+    assert not dispatcher.appends.is_open
+    assert partition.high_watermark == 1
+
+
+def test_acks_all_waits_for_no_more_than_the_write(node: Node, dispatcher: Dispatcher) -> None:
+    assert isinstance(promised(dispatcher, produce(node, acks=-1)), bytearray)
+    assert len(node.services.purgatory) == 0
 
 
 def test_without_a_reply_it_is_written_at_once(

@@ -7,8 +7,18 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.connection import MAX_PENDING_BYTES
-from gateway.tests.conformance import EVERYWHERE, SIMULATED, TCP, Piece, Served, Simulated, SimulatedClient, run
+from gateway.connection import MAX_OUTGOING_BYTES, MAX_PENDING_BYTES
+from gateway.tests.conformance import (
+    EVERYWHERE,
+    HEAVY_MS,
+    SIMULATED,
+    TCP,
+    Piece,
+    Served,
+    Simulated,
+    SimulatedClient,
+    run,
+)
 from gateway.tests.test_connection import framed
 from gateway.workers import MOST_OF_DISK
 
@@ -249,6 +259,96 @@ def test_a_client_that_sends_too_much_while_parked_is_left_alone_and_still_notic
         if kind.__name__ == "SimulatedStreams":  # a stream says it only to who reads: the reply will fail
             served.dispatcher.parked[0]([b"ready"])
         await served.until(lambda: served.gone == 1)
+
+    run(kind, scenario)
+
+
+# What is left to be written together
+
+
+@everywhere
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        [b"x"] * 15,
+        [b"x"] * 16,
+        [b"x"] * 100,
+        [b"big"],
+        [b"big", b"x"],
+        [b"big"] * 3,
+        [b"none"] * 15,
+        [b"hold"] * 20,
+    ],
+    ids=lambda before: f"{len(before)}-{before[0].decode() if before else 'nothing'}",
+)
+def test_no_request_waits_for_a_write_that_nobody_makes(kind: type[Served], before: list[bytes]) -> None:
+    """Wherever in a round the last request is answered that leaves something to be written."""
+
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        expected = sum({b"big": MAX_OUTGOING_BYTES, b"none": 0, b"hold": 4}.get(each, 1) for each in before)
+        await client.send(framed(*before, b"hold"))
+        data = await client.read(expected + 4)
+        assert data.endswith(b"held")
+        assert not served.dispatcher.appends.is_open
+
+    run(kind, scenario)
+
+
+@simulated
+@pytest.mark.parametrize("first", [b"park", b"silent"])
+def test_what_waits_behind_a_parked_request_is_written_too(kind: type[Simulated], first: bytes) -> None:
+    async def scenario(served: Simulated) -> None:
+        client = await served.connect()
+        await client.send(framed(first, b"hold", b"hold"))
+        served.dispatcher.parked[0]([b"ready"] if first == b"park" else [])
+        expected = b"readyheldheld" if first == b"park" else b"heldheld"
+        assert await client.read(len(expected)) == expected
+
+    run(kind, scenario)
+
+
+# Turns
+
+
+@simulated
+def test_one_client_that_asks_much_leaves_turns_to_the_others(kind: type[Simulated]) -> None:
+    async def scenario(served: Simulated) -> None:
+        greedy, other = await served.connect(), await served.connect()
+        assert isinstance(greedy, SimulatedClient)
+        assert isinstance(other, SimulatedClient)
+        greedy.socket.client_sends(framed(*[b"heavy"] * 100))
+        for number in range(1, 4):
+            while served.dispatcher.seen.count(b"heavy") < 10 * number:
+                await trio.lowlevel.checkpoint()
+            began_ms = served.costs.spent_ms
+            other.socket.client_sends(framed(b"hello"))
+            while not other.socket.client_takes(5):
+                await trio.lowlevel.checkpoint()
+            assert served.costs.spent_ms - began_ms <= 3 * HEAVY_MS
+        assert await greedy.read(500) == b"heavy" * 100
+
+    run(kind, scenario)
+
+
+@simulated
+def test_many_cheap_requests_of_one_client_give_way_too(kind: type[Simulated]) -> None:
+    async def scenario(served: Simulated) -> None:
+        many, other = await served.connect(), await served.connect()
+        dispatch = served.dispatcher.dispatch
+
+        def costing(*arguments: Any) -> Any:
+            served.costs.spent_ms += 0.01
+            return dispatch(*arguments)
+
+        served.dispatcher.dispatch = costing  # type: ignore[method-assign, assignment]
+        assert isinstance(many, SimulatedClient)
+        assert isinstance(other, SimulatedClient)
+        many.socket.client_sends(framed(*[b"none"] * 5_000))
+        other.socket.client_sends(framed(b"hello"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert served.dispatcher.seen.index(b"hello") <= 205, "a turn of 1 ms, and what the other had of the next"
 
     run(kind, scenario)
 

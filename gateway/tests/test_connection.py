@@ -22,16 +22,23 @@ from gateway.memory import SMALL_BYTES, MemoryBudget
 class ScriptedAppends:
     """Something may be left to be written."""
 
-    is_open = False
+    def __init__(self) -> None:
+        self.is_open = False
+        self.held: list[Callable[[Any], None]] = []
 
     def commit(self) -> None:
+        """Write, and answer who waits for that."""
         self.is_open = False
+        held, self.held = self.held, []
+        for done in held:
+            done([b"held"])
 
 
 class ScriptedDispatcher:
     """Echoes frames. `park` parks, `none` answers nothing, `bad` closes, `big` answers with all that is let out.
 
-    `silent` parks what is owed no reply, `stage` leaves something to be written; zeros may follow each of these words.
+    `silent` parks what is owed no reply, `stage` leaves something to be written, `hold` too and waits for that; `heavy`
+    calls `when_heavy`. Zeros may follow each of these words.
     Other answers are in `answers`.
     """
 
@@ -42,6 +49,7 @@ class ScriptedDispatcher:
         self.complaints: list[str] = []
         self.answers: dict[bytes, list[Any]] = {}
         self.appends = ScriptedAppends()
+        self.when_heavy: Callable[[], None] = lambda: None
 
     def complain(self, client: Client, reason: str) -> None:
         self.complaints.append(f"{client}: {reason}")
@@ -63,6 +71,12 @@ class ScriptedDispatcher:
                 return [bytes(MAX_OUTGOING_BYTES)]
             case b"stage":
                 self.appends.is_open = True
+            case b"hold":
+                self.appends.is_open = True
+                self.appends.held.append(done)
+                return Parked(self._abandon)
+            case b"heavy":
+                self.when_heavy()
         return self.answers.get(bytes(frame)) or [bytes(frame)]
 
     def _abandon(self) -> None:

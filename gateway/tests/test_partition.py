@@ -51,6 +51,32 @@ def test_one_replica_moves_its_high_watermark_with_its_log(partition: Partition)
     assert moved == [3]
 
 
+def test_the_high_watermark_follows_what_is_written_and_not_what_is_staged(partition: Partition) -> None:
+    moved: list[int] = []
+    partition.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
+    partition.waiters.waiters = {Waiting([partition.waiters], 0.0, lambda _: None, lambda: None): None}
+    partition.append(records(b"a"), ACKS_ALL, NOW_MS)
+    partition.stage(records(b"b"), ACKS_ALL, NOW_MS)
+    partition.synced()
+    assert (partition.written_end, partition.high_watermark, partition.log.end_offset) == (1, 1, 2)
+    assert moved == [1], "who waits is not woken for what cannot be read"
+    partition.write_staged()
+    assert (partition.written_end, partition.high_watermark, moved) == (2, 2, [1, 2])
+
+
+def test_the_high_watermark_does_not_pass_what_a_thread_still_writes(partition: Partition) -> None:
+    partition.append(records(b"a"), ACKS_ALL, NOW_MS)
+    partition.stage_owned(records(b"b"), ACKS_ALL, NOW_MS)
+    staged = partition.log.begin_write()
+    assert staged is not None
+    partition.synced()
+    assert partition.high_watermark == 1
+    staged.write()
+    partition.log.end_write(staged, None)
+    partition.advance()
+    assert partition.high_watermark == 2
+
+
 @pytest.mark.parametrize("isolation_level", [READ_UNCOMMITTED, READ_COMMITTED])
 def test_consumers_see_nothing_above_the_high_watermark(partition: Partition, isolation_level: int) -> None:
     partition.append(records(b"a"), 1, NOW_MS)

@@ -356,3 +356,39 @@ def test_spawning_without_a_loop_says_so() -> None:
 
     with pytest.raises(RuntimeError, match="not running"):
         ManualTime().scheduler.spawn(nothing, lambda result: None)
+
+
+@pytest.mark.parametrize("way", ["call_soon", "call_after", "in_thread", "spawn"])
+def test_each_run_of_functions_ends_with_a_settlement(way: str) -> None:
+    told: list[str] = []
+
+    async def nothing() -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        scheduler = Scheduler(TrioClock())
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            scheduler.settle = lambda: told.append("settled")
+            ended = trio.Event()
+
+            def run(*_: object) -> None:
+                told.append("run")
+                scheduler.call_soon(ended.set)
+
+            match way:
+                case "call_soon":
+                    scheduler.call_soon(run)
+                case "call_after":
+                    scheduler.call_after(5.0, run)
+                case "in_thread":
+                    scheduler.in_thread(lambda: None, run)
+                case "spawn":
+                    scheduler.spawn(nothing, run)
+            await ended.wait()
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert told[told.index("run") + 1] == "settled"
+    assert told[-1] == "settled"

@@ -14,6 +14,7 @@ from gateway import sockets
 from gateway.connection import MAX_PENDING_BYTES
 from gateway.sockets import PATIENCE_MS, RECEIVE_BYTES, SOCKET_TURN_BYTES, Epoll
 from gateway.tests.conformance import Piece, SimulatedClient, SimulatedEngine, TcpEngine, run
+from gateway.tests.kernel import FakeSocket
 from gateway.tests.test_connection import framed
 
 pytestmark = pytest.mark.skipif(not sockets.AVAILABLE, reason="there is no epoll, eventfd or sendfile on this platform")
@@ -281,6 +282,78 @@ def test_who_asks_much_at_once_and_hangs_up_is_still_answered() -> None:
         assert await client.read(500) == b"x" * 500
         await served.until(lambda: served.gone == 1)
         assert served.dispatcher.seen[-1] == b"bad"
+
+    run(SimulatedEngine, scenario)
+
+
+def test_who_was_not_served_comes_before_who_was_and_replies_are_sent() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        clients = [await served.connect() for _ in range(4)]
+        sent: list[list[int]] = []
+        heavy = served.dispatcher.when_heavy
+
+        def note() -> None:
+            sent.append([len(client.socket._outgoing) for client in clients])  # type: ignore[attr-defined]
+            heavy()
+
+        served.dispatcher.when_heavy = note
+        for client, bodies in zip(clients, ([b"cheap"], [b"heavy"] * 3, [b"heavy"] * 2, [b"last"]), strict=True):
+            assert isinstance(client, SimulatedClient)
+            client.socket.client_sends(framed(*bodies))
+        await trio.testing.wait_all_tasks_blocked()
+        assert served.dispatcher.seen == [b"cheap", b"heavy", b"heavy", b"last", b"heavy", b"heavy", b"heavy"]
+        assert sent[1] == [5, 5, 0, 0], "what was answered before the turn was over is sent at its end"
+        assert sent[2] == [5, 5, 5, 4]
+
+    run(SimulatedEngine, scenario)
+
+
+def test_replies_that_take_long_to_send_leave_turns_to_others() -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await trio.lowlevel.checkpoint()
+
+    async def scenario(served: SimulatedEngine) -> None:
+        clients = [await served.park() for _ in range(10)]
+        send = FakeSocket.send
+
+        def slowly(sock: FakeSocket, data: bytes, flags: int = 0) -> int:
+            served.costs.spent_ms += 0.6
+            return send(sock, data, flags)
+
+        for client, answer in zip(clients, served.dispatcher.parked, strict=True):
+            assert isinstance(client, SimulatedClient)
+            client.socket.send = slowly.__get__(client.socket)  # type: ignore[method-assign]
+            answer([b"ready"])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tick)
+            while not all(client.socket._outgoing for client in clients):  # type: ignore[attr-defined]
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        assert ticks >= 4
+
+    run(SimulatedEngine, scenario)
+
+
+def test_nobody_starves_beside_those_who_ask_again_and_again() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        greedy, *others = [await served.connect() for _ in range(4)]
+        assert isinstance(greedy, SimulatedClient)
+        greedy.socket.client_sends(framed(*[b"heavy"] * 10))
+        taken = 0
+        for _ in range(400):
+            for other in others:
+                assert isinstance(other, SimulatedClient)
+                if not other.socket._incoming:
+                    other.socket.client_takes(100)
+                    other.socket.client_sends(framed(b"heavy"))
+            await trio.lowlevel.checkpoint()
+            taken += len(greedy.socket.client_takes(100))
+        assert taken == 50
 
     run(SimulatedEngine, scenario)
 
