@@ -13,7 +13,7 @@ from gateway.tests.bursts import fresh_seed, run_bursts
 
 BURSTS = 25  # on one broker
 SEED = int(os.environ.get("HEADGATE_BURSTS_SEED", "1"))
-BROKERS = int(os.environ.get("HEADGATE_BURSTS_BROKERS", "8"))
+BROKERS = int(os.environ.get("HEADGATE_BURSTS_BROKERS", "12"))
 
 over = pytest.mark.parametrize(
     "over_streams",
