@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -72,6 +73,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector ten thousand tests: else it walks all of them, again and again, in some test's time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
