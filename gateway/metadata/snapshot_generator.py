@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headgate.metadata")
 
-START_DELAY_MS = 30_000.0
+START_DELAY_MS = 5_000.0
 """A start has better things to do than to write a snapshot."""
 RETRY_MS = 60_000.0
 """After an error nothing is tried for so long."""
