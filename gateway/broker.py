@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from functools import partial
 from random import Random
 
@@ -51,6 +51,8 @@ SHUTDOWN_GRACE_S = 1.0
 # The collector looks for garbage after so many new objects. A parked fetch is thirty of them: with Python's 700, those
 # of 500 waiting consumers were walked again and again, for a seventh of what they cost.
 YOUNG_OBJECTS = 20_000
+# After so many new partitions the collector is told that they stay: to walk those of 10,000 topics took 170 ms.
+FREEZE_PARTITIONS = 100
 
 
 def serve(config: BrokerConfig, started: Callable[[], None] = lambda: None) -> None:
@@ -69,12 +71,32 @@ async def _serve(config: BrokerConfig, started: Callable[[], None]) -> None:
             gc.collect()
             gc.freeze()  # what was made until now stays: the collector need not walk it again
             broker.openings.when_done(gc.freeze)
+            broker.services.metadata.on_change(freezing(broker.services.partitions))
             gc.set_threshold(YOUNG_OBJECTS)
             gc.enable()
             async for number in signals:
                 logger.info("stopping: %s", signal.Signals(number).name)
                 await broker.stop()
                 break
+
+
+def freezing(partitions: Sized) -> Callable[..., None]:
+    """What has the garbage collector pass over partitions that were made, whenever there are many new ones.
+
+    No partition needs the collector: a deleted one leaves the memory with its last reference.
+    """
+    frozen = len(partitions)
+
+    def freeze(*_: object) -> None:
+        nonlocal frozen
+        count = len(partitions)
+        if count >= frozen + FREEZE_PARTITIONS:
+            gc.freeze()
+        elif count > frozen:
+            return
+        frozen = count
+
+    return freeze
 
 
 class Broker:

@@ -411,6 +411,8 @@ class Store:
             log.retire()
             if holding.is_lent(log):
                 self._lent[key] = log
+            elif not holding.holders(log) & (holding.STAGED | holding.WRITING):
+                log.owner = None  # else only the garbage collector, which passes over what is frozen, could free both
         return log
 
     def remove_deleted(self) -> None:

@@ -88,7 +88,7 @@ def is_too_many(counts: Iterable[int]) -> bool:
 TOO_MANY = ErrorCode.INVALID_REQUEST, f"a request may name {MOST_ROWS} partitions at most"
 """What such a request is refused with."""
 
-MOST_PENDING, PENDING_PAUSE_MS = 32, 5.0
+MOST_PENDING, PENDING_PAUSE_MS = 8, 2.0
 """So many changes of one request wait for the disk; then a pause is made. Each holds an image, a megabyte with 10,000
 topics: thousands of them would fill the memory, and the garbage collector would look through all."""
 

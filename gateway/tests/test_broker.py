@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from gateway.broker import FREEZE_PARTITIONS, freezing
 from gateway.metadata.journal import Journal
 from gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from protocol.errors import ErrorCode
@@ -32,6 +33,22 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchReques
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import Record, build, iterate, split
 from storage.slices import FileSlice
+
+
+def test_the_garbage_collector_passes_over_new_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[int] = []
+    partitions = [0] * 7
+    monkeypatch.setattr("gateway.broker.gc.freeze", lambda: frozen.append(len(partitions)))
+    changed = freezing(partitions)
+    for count in (7 + FREEZE_PARTITIONS - 1, 7 + FREEZE_PARTITIONS, 7 + FREEZE_PARTITIONS + 1):
+        partitions[:] = [0] * count
+        changed()
+    assert frozen == [7 + FREEZE_PARTITIONS]
+    partitions.clear()
+    changed()
+    partitions[:] = [0] * FREEZE_PARTITIONS
+    changed()
+    assert frozen == [7 + FREEZE_PARTITIONS, FREEZE_PARTITIONS]
 
 
 def batch(*values: bytes, timestamp: int = 1_700_000_000_000) -> bytearray:

@@ -1,5 +1,6 @@
 """The partitions of a broker follow the image."""
 
+import gc
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from protocol.records.batch import Record, build
 from storage.directories import replace_topic_id
 from storage.errors import StorageError
 from storage.files import Files
+from storage.log import Log
 
 NOW_MS = 1_700_000_000_000
 
@@ -46,6 +48,24 @@ def test_topics_come_grow_and_go(node: Node) -> None:
     assert all(path.name.endswith("-delete") for path in directory.glob("t-*"))
     node._store.remove_deleted()
     assert not list(directory.glob("t-*"))
+
+
+def test_a_deleted_partition_needs_no_garbage_collector(node: Node) -> None:
+    metadata = node.services.metadata
+    metadata.create_topic("t", 3)
+    gc.collect()
+    gc.disable()
+    try:
+        assert logs_of("t") == 3
+        metadata.delete_topic("t")
+        assert logs_of("t") == 0
+    finally:
+        gc.enable()
+
+
+def logs_of(topic: str) -> int:
+    """Logs in the memory, whether anybody can reach them or not."""
+    return sum(isinstance(one, Log) and one.topic == topic for one in gc.get_objects())
 
 
 def test_what_another_broker_leads_is_not_served_and_its_log_stays(node: Node) -> None:
