@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector ten thousand tests: else it walks all of them, again and again, in some test's time."""
+    """Spare the garbage collector ten thousand tests: else it walks them again and again, in some test's time."""
     gc.collect()
     gc.freeze()
 

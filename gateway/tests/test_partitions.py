@@ -52,13 +52,13 @@ def test_topics_come_grow_and_go(node: Node) -> None:
 
 def test_a_deleted_partition_needs_no_garbage_collector(node: Node) -> None:
     metadata = node.services.metadata
-    metadata.create_topic("t", 3)
+    metadata.create_topic("deleted-without-a-collector", 3)
     gc.collect()
     gc.disable()
     try:
-        assert logs_of("t") == 3
-        metadata.delete_topic("t")
-        assert logs_of("t") == 0
+        assert logs_of("deleted-without-a-collector") == 3
+        metadata.delete_topic("deleted-without-a-collector")
+        assert logs_of("deleted-without-a-collector") == 0
     finally:
         gc.enable()
 
