@@ -214,7 +214,7 @@ def each_in_turns(
         finish(made.steps())
         if made.is_settled:
             return response()
-    else:
+    if not made.are_made:
         begin()
     deadline_ms = services.clock.monotonic_ms() + max(timeout_ms, _LEAST_TIMEOUT_MS)
 
