@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.each import MOST_PENDING, PENDING_PAUSE_MS, each, each_in_turns
+from gateway.handlers.each import AT_ONCE, MOST_PENDING, PENDING_PAUSE_MS, each, each_in_turns
 from gateway.metadata.local import Change
 from gateway.tests.builders import Node
 from gateway.waiting import Waiting, WaitList
@@ -163,6 +163,17 @@ def test_no_more_changes_wait_for_the_disk_than_memory_has_room_for(node: Node) 
         told = finish(told)
     codes = ["is done"] * MOST_PENDING + ["KAFKA_STORAGE_ERROR"] * MOST_PENDING + ["is done"] * 5
     assert list(told) == [f"{number} {code}" for number, code in enumerate(codes)]
+
+
+def test_a_small_request_may_have_more_changes_than_may_wait(node: Node) -> None:
+    assert MOST_PENDING < AT_ONCE
+    changing = Changing(node, AT_ONCE)
+    assert len(changing.changes) == MOST_PENDING
+    changing.write(None)
+    changing.wait()
+    changing.write(None)
+    changing.wait()
+    assert changing.replies == [[f"{number} is done" for number in range(AT_ONCE)]]
 
 
 def test_a_fault_of_ours_is_told_at_once(node: Node) -> None:
