@@ -139,10 +139,9 @@ class Proxy:
 
     def sweep(self) -> None:
         """Close what is over: clients make thousands of connections, and some libraries only bear a thousand files."""
-        over = [connection for connection in self.connections if connection.is_over]
-        self.connections = [connection for connection in self.connections if connection not in over]
-        for connection in over:
+        for connection in [connection for connection in self.connections if connection.is_over]:
             connection.close()
+            self.connections.remove(connection)
 
     @contextlib.contextmanager
     def recording(self, name: str) -> Iterator[None]:
