@@ -76,6 +76,7 @@ READING = select.EPOLLIN | select.EPOLLRDHUP
 WRITING = select.EPOLLOUT | select.EPOLLRDHUP
 HANGING_UP = select.EPOLLRDHUP
 _DATA = select.EPOLLIN
+_GONE = select.EPOLLERR | select.EPOLLHUP
 BYTES = (bytes, bytearray, memoryview)
 MSG_MORE = int(socket.MSG_MORE)  # of an enumeration, it would be made a number for each send
 
@@ -204,19 +205,21 @@ class SocketDriver:
         if events == _DATA and not self._is_lingering:
             self._engine.served.append(self)
             self._receive()
-        elif events & (select.EPOLLERR | select.EPOLLHUP):
+        elif events & _GONE:
             self.abort()
         elif self._is_lingering:
             self._discard()
         else:
-            self._engine.served.append(self)
+            engine, connection = self._engine, self.connection
+            engine.served.append(self)
             if not events:
-                self.connection.active_ms = self._engine.now_ms  # something that it waited for has happened
-            self._half_closed = self._half_closed or bool(events & select.EPOLLRDHUP)
-            if events & select.EPOLLIN and self.connection.wants_data:
+                connection.active_ms = engine.now_ms  # something that it waited for has happened
+            elif events & HANGING_UP:
+                self._half_closed = True
+            if events & _DATA and connection.wants_data:
                 self._receive()
-            elif self.connection.has_more and not self._is_blocked:
-                self.connection.proceed()
+            elif connection.has_more and not self._is_blocked:
+                connection.proceed()
 
     @property
     def _is_blocked(self) -> bool:
