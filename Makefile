@@ -13,6 +13,8 @@ BIN := .venv/bin
 install = @$(PYTHON) tools/development/install.py
 SOURCES := protocol storage gateway tools $(wildcard spark) compat_tests conftest.py
 UNITS := protocol storage gateway tools $(wildcard spark)
+# In several processes; ARGS="-n 0 --pdb" has one, to look into a test
+SIDE_BY_SIDE := -n auto --maxprocesses 4
 
 .PHONY: help
 help: ## list the targets
@@ -26,13 +28,13 @@ serve: ## run the broker on 127.0.0.1:9092 with its data in ./data; ARGS="--over
 .PHONY: test
 test: ## install what every test needs, then run them all; ARGS="-k produce" is passed on to pytest
 	$(install) test spark jars kcat go node old
-	$(BIN)/pytest $(UNITS) $(ARGS)
+	$(BIN)/pytest $(SIDE_BY_SIDE) $(UNITS) $(ARGS)
 	$(BIN)/pytest compat_tests $(ARGS)
 
 .PHONY: unit
 unit: ## the tests without sockets, under two minutes
 	$(install) test
-	$(BIN)/pytest -m "not sockets" $(UNITS) $(ARGS)
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not sockets" $(UNITS) $(ARGS)
 
 .PHONY: compat
 compat: ## the tests with stock clients and Spark only; ARGS="-k sarama" for one family

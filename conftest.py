@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 SLOW_CPU_S: Final = 0.25
 FAIL_CPU_S: Final = 4 * SLOW_CPU_S
+CPU_S: Final = "CPU seconds of the call"
 SOAK: Final = os.environ.get("HEADGATE_SOAK", "") not in {"", "0"}
 COMPAT_TESTS: Final = "compat_tests/"
 
@@ -109,8 +110,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if spent_s > FAIL_CPU_S:
         pytest.fail(f"{spent_s:.2f} s of CPU time: make it quicker, or mark it @pytest.mark.slow", pytrace=False)
     if spent_s > SLOW_CPU_S:
-        slowest.append((spent_s, item.nodeid))
+        item.user_properties.append((CPU_S, spent_s))
     return result
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Take what a worker measured, where the tests run in several processes."""
+    if report.when == "call":
+        slowest.extend((float(str(value)), report.nodeid) for name, value in report.user_properties if name == CPU_S)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
