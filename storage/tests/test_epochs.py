@@ -56,6 +56,24 @@ def test_truncation() -> None:
     assert read_entries(made._files, "/d") == [(1, 5)]
 
 
+def test_what_a_start_finds_behind_the_entries_of_the_file_needs_no_disk() -> None:
+    made = epochs((1, 5), (4, 20))
+    made.keep([(1, 5), (4, 20), (6, 30)])
+    assert made.entries == [(1, 5), (4, 20), (6, 30)]
+    assert read_entries(made._files, "/d") == [(1, 5), (4, 20)]
+    assert (made.is_stale, made.is_synced) == (True, False), "the next flush writes it first"
+    made.begin_write()()
+    assert read_entries(made._files, "/d") == made.entries
+
+
+@pytest.mark.parametrize("found", [[(1, 5)], [(1, 5), (6, 20)], [(1, 9), (4, 20), (6, 30)], []])
+def test_what_contradicts_the_file_replaces_it_at_once(found: list[tuple[int, int]]) -> None:
+    made = epochs((1, 5), (4, 20))
+    made.keep(found)
+    assert read_entries(made._files, "/d") == made.entries == found
+    assert (made.is_stale, made.is_synced) == (False, True)
+
+
 @pytest.mark.parametrize(
     "start,expected", [(3, [(1, 5), (4, 20)]), (5, [(1, 5), (4, 20)]), (9, [(1, 9), (4, 20)]), (25, [(4, 25)])]
 )
