@@ -208,9 +208,7 @@ class Server:
         since_ms = connection.incomplete_since_ms
         if since_ms is not None and driver.is_reading and now_ms - since_ms > FRAME_DEADLINE_MS:
             return f"a request did not come on for {FRAME_DEADLINE_MS // 1000} s"
-        if driver.is_owed:
-            connection.active_ms = now_ms
-        elif 0 < self._limits.max_idle_ms < now_ms - connection.active_ms:
+        if not driver.is_owed and 0 < self._limits.max_idle_ms < now_ms - connection.active_ms:
             return f"idle for longer than connections.max.idle.ms={self._limits.max_idle_ms}"
         return None
 

@@ -103,6 +103,24 @@ def test_an_idle_connection_is_closed_and_a_parked_one_is_not() -> None:
     run(scenario, max_idle_ms=60_000)
 
 
+def test_the_sweep_is_no_activity_of_a_client_that_waits() -> None:
+    """From the last activity on a half-closed client is owed an answer for 30 s."""
+
+    async def scenario(served: Served) -> None:
+        parked = served.connect()
+        await parked.send_all(framed(b"park"))
+        await trio.testing.wait_all_tasks_blocked()
+        (driver,) = served.server.drivers
+        active_ms = driver.connection.active_ms
+        await trio.sleep(66)
+        assert driver.connection.active_ms == active_ms
+        served.dispatcher.parked[0]([b"ready"])
+        assert bytes(await parked.receive_some(100)) == b"ready"
+        assert driver.connection.active_ms > active_ms + 66_000 - 1
+
+    run(scenario, max_idle_ms=60_000)
+
+
 def test_half_a_request_does_not_hold_memory_for_ever() -> None:
     async def scenario(served: Served) -> None:
         slow = served.connect()
