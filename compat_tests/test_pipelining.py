@@ -46,7 +46,10 @@ def policy_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 @pytest.fixture(scope="module")
 def topics(policy_broker: Broker) -> Topics:
     bootstrap = policy_broker.bootstrap
-    synced, plain, large, empty = (new_topic(bootstrap, 1, configs) for configs in (SYNCED, {}, {}, {}))
+    # The records say that they are of 2023: after five minutes retention would look at them
+    synced, plain, large, empty = (
+        new_topic(bootstrap, 1, {"retention.ms": "-1", **configs}) for configs in (SYNCED, {}, {}, {})
+    )
     with connect(bootstrap, 30) as stream:
         for _ in range(3):
             stream.sendall(produce_request(large, 1, record_batch(bytes(MEGABYTE - 1024))))
