@@ -13,10 +13,11 @@ itself is readable, serves what is ready in a bounded turn, then lets other task
 - A round first takes what the sockets have brought, then writes what that left to be written together (see
   `gateway.replication.appends`), then sends the answers: all of one receive in one send, pieces of files by the kernel.
   It ends with one more such write, whatever has staged since: nothing staged outlives a round.
-- A turn is fair by time. Its last round begins within a millisecond and takes requests for one more: the clock is read
-  between sockets, and between the requests of one, as a request of 50 bytes may cost milliseconds. Who was not served
-  yet keeps the place in the queue, before all who were; pending requests queue up behind new ones of others. What is
-  answered is still sent, for a millisecond more. A shorter round would cost: 64 small writes, made as one, take 1.5 ms.
+- A turn is fair by time. The clock is read between the requests of one client, as a request of 50 bytes may cost
+  milliseconds: after a millisecond of the turn the others come. It is read between sockets, too: the last round of a
+  turn begins within a millisecond and serves sockets for one more, as 64 small writes, made as one, take 1.5 ms. Who
+  was not served yet keeps the place in the queue, before all who were; pending requests queue up behind new ones of
+  others. What is answered is still sent, for a millisecond more.
 - In a turn each socket is read for at most 256 KiB. Who waited for what a round did is answered in the next. When all
   is served, a turn waits a millisecond for more, unless somebody else could have something to do: to go to sleep and be
   woken through trio costs more than a request.
@@ -443,7 +444,7 @@ class SocketEngine:
         self.sendfile: Sendfile = sendfile or os.sendfile
         self.now_ms = 0.0  # when the present round began
         self.turn_at_most_ms = TURN_MS
-        self._end_ms = 0.0
+        self._end_ms = self._last_round_end_ms = 0.0
         self._listener = listener
         self._admit = admit
         self._gone = gone
@@ -467,7 +468,7 @@ class SocketEngine:
         return len(self._drivers)
 
     def is_late(self) -> bool:
-        """Whether the present turn is over: what is left is for the next one."""
+        """Whether one client has had enough of the present turn: what is left of its requests is for the next one."""
         return self._monotonic_ms() >= self._end_ms
 
     def mark(self, driver: SocketDriver) -> None:
@@ -514,8 +515,8 @@ class SocketEngine:
     def _turn(self) -> bool:
         """Serve what is ready, for a millisecond or two; whether there may be more."""
         self.now_ms = self.clock.monotonic_ms()
-        last_ms = self.now_ms + self.turn_at_most_ms
-        self._end_ms = last_ms + self.turn_at_most_ms
+        self._end_ms = self.now_ms + self.turn_at_most_ms
+        self._last_round_end_ms = self._end_ms + self.turn_at_most_ms
         wait_s = 0.0
         self.scheduler.is_attended = True
         try:
@@ -523,7 +524,7 @@ class SocketEngine:
                 if not self._round(wait_s):
                     return False
                 self.now_ms = self.clock.monotonic_ms()
-                if self.now_ms >= last_ms:
+                if self.now_ms >= self._end_ms:
                     return True
                 wait_s = self._patience_s()
         finally:
@@ -538,7 +539,7 @@ class SocketEngine:
     def _round(self, wait_s: float) -> bool:
         """Serve every socket that is ready once, as far as the turn goes; False if there was nothing to do."""
         events = self.poller.poll(wait_s, EVENTS_AT_ONCE)
-        drivers, queue, monotonic_ms, end_ms = self._drivers, self._queue, self._monotonic_ms, self._end_ms
+        drivers, queue, monotonic_ms, end_ms = self._drivers, self._queue, self._monotonic_ms, self._last_round_end_ms
         is_behind, is_late = bool(queue), False  # who waits already comes first
         for descriptor, event in events:
             driver = drivers.get(descriptor)
@@ -592,7 +593,7 @@ class SocketEngine:
                 driver.serve(events)
             except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
                 self._fail(driver, error)
-            if self.is_late():
+            if self._monotonic_ms() >= self._last_round_end_ms:
                 return
 
     def _answer(self) -> None:
