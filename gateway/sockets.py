@@ -540,7 +540,7 @@ class SocketEngine:
         """Serve every socket that is ready once, as far as the turn goes; False if there was nothing to do."""
         events = self.poller.poll(wait_s, EVENTS_AT_ONCE)
         drivers, queue, monotonic_ms, end_ms = self._drivers, self._queue, self._monotonic_ms, self._last_round_end_ms
-        is_behind, is_late = bool(queue), False  # who waits already comes first
+        is_behind, is_over = bool(queue), False  # who waits already comes first
         for descriptor, event in events:
             driver = drivers.get(descriptor)
             if driver is None:
@@ -551,7 +551,7 @@ class SocketEngine:
                     driver.serve(event)
                 except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
                     self._fail(driver, error)
-                is_behind = is_late = monotonic_ms() >= end_ms
+                is_behind = is_over = monotonic_ms() >= end_ms
             elif driver.queued is None:
                 driver.queued = event
                 queue.append(driver)
@@ -559,7 +559,7 @@ class SocketEngine:
                 driver.queued |= event
         if self._marked:
             self._queue_marked()
-        if queue and not is_late:
+        if queue and not is_over:
             self._serve()
         if self.served:
             if self._appends.is_open:

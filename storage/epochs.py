@@ -146,7 +146,7 @@ class Epochs:
         """`replace` for what the log itself tells: it holds, even where the disk has no room to write it down.
 
         What only follows the entries of the file is written with the next checkpoint, as after an append: the batches
-        tell it until then. To wait here for the disk took 10,000 partitions of a killed broker 10 s.
+        tell it until then. To wait here for the disk doubled the start of 3,000 partitions after a kill: 4.6 s.
         """
         changed = list(entries)
         if self._has_file and not always and changed != self._entries == changed[: len(self._entries)]:
