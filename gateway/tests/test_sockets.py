@@ -308,6 +308,27 @@ def test_who_was_not_served_comes_before_who_was_and_replies_are_sent() -> None:
     run(SimulatedEngine, scenario)
 
 
+def test_one_client_has_a_millisecond_of_a_turn_and_its_sockets_two() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        clients = [await served.connect() for _ in range(4)]
+        sent: list[int] = []
+
+        def spend() -> None:
+            served.costs.spent_ms += 0.6
+            sent.append(sum(bool(client.socket._outgoing) for client in clients))  # type: ignore[attr-defined]
+
+        served.dispatcher.when_heavy = spend
+        numbers = iter(range(6))
+        for client, count in zip(clients, (3, 1, 1, 1), strict=True):
+            assert isinstance(client, SimulatedClient)
+            client.socket.client_sends(framed(*(b"heavy" + bytes(next(numbers)) for _ in range(count))))
+        await trio.testing.wait_all_tasks_blocked()
+        assert [len(seen) - 5 for seen in served.dispatcher.seen] == [0, 1, 3, 4, 5, 2]
+        assert sent == [0, 0, 0, 0, 3, 4], "the fourth client and the rest of the first are for the next turn"
+
+    run(SimulatedEngine, scenario)
+
+
 def test_replies_that_take_long_to_send_leave_turns_to_others() -> None:
     ticks = 0
 
