@@ -110,6 +110,9 @@ class _Work(NamedTuple):
     is_wanted: Callable[[], bool]
 
 
+_Waiting = _Work | Callable[[], None]
+
+
 class Share:
     """A few of the threads, for one kind of work on one disk. More of it waits for one of these, in order.
 
@@ -121,7 +124,7 @@ class Share:
         self._scheduler = scheduler
         self._most = most
         self._running = 0
-        self._waiting: deque[_Work] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._look_at = _FEW  # the number of those that wait at which they are looked through
 
     @property
@@ -142,6 +145,17 @@ class Share:
         if len(self._waiting) == self._look_at:
             self._scheduler.call_soon(self._forget_unwanted)
 
+    def when_free(self, begin: Callable[[], None]) -> None:
+        """Call `begin` on the loop once a thread is free for what it then asks for by `in_thread`; now, where one is.
+
+        For work that holds something from its beginning, such as an open file. What still waits when the broker stops
+        is not called.
+        """
+        if self.is_full:
+            self._waiting.append(begin)
+        else:
+            begin()
+
     def _begin(self, work: Callable[[], Any], done: _Done) -> None:
         def ended(result: Any) -> None:
             self._running -= 1
@@ -154,7 +168,9 @@ class Share:
     def _begin_next(self) -> None:
         while self._waiting and not (self.is_full or self._scheduler.is_over):
             one = self._waiting.popleft()
-            if one.is_wanted():
+            if not isinstance(one, _Work):
+                one()
+            elif one.is_wanted():
                 self._begin(one.work, one.done)
             else:
                 self._forget(one)
@@ -162,7 +178,7 @@ class Share:
     def _forget_unwanted(self) -> None:
         waiting, self._waiting = self._waiting, deque()
         for one in waiting:
-            if one.is_wanted():
+            if not isinstance(one, _Work) or one.is_wanted():
                 self._waiting.append(one)
             else:
                 self._forget(one)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from storage.segment import Segment
 
 
-MOST_SEGMENTS = 64
+MOST_SEGMENTS = 16
 """Whose files one flush holds open: after a start without a recovery checkpoint all are unsynced."""
 # A file could not even be opened for its sync: that can be tried again.
 _NOT_BEGUN = (*NO_DESCRIPTORS, errno.ENOMEM)
@@ -72,6 +72,11 @@ class Flush:
         """Whether there are more segments, for another one."""
         self.error: OSError | None = None
         """Why a sync failed: of what was to be written then, nobody knows what is on the disk."""
+
+    @property
+    def held_files(self) -> int:
+        """How many files it keeps open."""
+        return len(self._open_files)
 
     def run(self) -> None:
         """Wait until all of it is on the disk. Raises OSError."""

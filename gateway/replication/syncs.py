@@ -29,6 +29,9 @@ logger = logging.getLogger("headgate.replication")
 MOST_THREADS = 4
 """That sync for those who wait: `docs/durability.md` has the figures."""
 
+MOST_FILES = 16
+"""That one of these threads has open: it may have a few more, as the last log may have several segments to sync."""
+
 WRITE_MS = 100.0
 """Files that nobody waits for are collected for so long."""
 
@@ -113,12 +116,15 @@ class Syncs:
             self._is_beginning = False
 
     def _begun(self, partitions: list[Partition]) -> list[_Begun]:
-        begun = []
+        begun, files = list[_Begun](), 0
         for partition in partitions:
+            if files >= MOST_FILES:
+                break
             del self._wanted[partition]
             flush = self._flush_of(partition)
             if flush is not None:
                 begun.append((partition, flush))
+                files += flush.held_files
         return begun
 
     def _run(self, begun: list[_Begun]) -> None:

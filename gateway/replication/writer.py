@@ -101,6 +101,10 @@ class Disk:
         """Have a thread do what waits for this disk, after what came before where that is a lot; see `Scheduler`."""
         self._share.in_thread(work, done)
 
+    def when_free(self, begin: Callable[[], None]) -> None:
+        """Call `begin` on the loop, once a thread is free for what it has `in_thread`."""
+        self._share.when_free(begin)
+
     def _sync_failed(self, error: object) -> None:
         self.failed(error)
 
@@ -184,7 +188,12 @@ class Writer:
             self._write()
 
     def _write(self) -> None:
-        self._is_writing = True
+        """Go on with what has come, once a thread is free: until then no file is open for it."""
+        self._is_writing = bool(self._queue) and not self._disk.scheduler.is_over
+        if self._is_writing:
+            self._disk.when_free(self._write_next)
+
+    def _write_next(self) -> None:
         while self._queue and not self._disk.scheduler.is_over:
             if self._brings():
                 return

@@ -438,3 +438,21 @@ def test_leader_epochs_are_written_soon_after_the_first_append_and_nobody_waits(
     assert produced(node, topic="more", acks=1).row == (0, 0)
     node.time.advance(syncs.WRITE_MS)
     assert not partition_of(node, topic="more").log.epochs.is_stale
+
+
+def test_of_many_logs_to_be_synced_few_files_are_open_at_a_time(
+    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be more of them than there are descriptors."""
+    monkeypatch.setattr(syncs, "MOST_FILES", 2)
+    count = 4 * syncs.MOST_THREADS
+    node.services.metadata.create_topic("many", count, configs=COMMIT)
+    replies = [produced(node, topic="many", index=index, ends_turn=False) for index in range(count)]
+    logs = [partition_of(node, index, "many").log for index in range(count)]
+    end_turn(node)
+    open_files = []
+    while disk.waiting:
+        open_files.append(sum(log.flushing.held_files for log in logs if log.flushing is not None))
+        disk.run()
+    assert max(open_files) == 2 * syncs.MOST_THREADS
+    assert [reply.row for reply in replies] == [(0, 0)] * count

@@ -167,6 +167,41 @@ def test_what_waits_for_a_share_is_not_begun_when_the_broker_stops() -> None:
     assert results == [0]
 
 
+def test_what_would_hold_something_is_begun_when_a_thread_is_free() -> None:
+    threads, begun, results = Threads(), list[int](), list[int]()
+    share = Share(threads, 2)
+
+    def begin(number: int) -> None:
+        begun.append(number)
+        if number != 2:  # it finds that there is nothing to be done
+            share.in_thread(lambda: number, results.append)
+
+    for number in range(5):
+        share.when_free(lambda number=number: begin(number))  # type: ignore[misc]
+    assert begun == [0, 1]
+    threads.run_one()
+    assert (begun, results) == ([0, 1, 2, 3], [0])
+    threads.run_all()
+    assert (begun, results, share.is_full) == ([0, 1, 2, 3, 4], [0, 1, 3, 4], False)
+
+
+def test_what_waits_for_a_free_thread_is_not_called_when_the_broker_stops_nor_forgotten_before() -> None:
+    threads, begun = Threads(), list[int]()
+    share = Share(threads, 1)
+    share.in_thread(lambda: None, lambda _: None)
+    share.when_free(lambda: begun.append(0))
+    for _ in range(1_000):
+        share.in_thread(lambda: None, lambda _: None, lambda: False)
+    threads.end_turn()
+    threads.run_one()
+    assert begun == [0]
+    share.in_thread(lambda: None, lambda _: None)
+    share.when_free(lambda: begun.append(1))
+    threads.is_over = True
+    threads.run_all()
+    assert begun == [0]
+
+
 def test_what_nobody_wants_any_more_is_not_begun() -> None:
     threads, wanted, begun, results = Threads(), {1, 2, 3}, list[int](), list[Any]()
     share = Share(threads, 1)

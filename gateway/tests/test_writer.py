@@ -179,9 +179,12 @@ def test_a_disk_that_hangs_keeps_few_of_the_threads_that_all_share(node: Node, d
     node.services.metadata.create_topic("many", count)
     disk.inline = 0
     replies = [Reply(node, produced(node, topic="many", index=index)) for index in range(count)]
+    logs = [node.services.partitions.get("many", index).log for index in range(count)]
     assert len(disk.threads) == MOST_OF_DISK
     disk.run_thread()
     assert len(disk.threads) == MOST_OF_DISK
+    held = sum(log.being_written is not None for log in logs)
+    assert held == MOST_OF_DISK, "of the others no file is kept open: there may be more than there are descriptors"
     while disk.threads:
         disk.run_thread()
     assert [reply.row for reply in replies] == [(0, 0)] * count
