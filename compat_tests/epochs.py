@@ -6,7 +6,17 @@ import struct
 from typing import NamedTuple
 
 from compat_tests.groups.committed import Answer
-from compat_tests.wire import FETCH, LIST_OFFSETS, METADATA, ask, connect, frame, receive_frame, request_header, string
+from compat_tests.wire import (
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    ask,
+    connect,
+    frame,
+    receive_frame,
+    request_header,
+    string,
+)
 
 OFFSET_FOR_LEADER_EPOCH = 23
 NO_EPOCH = -1

@@ -1,7 +1,7 @@
 """Stock clients of a topic whose records are there when the disk has them.
 
-What a power cut would take is shown by `gateway/tests/test_power_cuts.py`: here that clients notice nothing but the
-time.
+What a power cut would take is shown by `gateway/replication/tests/test_power_cuts.py`: here that clients notice nothing
+but the time.
 """
 
 from __future__ import annotations

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Mapping
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from compat_tests.families.family import CONSUME_LIMIT_S, Family, FromOffset, FromStart, FromTime, Gathered, Start, Tail
+from compat_tests.families.family import (
+    CONSUME_LIMIT_S,
+    Family,
+    FromOffset,
+    FromStart,
+    FromTime,
+    Gathered,
+    Start,
+    Tail,
+)
 from compat_tests.records import Received, Sent
 
 CHUNK = 200

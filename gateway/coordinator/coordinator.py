@@ -21,26 +21,26 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gateway.clock import Clock
 from gateway.coordinator.decision import NEVER, Decision, Records, Reply, Ticket
-from gateway.coordinator.groups import Group, Shard
+from gateway.coordinator.groups.groups import Group, Shard
 from gateway.coordinator.loading import Loading
-from gateway.coordinator.slices import SLICE_MS, Slices
 from gateway.replication.appends import Appends
 from gateway.replication.partition import ACKS_ALL, GATHER_BYTES, Partition
 from gateway.replication.writer import Done
-from gateway.scheduler import Scheduler, Timer
-from gateway.waiting import Purgatory, Waiting, WaitList
+from gateway.runtime.clock import Clock
+from gateway.runtime.scheduler import Scheduler, Timer
+from gateway.runtime.slices import SLICE_MS, Slices
+from gateway.runtime.waiting import Purgatory, Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.offsets import encode_key, encode_value
 from protocol.records import batch
 from protocol.records.batch import Record
 from protocol.records.compression import finish
 from protocol.schema import Struct
-from storage import messages
-from storage.slices import FileSlice, MessagesSlice
-from storage.staged import AppendInfo
-from storage.validation import OWN
+from storage.log.staged import AppendInfo
+from storage.log.validation import OWN
+from storage.segment import messages
+from storage.segment.slices import FileSlice, MessagesSlice
 
 logger = logging.getLogger("headgate.groups")
 

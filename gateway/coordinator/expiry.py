@@ -27,7 +27,7 @@ from gateway.coordinator.decision import Decision, Records
 from protocol.internal.offsets import OffsetCommitKey, decode_offset
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups import Shard
+    from gateway.coordinator.groups.groups import Shard
 
 OFFSETS_A_STEP = 500
 """To end so many takes two to three milliseconds, with all that has to be written."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.coordinator.groups import Shard
+from gateway.coordinator.groups.groups import Shard
 from protocol.errors import KafkaError
 from protocol.internal.offsets import OffsetCommitKey, UnknownType, check_offset, decode
 from protocol.records import batch, control

@@ -39,7 +39,7 @@ from protocol.steps import FEW, rows
 from protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups import Group, Shard, TopicsView
+    from gateway.coordinator.groups.groups import Group, Shard, TopicsView
 
 LONGEST_METADATA_BYTES = 0x7FFF
 """As long as a string may be in the versions of OffsetFetch that are not flexible."""

@@ -14,21 +14,21 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from gateway.clock import Clock
 from gateway.config import BrokerConfig
+from gateway.config.resources import ResourceType
 from gateway.coordinator import expiry
 from gateway.coordinator.coordinator import Coordinator, Decide, Lost, Tools
 from gateway.coordinator.decision import NEVER, Decision, Ticket
-from gateway.coordinator.groups import Shard
+from gateway.coordinator.groups.groups import Shard
 from gateway.coordinator.settings import GroupSettings
-from gateway.coordinator.slices import Slices
 from gateway.metadata.image import CONSUMER_OFFSETS, Image
 from gateway.metadata.local import Change, LocalMetadata
 from gateway.replication.appends import Appends
 from gateway.replication.partitions import Partitions
-from gateway.resources import ResourceType
-from gateway.scheduler import Scheduler
-from gateway.waiting import Purgatory, Waiting, WaitList
+from gateway.runtime.clock import Clock
+from gateway.runtime.scheduler import Scheduler
+from gateway.runtime.slices import Slices
+from gateway.runtime.waiting import Purgatory, Waiting, WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.steps import FEW, Steps
 

@@ -71,7 +71,7 @@ class Node(NamedTuple):
 class Image(NamedTuple):
     """The cluster at one moment. Mappings are not to be changed: the next image may share them.
 
-    `features` has the levels that were ever finalized, 0 included; see `gateway.features`.
+    `features` has the levels that were ever finalized, 0 included; see `gateway.api.features`.
     """
 
     cluster_id: str

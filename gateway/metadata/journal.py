@@ -21,13 +21,13 @@ from protocol.records.batch import Record
 from protocol.records.compression import Steps
 from storage.config import LogConfig
 from storage.errors import StorageError
-from storage.flush import Flush
-from storage.log import Log
-from storage.staged import Staged
-from storage.validation import HEADER
+from storage.log.flush import Flush
+from storage.log.log import Log
+from storage.log.staged import Staged
+from storage.log.validation import HEADER
 
 if TYPE_CHECKING:
-    from gateway.scheduler import Scheduler
+    from gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.metadata")
 

@@ -15,7 +15,6 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from gateway.clock import Clock
 from gateway.config import dynamic as dynamic_configs
 from gateway.config import groups as group_configs
 from gateway.config import topics as topic_configs
@@ -34,7 +33,8 @@ from gateway.metadata.topics import (
     new_partitions,
     new_topic_id,
 )
-from gateway.waiting import WaitList
+from gateway.runtime.clock import Clock
+from gateway.runtime.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -48,16 +48,16 @@ from protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from storage.checkpoint import TopicPartition
+from storage.directory.stores import Stores
+from storage.disk.checkpoint import TopicPartition
 from storage.errors import StorageError
-from storage.stores import Stores
 
 if TYPE_CHECKING:
     from gateway.config import BrokerConfig
-    from gateway.scheduler import Scheduler
+    from gateway.runtime.scheduler import Scheduler
     from storage.config import LogConfig
-    from storage.log import Log
-    from storage.store import Store
+    from storage.directory.store import Store
+    from storage.log.log import Log
 
 logger = logging.getLogger("headgate.metadata")
 

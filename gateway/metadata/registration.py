@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from gateway.metadata.topics import new_topic_id
 from protocol.errors import KafkaError
 from protocol.internal.metadata import MetadataRecord, PartitionRecord, RegisterBrokerRecord
-from storage.checkpoint import TopicPartition
+from storage.disk.checkpoint import TopicPartition
 from storage.errors import StorageError
 from storage.files import NO_ROOM, parent
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from gateway.config import BrokerConfig
     from gateway.metadata.image import Image
     from gateway.metadata.local import LocalMetadata
-    from gateway.scheduler import Scheduler
-    from storage.reserve import Reserve
+    from gateway.runtime.scheduler import Scheduler
+    from storage.disk.reserve import Reserve
 
 logger = logging.getLogger("headgate.metadata")
 

@@ -22,7 +22,7 @@ from protocol.internal import metadata_snapshot
 from protocol.internal.metadata import MetadataRecord, RemoveTopicRecord
 from storage.errors import StorageError
 from storage.files import Files
-from storage.log import Log
+from storage.log.log import Log
 
 logger = logging.getLogger("headgate.metadata")
 

@@ -10,7 +10,8 @@ has. After an error all of it is tried again later. Step 3 makes the name of the
 power cut leaves a snapshot without a log behind it.
 
 Why deleted topics are in a snapshot: a start deletes a directory that no topic owns only if its topic is known to be
-deleted (`storage/strays.py`). An id is forgotten once no log directory has a partition of it, and none can appear:
+deleted (`storage/directory/strays.py`). An id is forgotten once no log directory has a partition of it, and none can
+appear:
 
 - all log directories of the configuration are in use, and can be listed (else every id is kept);
 - no directory of a partition names the id, and a sync has made the names safe (`strays.topic_ids_steps`);
@@ -27,22 +28,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.clock import Clock
 from gateway.metadata.image import Image
 from gateway.metadata.journal import LEADER_EPOCH
 from gateway.metadata.records import image_records
 from gateway.metadata.snapshot import Snapshot, among, is_due, name_of
+from gateway.runtime.clock import Clock
 from protocol.internal import metadata_snapshot
 from protocol.records.compression import Steps
-from storage import checkpoint, holding, strays
-from storage.expiry import Expired
+from storage.cleanup.expiry import Expired
+from storage.directory import strays
+from storage.directory.stores import Stores
+from storage.disk import checkpoint
 from storage.files import Files
-from storage.log import Log
-from storage.stores import Stores
+from storage.log import holding
+from storage.log.log import Log
 
 if TYPE_CHECKING:
     from gateway.metadata.local import LocalMetadata
-    from gateway.scheduler import Scheduler
+    from gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.metadata")
 

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
-from storage.checkpoint import TopicPartition
+from storage.disk.checkpoint import TopicPartition
 
 
 class State(Enum):

@@ -8,9 +8,9 @@ The invariant: nothing staged outlives a turn, and no high watermark passes what
 a high watermark that only the write can move, so a forgotten write hangs it. Hence `commit` does not depend on how a
 turn went: each of these ends with one.
 
-- a round of `gateway.sockets`, whatever its connections did in it;
-- a step of `gateway.streams`, before its task waits for anything;
-- what `gateway.scheduler` runs: timers, ends of threads and tasks, touched waiters (`Scheduler.settle`).
+- a round of `gateway.network.sockets`, whatever its connections did in it;
+- a step of `gateway.network.streams`, before its task waits for anything;
+- what `gateway.runtime.scheduler` runs: timers, ends of threads and tasks, touched waiters (`Scheduler.settle`).
 
 Both drivers assert it before they wait.
 """
@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from gateway.replication.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
 from protocol.schema import Message
-from storage.staged import Staged
+from storage.log.staged import Staged
 
 logger = logging.getLogger("headgate.replication")
 

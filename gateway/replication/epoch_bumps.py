@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
-from storage.checkpoint import TopicPartition
+from storage.disk.checkpoint import TopicPartition
 
 if TYPE_CHECKING:
     from gateway.metadata.local import Change, LocalMetadata
     from gateway.replication.partitions import Partitions
-    from gateway.scheduler import Scheduler
+    from gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.replication")
 

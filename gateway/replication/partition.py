@@ -12,14 +12,14 @@ fetchers).
 from collections.abc import Callable
 
 from gateway.replication.writer import ASLEEP, Asleep, Disk, RollIsDue, Writer
-from gateway.waiting import WaitList
+from gateway.runtime.waiting import WaitList
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
 from storage.files import ColdRead
-from storage.holding import ROLL, may
-from storage.log import AppendInfo, Log
-from storage.slices import FileSlice
-from storage.validation import HEADER
+from storage.log.holding import ROLL, may
+from storage.log.log import AppendInfo, Log
+from storage.log.validation import HEADER
+from storage.segment.slices import FileSlice
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ACKS_ALL = -1

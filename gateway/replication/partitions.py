@@ -38,16 +38,16 @@ from gateway.replication.absent import Absences, Absent, State, unknown
 from gateway.replication.file_work import FileWork, Together
 from gateway.replication.partition import Partition
 from gateway.replication.writer import Disk
-from gateway.waiting import Purgatory
+from gateway.runtime.waiting import Purgatory
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
+from storage.directory.making import Deletion, Making
+from storage.directory.stores import Stores
 from storage.files import HeldFiles, parent
-from storage.log import Log
-from storage.making import Deletion, Making
-from storage.stores import Stores
+from storage.log.log import Log
 
 if TYPE_CHECKING:
-    from gateway.scheduler import Scheduler
+    from gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.replication")
 
@@ -116,7 +116,7 @@ class Partitions:
         self.hold_messages = False
         """Whether a log that was ever opened may hold messages of magic 0 and 1, which have to be converted."""
         self.rooms: dict[str, tuple[int, int]] = {}
-        """What `space` told of the log directories when last asked (`gateway.space`), which waits for no disk."""
+        """What `gateway.maintenance.space` told of the log directories when last asked, which waits for no disk."""
         self._full: dict[str, KafkaError] = {}  # directories without room, and what producers are told
         self._failed: dict[str, KafkaError] = {}  # the same of those whose disks are gone
         self._hung: set[str] = set()
@@ -547,7 +547,8 @@ class Partitions:
         """Try again to make some of what could not be made: the reason may have been a moment without room.
 
         The next call goes on where this one ended; `done` is called at its end, or where that takes long before. What
-        could not be opened is another's to try (`gateway.opening`); what is in a refused directory stays there.
+        could not be opened is another's to try (`gateway.maintenance.opening`); what is in a refused directory stays
+        there.
         """
         store, topics = self._store, self._image.topics
         offline = (key for key in self._absent.within(State.OFFLINE) if key not in store.failed)

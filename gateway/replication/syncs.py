@@ -14,12 +14,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gateway.clock import Clock
-from gateway.scheduler import Scheduler
+from gateway.runtime.clock import Clock
+from gateway.runtime.scheduler import Scheduler
 from protocol.errors import KafkaError
-from storage.checkpoint import run_all
-from storage.flush import Flush
-from storage.holding import FLUSH, waits
+from storage.disk.checkpoint import run_all
+from storage.log.flush import Flush
+from storage.log.holding import FLUSH, waits
 
 if TYPE_CHECKING:
     from gateway.replication.partition import Partition

@@ -18,15 +18,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.clock import Clock
 from gateway.replication.syncs import Syncs
-from gateway.scheduler import Scheduler
-from gateway.workers import Share
+from gateway.runtime.clock import Clock
+from gateway.runtime.scheduler import Scheduler
+from gateway.runtime.workers import Share
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import batch
-from storage import holding
 from storage.files import ColdRead, Place
-from storage.staged import AppendInfo, Staged
+from storage.log import holding
+from storage.log.staged import AppendInfo, Staged
 
 if TYPE_CHECKING:
     from gateway.replication.partition import Partition

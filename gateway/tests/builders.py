@@ -8,13 +8,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from gateway.api.context import Client, Context, Services
+from gateway.api.conversion import Conversions
+from gateway.api.handlers import Outcome, load
+from gateway.api.sessions import FetchSessions
 from gateway.config import BrokerConfig
-from gateway.context import Client, Context, Services
-from gateway.conversion import Conversions
 from gateway.coordinator.producer_ids import ProducerIds
 from gateway.coordinator.runtime import Coordinators
-from gateway.coordinator.slices import Slices
-from gateway.handlers import Outcome, load
+from gateway.maintenance.upkeep import Upkeep
 from gateway.metadata.image import Node as Broker
 from gateway.metadata.image import Topic
 from gateway.metadata.local import LocalMetadata, Recorded
@@ -24,18 +25,17 @@ from gateway.replication.appends import Appends
 from gateway.replication.epoch_bumps import LeaderEpochBumps
 from gateway.replication.partitions import Partitions
 from gateway.replication.writer import Disk
-from gateway.sessions import FetchSessions
+from gateway.runtime.slices import Slices
+from gateway.runtime.waiting import Purgatory, Waiting
 from gateway.tests.manual import ManualTime
-from gateway.upkeep import Upkeep
-from gateway.waiting import Purgatory, Waiting
 from protocol.compiler import read, write
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.compression import finish
 from protocol.schema import Message
 from protocol.steps import are_steps
+from storage.directory.stores import Stores
+from storage.disk.reserve import Reserve
 from storage.files import File, Files, parent
-from storage.reserve import Reserve
-from storage.stores import Stores
 
 
 class _UnsyncedFile(File):

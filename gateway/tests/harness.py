@@ -8,9 +8,9 @@ from typing import Any
 import trio
 import trio.testing
 
-from gateway.broker import Broker
+from gateway.app.broker import Broker
 from gateway.config import BrokerConfig
-from gateway.scheduler import TrioClock
+from gateway.runtime.scheduler import TrioClock
 from gateway.tests.builders import at_once
 from protocol.peer import Peer
 from protocol.schema import Message

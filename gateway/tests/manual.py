@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
-from gateway.scheduler import Scheduler
+from gateway.runtime.scheduler import Scheduler
 
 
 class ManualClock:

@@ -19,19 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 from protocol import compiler
 from protocol.errors import MalformedRequest
-from protocol.schema import (
-    Message,
-    Struct,
-    array,
-    blob,
-    int8,
-    int32,
-    int64,
-    nullable_string,
-    string,
-    uuid,
-    v,
-)
+from protocol.schema import Message, Struct, array, blob, int8, int32, int64, nullable_string, string, uuid, v
 from protocol.wire import ZERO_UUID
 
 

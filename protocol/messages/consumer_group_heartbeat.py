@@ -4,18 +4,7 @@ v1 regular expressions; the member makes its own id (KIP-1082)
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import (
-    Message,
-    Struct,
-    array,
-    int16,
-    int32,
-    nullable_array,
-    nullable_string,
-    string,
-    uuid,
-    v,
-)
+from protocol.schema import Message, Struct, array, int16, int32, nullable_array, nullable_string, string, uuid, v
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

@@ -6,19 +6,7 @@ v0-v1 message sets of magic 0   v2 of magic 1, append time in the response   v3 
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import (
-    Message,
-    Struct,
-    array,
-    int16,
-    int32,
-    int64,
-    nullable_string,
-    record_data,
-    string,
-    uuid,
-    v,
-)
+from protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, record_data, string, uuid, v
 
 
 class PartitionProduceData(Struct):

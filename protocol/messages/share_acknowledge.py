@@ -4,7 +4,20 @@ v0 an early access, gone   v2 renewed locks (KIP-1222)
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, nullable_string, string, uuid, v
+from protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    nullable_string,
+    string,
+    uuid,
+    v,
+)
 
 
 class AcknowledgementBatch(Struct):

@@ -8,7 +8,20 @@ Of clusters with ZooKeeper: Kafka 4 has it no more.
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, nullable_string, string, uuid, v
+from protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    nullable_string,
+    string,
+    uuid,
+    v,
+)
 
 UNKNOWN_TYPE = 0
 INCREMENTAL = 1

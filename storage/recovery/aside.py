@@ -13,11 +13,11 @@ from typing import NamedTuple
 from protocol.errors import KafkaError
 from protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
 from protocol.records.compression import Steps
+from storage.disk.pool import Pool
 from storage.files import Files
-from storage.hops import seek
-from storage.pool import Pool
 from storage.recovery.found import SUFFIXES, Found, bases_of, first_to_scan, sizes_of
-from storage.segment import LOG_SUFFIX, Segment
+from storage.segment.hops import seek
+from storage.segment.segment import LOG_SUFFIX, Segment
 
 logger = logging.getLogger("headgate.storage")
 

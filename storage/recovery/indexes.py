@@ -6,16 +6,17 @@ import logging
 
 from protocol.records.compression import Steps
 from protocol.records.control import TRANSACTION_BITS
-from storage import sealing, snapshots
-from storage.aborted import AbortedIndex
+from storage.disk.pool import Pool
 from storage.files import NO_ROOM
-from storage.log import Log
-from storage.pool import Pool
+from storage.log import snapshots
+from storage.log.log import Log
 from storage.recovery.aside import keep_aside
 from storage.recovery.found import Found, corrupt
 from storage.recovery.soundness import end_of_finished, has_indexes
-from storage.segment import Segment
-from storage.transactions import Transactions
+from storage.segment import sealing
+from storage.segment.aborted import AbortedIndex
+from storage.segment.segment import Segment
+from storage.segment.transactions import Transactions
 
 logger = logging.getLogger("headgate.storage")
 

@@ -10,14 +10,14 @@ import logging
 from protocol.records import batch
 from protocol.records.batch import BatchHeader
 from protocol.records.compression import Steps
-from storage import messages
-from storage.epochs import NO_EPOCH, read_entries
 from storage.errors import BadFile
 from storage.files import Files
-from storage.hops import NO_LIMIT, seek
-from storage.log import Log
+from storage.log.epochs import NO_EPOCH, read_entries
+from storage.log.log import Log
 from storage.recovery.found import Found
-from storage.segment import Segment
+from storage.segment import messages
+from storage.segment.hops import NO_LIMIT, seek
+from storage.segment.segment import Segment
 
 logger = logging.getLogger("headgate.storage")
 

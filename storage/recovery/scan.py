@@ -18,19 +18,20 @@ from protocol.records import batch
 from protocol.records.batch import NO_PRODUCER_ID
 from protocol.records.compression import Steps
 from protocol.records.control import TRANSACTION_BITS
-from storage import messages, snapshots
 from storage.errors import UnsupportedLog
 from storage.files import NO_ROOM
-from storage.log import Log
-from storage.producers import Producers
+from storage.log import snapshots
+from storage.log.log import Log
+from storage.log.producers import Producers
 from storage.recovery import leader_epochs
 from storage.recovery.aside import TORN_SUFFIX, keep_aside
 from storage.recovery.found import Found, corrupt, first_to_scan
 from storage.recovery.indexes import check_indexes, seal, transactions_at
 from storage.recovery.soundness import is_untouched
-from storage.segment import Segment
-from storage.transactions import Transactions
-from storage.walk import Walk
+from storage.segment import messages
+from storage.segment.segment import Segment
+from storage.segment.transactions import Transactions
+from storage.segment.walk import Walk
 
 logger = logging.getLogger("headgate.storage")
 

@@ -9,17 +9,17 @@ from typing import Any
 from protocol.records import control
 from protocol.records.batch import NO_PRODUCER_ID, BatchHeader, Record, build, read_header
 from protocol.records.control import Marker
-from storage import holding
-from storage.aborted import Aborted, parse
 from storage.config import LogConfig
+from storage.directory.store import Store
 from storage.files import Files
-from storage.log import Log
-from storage.producers import Producers
-from storage.segment import Segment
-from storage.store import Store
+from storage.log import holding
+from storage.log.log import Log
+from storage.log.producers import Producers
+from storage.log.validation import HEADER, OWN
+from storage.segment.aborted import Aborted, parse
+from storage.segment.segment import Segment
+from storage.segment.transactions import Transactions
 from storage.tests.crashing_files import CrashingFiles
-from storage.transactions import Transactions
-from storage.validation import HEADER, OWN
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -250,7 +250,7 @@ def assert_index_files(log: Log, files: Files) -> None:
 
 
 def delete_old_segments(log: Log, now_ms: int, up_to: int, most: int | None = None) -> int:
-    """What `gateway/retention.py` does with a log, all at once; how many segments went."""
+    """What `gateway/maintenance/retention.py` does with a log, all at once; how many segments went."""
     count = 0
     while (expired := log.begin_expiry(now_ms, up_to, most)) is not None:
         count += len(expired.left)

@@ -10,11 +10,11 @@ from protocol.records import control
 from protocol.records.batch import BatchHeader, Record, build, iterate, patch, read_header
 from protocol.records.compression import finish
 from protocol.records.control import Marker
-from storage.compaction.job import Job, assess, plan
-from storage.compaction.rounds import new_segment
-from storage.compaction.work import Compaction
+from storage.cleanup.compaction.job import Job, assess, plan
+from storage.cleanup.compaction.rounds import new_segment
+from storage.cleanup.compaction.work import Compaction
 from storage.config import LogConfig
-from storage.log import Log
+from storage.log.log import Log
 from storage.tests.builders import NOW_MS, content, new_log, rebuilt_indexes
 
 COMPACT = LogConfig(

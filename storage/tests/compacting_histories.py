@@ -12,11 +12,11 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 
 from protocol.records.batch import BatchHeader, Record, build, iterate, split
-from storage.compaction.job import assess, plan
-from storage.compaction.rounds import compact, new_segment
-from storage.compaction.work import Compaction
-from storage.log import Log
-from storage.pool import Pool
+from storage.cleanup.compaction.job import assess, plan
+from storage.cleanup.compaction.rounds import compact, new_segment
+from storage.cleanup.compaction.work import Compaction
+from storage.disk.pool import Pool
+from storage.log.log import Log
 from storage.tests.builders import NOW_MS, assert_transactions, content, content_up_to, replayed, stored
 from storage.tests.compacted import assert_indexes
 from storage.tests.crashing_files import PowerCut

@@ -9,12 +9,12 @@ from random import Random
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CRC_START, BatchHeader, check_crc, read_header
-from storage import checkpoint
 from storage.config import LogConfig
-from storage.log import Log
-from storage.pool import SWAP_SUFFIX
+from storage.disk import checkpoint
+from storage.disk.pool import SWAP_SUFFIX
+from storage.log.log import Log
 from storage.recovery.aside import TORN_SUFFIX
-from storage.segment import LOG_SUFFIX
+from storage.segment.segment import LOG_SUFFIX
 from storage.tests.builders import DIRECTORY, open_store
 from storage.tests.crashing_files import CrashingFiles
 

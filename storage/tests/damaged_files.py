@@ -11,19 +11,20 @@ from random import Random
 
 from protocol.records.batch import BatchHeader, read_header
 from protocol.records.compression import finish
-from storage import checkpoint, epochs
 from storage.config import LogConfig
-from storage.directories import META_PROPERTIES, is_of_log
+from storage.directory.store import Store
+from storage.disk import checkpoint
+from storage.disk.directories import META_PROPERTIES, is_of_log
 from storage.errors import StorageError
-from storage.log import Log
-from storage.producers import Producers
-from storage.segment import DELETED_SUFFIX, LOG_SUFFIX
-from storage.store import Store
+from storage.log import epochs
+from storage.log.log import Log
+from storage.log.producers import Producers
+from storage.log.times import More, TimestampOffset
+from storage.segment.segment import DELETED_SUFFIX, LOG_SUFFIX
 from storage.tests.builders import DIRECTORY, NOW_MS, next_offset, open_store, read, replayed, stored
 from storage.tests.crashing_files import CrashingFiles
 from storage.tests.damaged import KEY, PARTITION, UNCHECKED, batch_at
 from storage.tests.transactions_model import committed
-from storage.times import More, TimestampOffset
 
 TIMES, ABORTED, START, EPOCHS = "times", "aborted", "start", "epochs"
 BELIEVED: dict[str, set[str]] = {

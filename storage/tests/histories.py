@@ -21,16 +21,16 @@ from random import Random
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchHeader, read_header, split
-from storage import holding, snapshots
+from storage.cleanup.expiry import Expired
 from storage.config import CACHE, COMMIT, LogConfig
+from storage.directory.store import Store
 from storage.errors import BadFile
-from storage.expiry import Expired
-from storage.flush import Flush
-from storage.log import Log
-from storage.producers import Producers
-from storage.slices import FileSlice
-from storage.staged import AppendInfo, Staged
-from storage.store import Store
+from storage.log import holding, snapshots
+from storage.log.flush import Flush
+from storage.log.log import Log
+from storage.log.producers import Producers
+from storage.log.staged import AppendInfo, Staged
+from storage.segment.slices import FileSlice
 from storage.tests.builders import (
     NOW_MS,
     TOPIC_ID,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from random import Random
 
 from protocol.records.compression import finish
-from storage import mending
-from storage.log import Log
+from storage.log.log import Log
+from storage.recovery import mending
 from storage.tests.sent import Sent
 
 MOST_READERS = 6

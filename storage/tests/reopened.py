@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from storage.store import Store
+from storage.directory.store import Store
 from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, numbered, open_store
 from storage.tests.crashing_files import CrashingFiles
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from protocol.records.batch import Record, build
-from storage.pool import Pool
-from storage.segment import Segment
+from storage.disk.pool import Pool
+from storage.segment.segment import Segment
 from storage.tests.builders import NOW_MS
 from storage.tests.crashing_files import CrashingFiles
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from protocol.records.batch import BatchHeader, read_header
 from protocol.records.control import TRANSACTION_BITS
-from storage.validation import HEADER, OWN
+from storage.log.validation import HEADER, OWN
 
 
 class Sent(NamedTuple):

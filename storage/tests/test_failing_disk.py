@@ -10,10 +10,10 @@ import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import iterate, split
-from storage import mending
 from storage.config import LogConfig
-from storage.log import Log
-from storage.store import Store
+from storage.directory.store import Store
+from storage.log.log import Log
+from storage.recovery import mending
 from storage.tests.builders import (
     NOW_MS,
     TOPIC_ID,

@@ -14,8 +14,8 @@ from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from protocol.records.lz4 import right_checksum
 from protocol.records.message_set import encode
 from protocol.records.tests.kafka39 import Kafka39, Refused
-from storage import validation
 from storage.config import LogConfig
+from storage.log import validation
 
 pytestmark = pytest.mark.sockets  # a child process
 NOW_MS = 1000

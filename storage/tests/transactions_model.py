@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from protocol.records import control
 from protocol.records.batch import BatchHeader, read_header
 from protocol.records.control import TRANSACTION_BITS
-from storage.log import Log
+from storage.log.log import Log
 from storage.tests.builders import next_offset, stored
 
 

@@ -12,12 +12,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from protocol.errors import KafkaError
-from storage.directories import META_PROPERTIES
+from storage.directory.store import LOCK
+from storage.disk.directories import META_PROPERTIES
+from storage.disk.pool import SWAP_SUFFIX, Pool
 from storage.errors import StorageError
 from storage.files import Files
-from storage.pool import SWAP_SUFFIX, Pool
-from storage.segment import LOG_SUFFIX, Segment
-from storage.store import LOCK
+from storage.segment.segment import LOG_SUFFIX, Segment
 from tools.log import checks, decoding, places, reading, repairs, small_files
 from tools.log import gaps as gap_listing
 from tools.log import listing as listings

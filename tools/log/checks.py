@@ -15,18 +15,20 @@ from typing import NamedTuple
 from protocol.records import control
 from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
 from protocol.records.control import Marker
-from storage import aborted, directories, snapshots
-from storage import epochs as leader_epochs
-from storage.aborted import AbortedIndex
-from storage.epochs import Epochs
+from storage.disk import directories
+from storage.disk.pool import Pool
 from storage.errors import BadFile
 from storage.files import Files
-from storage.index import Index, OffsetIndex, TimeIndex
-from storage.pool import Pool
-from storage.producers import DEFAULT_EXPIRATION_MS, SNAPSHOT_SUFFIX, Producers
-from storage.segment import DERIVED_SUFFIXES, Segment
-from storage.transactions import Transactions
-from storage.walk import Walk
+from storage.log import epochs as leader_epochs
+from storage.log import snapshots
+from storage.log.epochs import Epochs
+from storage.log.producers import DEFAULT_EXPIRATION_MS, SNAPSHOT_SUFFIX, Producers
+from storage.segment import aborted
+from storage.segment.aborted import AbortedIndex
+from storage.segment.index import Index, OffsetIndex, TimeIndex
+from storage.segment.segment import DERIVED_SUFFIXES, Segment
+from storage.segment.transactions import Transactions
+from storage.segment.walk import Walk
 from tools.log import overlaps, reading, scanning
 from tools.log.overlay import Overlay
 from tools.log.places import DataDirectory, PartitionDirectory, is_empty

@@ -15,7 +15,7 @@ from protocol.internal import consumer_protocol, metadata, offsets, transactions
 from protocol.records import compression, control
 from protocol.records.batch import BatchHeader, Record
 from protocol.schema import Struct, uuid
-from storage.directories import format_id
+from storage.disk.directories import format_id
 from tools.log.reading import Stored
 from tools.output import Row
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from protocol.records.batch import BatchHeader
 from protocol.records.control import Marker
-from storage.transactions import Transactions
+from storage.segment.transactions import Transactions
 
 DELETED, MARKER, ABORTED, COMPACTED, MISSING = "deleted", "marker", "aborted", "compacted", "missing"
 

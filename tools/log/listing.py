@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from protocol.errors import KafkaError
+from storage.cleanup.replacement import CLEANED_SUFFIX
+from storage.disk.pool import SWAP_SUFFIX, Pool
 from storage.files import Files
-from storage.hops import seek
-from storage.pool import SWAP_SUFFIX, Pool
 from storage.recovery.aside import TORN_SUFFIX
-from storage.replacement import CLEANED_SUFFIX
-from storage.segment import DELETED_SUFFIX, Segment
+from storage.segment.hops import seek
+from storage.segment.segment import DELETED_SUFFIX, Segment
 from tools.log import reading
 from tools.log.overlay import Overlay
 from tools.log.places import DataDirectory, PartitionDirectory, Place

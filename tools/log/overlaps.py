@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol.records.batch import BatchHeader
-from storage.segment import Segment
+from storage.segment.segment import Segment
 from tools.log import scanning
 from tools.log.listing import end_offset
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from storage import checkpoint, directories
-from storage.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, TopicPartition
+from storage.directory.store import CLEAN_SHUTDOWN, LOCK
+from storage.disk import checkpoint, directories
+from storage.disk.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, TopicPartition
 from storage.errors import BadFile
 from storage.files import Files, parent
-from storage.store import CLEAN_SHUTDOWN, LOCK
 
 try:
     import fcntl

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from protocol.errors import KafkaError
 from protocol.records import batch, legacy
 from protocol.records.batch import BatchHeader, Record
-from storage.aborted import AbortedIndex
-from storage.directories import base_of
+from storage.disk.directories import base_of
+from storage.disk.pool import Pool
 from storage.files import Files
-from storage.index import OffsetIndex, TimeIndex
-from storage.messages import MAGIC_POSITION
-from storage.pool import Pool
-from storage.segment import LOG_SUFFIX, Segment
+from storage.segment.aborted import AbortedIndex
+from storage.segment.index import OffsetIndex, TimeIndex
+from storage.segment.messages import MAGIC_POSITION
+from storage.segment.segment import LOG_SUFFIX, Segment
 
 _SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, AbortedIndex.SUFFIX)
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from storage import checkpoint
-from storage.checkpoint import RECOVERY_POINTS, TEMPORARY_SUFFIX
-from storage.directories import META_PROPERTIES
+from storage.disk import checkpoint
+from storage.disk.checkpoint import RECOVERY_POINTS, TEMPORARY_SUFFIX
+from storage.disk.directories import META_PROPERTIES
+from storage.disk.pool import Pool
 from storage.files import Files
-from storage.pool import Pool
 from storage.recovery.aside import TORN_SUFFIX
-from storage.segment import LOG_SUFFIX
-from storage.transactions import Transactions
+from storage.segment.segment import LOG_SUFFIX
+from storage.segment.transactions import Transactions
 from tools.log import reading
 from tools.log.checks import (
     CORRUPT,

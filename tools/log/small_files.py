@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from storage import aborted, checkpoint, directories
-from storage import epochs as leader_epochs
-from storage.aborted import AbortedIndex
-from storage.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
+from storage.disk import checkpoint, directories
+from storage.disk.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
+from storage.disk.pool import Pool
 from storage.errors import BadFile
 from storage.files import Files, parent
-from storage.index import Index, OffsetIndex, TimeIndex
-from storage.pool import Pool
-from storage.producers import SNAPSHOT_SUFFIX, Producers
+from storage.log import epochs as leader_epochs
+from storage.log.producers import SNAPSHOT_SUFFIX, Producers
+from storage.segment import aborted
+from storage.segment.aborted import AbortedIndex
+from storage.segment.index import Index, OffsetIndex, TimeIndex
 from tools.log.places import is_empty
 from tools.output import Row
 

@@ -10,9 +10,9 @@ from typing import Self
 
 from protocol.records.batch import Record, build
 from storage.config import LogConfig
+from storage.directory.store import Store
 from storage.files import Files
-from storage.log import Log
-from storage.store import Store
+from storage.log.log import Log
 from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID
 
 __all__ = ["NOW_MS", "SMALL", "TOPIC_ID", "Data", "change", "positions"]

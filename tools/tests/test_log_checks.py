@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from protocol.records.batch import BatchHeader
-from storage.aborted import AbortedIndex
 from storage.config import LogConfig
 from storage.files import Files
-from storage.producers import DEFAULT_EXPIRATION_MS, Producers
+from storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
+from storage.segment.aborted import AbortedIndex
 from tools.log import checks
 from tools.log.checks import Finding, Report, contradictions, is_as_good
 from tools.log.places import DataDirectory, PartitionDirectory

@@ -24,7 +24,7 @@ from protocol.internal.offsets import (
 )
 from protocol.internal.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from protocol.records.batch import Record, build
-from storage.pool import Pool
+from storage.disk.pool import Pool
 from tools.log import decoding
 from tools.log.overlay import Overlay
 from tools.log.reading import LogFile, batches

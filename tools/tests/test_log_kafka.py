@@ -30,9 +30,9 @@ from protocol.records import legacy
 from protocol.records.batch import Record, build
 from protocol.records.compression import GZIP, SNAPPY, finish
 from protocol.tests.definitions import JARS, missing
-from storage.log import Log
+from storage.log.log import Log
+from storage.log.validation import OWN
 from storage.tests.builders import marker
-from storage.validation import OWN
 from tools.log import actions
 from tools.log.actions import Failure
 from tools.output import Row

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from protocol.records.batch import BatchHeader
+from storage.disk.pool import Pool
 from storage.files import Files
-from storage.pool import Pool
 from tools.log import overlaps, reading
 from tools.log.overlay import Overlay
 from tools.tests.log_data import Data, positions

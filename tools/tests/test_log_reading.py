@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from storage.disk.pool import Pool
 from storage.files import Files
-from storage.pool import Pool
 from tools.log.overlay import Overlay
 from tools.log.reading import Damaged, LogFile, batches, segments
 from tools.tests.log_data import Data, change, positions

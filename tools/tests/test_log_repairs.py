@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from protocol.records.batch import Record, iterate, read_header
 from storage import files
+from storage.directory.store import Store
 from storage.files import Files
 from storage.recovery.aside import TORN_SUFFIX
-from storage.store import Store
 from storage.tests.builders import batch
 from tools.log import checks, repairs
 from tools.log.places import DataDirectory, PartitionDirectory

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.pool import Pool
+from storage.disk.pool import Pool
 from tools.log.overlay import Overlay
 from tools.log.reading import LogFile
 from tools.log.scanning import Bad, limit_of, scan

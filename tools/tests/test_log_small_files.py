@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from storage.disk.pool import Pool
 from storage.errors import BadFile
 from storage.files import Files
-from storage.index import OffsetIndex, TimeIndex
-from storage.pool import Pool
+from storage.segment.index import OffsetIndex, TimeIndex
 from tools.log.small_files import read_entries, reader_of, topic_id_of
 from tools.output import Row
 

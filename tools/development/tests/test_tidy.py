@@ -72,7 +72,7 @@ def test_names_of_contracts_and_lint_exceptions_are_found() -> None:
                     },
                 ]
             },
-            "ruff": {"lint": {"per-file-ignores": {"gateway/clock.py": [], "**/tests/**": [], "tools/**": []}}},
+            "ruff": {"lint": {"per-file-ignores": {"gateway/runtime/clock.py": [], "**/tests/**": [], "tools/**": []}}},
         }
     }
     assert named_modules(project) == {
@@ -80,14 +80,14 @@ def test_names_of_contracts_and_lint_exceptions_are_found() -> None:
         "gateway.sockets",
         "gateway.streams",
         "gateway.tests",
-        "gateway.clock",
+        "gateway.runtime.clock",
         "storage",
         "tools",
     }
 
 
 def test_a_name_that_protects_nothing_is_reported() -> None:
-    (finding,) = misnamed({"gateway.clok", "gateway.clock"}, {"gateway/clock.py"})
+    (finding,) = misnamed({"gateway.clok", "gateway.runtime.clock"}, {"gateway/runtime/clock.py"})
     assert finding.startswith("pyproject.toml names gateway.clok, which does not exist")
 
 

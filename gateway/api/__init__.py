@@ -1,0 +1,1 @@
+"""Requests: dispatch, handlers, and what they share, up to the response; they hold no state of the cluster."""

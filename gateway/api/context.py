@@ -1,0 +1,87 @@
+"""What a handler may touch: the services of the broker, and who asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from gateway.coordinator.decision import Caller
+from gateway.replication.appends import Appends
+from gateway.runtime.metrics import Metrics
+
+if TYPE_CHECKING:
+    from gateway.api.conversion import Conversions
+    from gateway.api.sessions import FetchSessions
+    from gateway.config import BrokerConfig
+    from gateway.coordinator.producer_ids import ProducerIds
+    from gateway.coordinator.runtime import Coordinators
+    from gateway.metadata.local import LocalMetadata
+    from gateway.replication.partitions import Partitions
+    from gateway.runtime.clock import Clock
+    from gateway.runtime.scheduler import Scheduler
+    from gateway.runtime.slices import Slices
+    from gateway.runtime.waiting import Purgatory
+
+
+class CloseConnection(Exception):
+    """The connection cannot go on; the text says why, for the log."""
+
+
+@dataclass(slots=True)
+class Client:
+    """The other end of one connection. Hosts are addresses as text; names are what the client says of itself."""
+
+    remote_host: str
+    remote_port: int
+    local_host: str
+    local_port: int
+    listener: str = "PLAINTEXT"
+    principal: str = "User:ANONYMOUS"
+    software_name: str = "unknown"
+    software_version: str = "unknown"
+    client_id: str | None = field(default=None)
+
+    def __str__(self) -> str:
+        name = f" client.id={self.client_id[:80]!r}" if self.client_id else ""
+        software = "" if self.software_name == "unknown" else f" {self.software_name}-{self.software_version}"
+        return f"{self.remote_host}:{self.remote_port}{name}{software}"
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of a broker that handlers work with; built once, by `gateway.app.broker`."""
+
+    config: BrokerConfig
+    clock: Clock
+    random: Random
+    scheduler: Scheduler
+    purgatory: Purgatory
+    metadata: LocalMetadata
+    partitions: Partitions
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    groups: Coordinators
+    conversions: Conversions
+    appends: Appends = field(default_factory=Appends)
+    metrics: Metrics = field(default_factory=Metrics)
+
+    @property
+    def slices(self) -> Slices:
+        """Where long works go on, a millisecond of each turn."""
+        return self.groups.slices
+
+
+@dataclass(slots=True)
+class Context:
+    """One request: its version, who sent it, and the broker that answers."""
+
+    broker: Services
+    client: Client
+    version: int
+    client_id: str | None
+
+    @property
+    def caller(self) -> Caller:
+        """What the machines of groups may know of the client."""
+        return Caller(self.client_id or "", f"/{self.client.remote_host}", self.version)

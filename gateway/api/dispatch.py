@@ -1,0 +1,132 @@
+"""One request: header -> read -> handler -> write.
+
+Errors take one of three ways. What a client can be told goes into the message's own error response. Bytes that are no
+request, and requests that are not served, close the connection with one log line (`MalformedRequest`,
+`CloseConnection`). Anything else is a fault of ours: logged with its traceback, and answered UNKNOWN_SERVER_ERROR.
+
+A large request is read, handled and answered in steps, with turns for everybody else in between
+(`gateway.api.parked`). A handler may return steps itself, for a small request with a large response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.api import answers
+from gateway.api.answers import Answers, Key
+from gateway.api.context import Client, CloseConnection, Context, Services
+from gateway.api.handlers import Registration
+from gateway.api.handlers.api_versions import unsupported_version
+from gateway.api.parked import Done, Parked, ParkedRequest
+from gateway.api.routes import HEAD, Piece, Reply, Route, body_of, with_body
+from gateway.metadata.image import Image
+from protocol import registry
+from protocol.header import read_request_header
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.schema import Message
+
+__all__ = ["Dispatcher", "Done", "Parked", "Piece", "Reply", "Route"]
+
+
+class Dispatcher:
+    """Turns frames into replies."""
+
+    def __init__(self, services: Services, registrations: Mapping[int, Registration]) -> None:
+        self._services = services
+        self._registrations = registrations
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._answers = Answers()
+        self.appends = services.appends
+        """What the requests of a turn leave to be written together, before any answer is sent."""
+
+    def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
+        """Answer one frame (without its size prefix), or park it; then `done` is called once, later.
+
+        What the reply promises may still have to be written: `appends.commit` comes before it is sent, and may change
+        its bytes. Raises MalformedRequest, CloseConnection.
+        """
+        api_key, version, correlation_id, client_id, position = read_request_header(frame)
+        route = self._routes.get((api_key, version)) or self._open_route(api_key, version)
+        client.client_id = client_id
+        if route is None:
+            return self._refuse(api_key, version, correlation_id, client)
+        services, appends = self._services, self.appends
+        if appends.is_open and not route.stages:
+            appends.commit()
+        key = None if route.is_lasting is None else answers.key(frame[:4], frame[position:], client)
+        if key is not None:
+            kept = self._answers.find(services.metadata.image, key)
+            if kept is not None:
+                return [HEAD.pack(len(kept) + 4, correlation_id) + kept]
+            shared = self._shared(key, correlation_id, done)
+            if shared is not None:
+                return shared
+        if len(frame) > route.large_bytes:
+            # Of a frame that waits a copy is made: its buffer is the driver's again when this returns
+            return self._parked(route, key, correlation_id, client, done).begin(bytes(frame), position)
+        request, _ = route.read(frame, position)
+        try:
+            outcome = route.handler(request, Context(services, client, version, client_id))
+        except Exception as error:  # noqa: BLE001  a fault of one request is answered, not passed on
+            outcome = route.error_response(request, client, error)
+        if not isinstance(outcome, Message):
+            if outcome is None:
+                return []
+            return self._parked(route, key, correlation_id, client, done).go_on(request, outcome)
+        reply = route.encode(outcome, correlation_id)
+        if appends.is_open:
+            appends.draft(reply[0], route, outcome, correlation_id)
+        elif key is not None:
+            self._keep(route, key, outcome, reply)
+        return reply
+
+    def _shared(self, key: Key, correlation_id: int, done: Done) -> Reply | Parked | None:
+        """A large answer that was given before to the same question, or one that is being made."""
+        image = self._services.metadata.image
+        kept = self._answers.find_large(image, key)
+        if kept is not None:
+            return with_body(kept, correlation_id)
+        making = self._answers.making.get(key)
+        if making is None or making.image is not image or not making.is_open:
+            return None
+        return making.join(correlation_id, done)
+
+    def _parked(self, route: Route, key: Key | None, correlation_id: int, client: Client, done: Done) -> ParkedRequest:
+        if key is None:
+            return ParkedRequest(self._services, route, correlation_id, client, done)
+
+        def keep(image: Image, body: bytes) -> None:
+            if image is self._services.metadata.image:
+                self._answers.keep(image, key, body)
+
+        request = ParkedRequest(self._services, route, correlation_id, client, done, keep)
+        self._answers.making[key] = request
+        return request
+
+    def _keep(self, route: Route, key: Key, response: Message, reply: Reply) -> None:
+        """Keep an answer that will be the same as long as the image is."""
+        if route.is_lasting is not None and route.is_lasting(response):
+            body = body_of(reply)
+            if body is not None:
+                self._answers.keep(self._services.metadata.image, key, body)
+
+    def _open_route(self, api_key: int, version: int) -> Route | None:
+        """The route of a request that came for the first time; None if it is not served."""
+        registration = self._registrations.get(api_key)
+        if registration is None or registration.find(version) is None:
+            return None
+        route = self._routes[api_key, version] = Route(registration, version)
+        return route
+
+    def _refuse(self, api_key: int, version: int, correlation_id: int, client: Client) -> Reply:
+        if api_key == ApiVersionsRequest.api_key:
+            response = unsupported_version(self._registrations)
+            return Route(self._registrations[api_key], 0).encode(response, correlation_id)
+        registration = self._registrations.get(api_key)
+        if registration is None:
+            name = f"{registry.APIS[api_key].name}, " if api_key in registry.APIS else ""
+            wanted, offered = f"{name}API key {api_key} version {version}", ""
+        else:
+            wanted = f"{registration.request.__name__.removesuffix('Request')} version {version}"
+            offered = f"; versions {registration.served_min} to {registration.served_max} are"
+        raise CloseConnection(f"{wanted} is not served{offered}; asked by {client.principal}")

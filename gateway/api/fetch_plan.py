@@ -1,0 +1,453 @@
+"""The plan of one fetch: when it is answered, with which partitions, and what it waits for until then.
+
+A fetch that finds less than `min_bytes` waits for the partitions it named, or for its session. Afterwards only a
+partition that moved is counted again, and the pieces are planned anew when there is enough, or when the time is up. It
+never waits for bytes that its own limits, or the end of an older segment, would keep from the reply.
+
+More than `FEW` partitions are planned, and told, a millisecond at a time. Whatever becomes dirty meanwhile is looked at
+before the fetch is parked.
+
+The rows themselves are made by `gateway.api.handlers.fetch`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sized
+from typing import TYPE_CHECKING, TypeAlias
+
+from gateway.api.cold_reads import ColdReads
+from gateway.api.sessions import FEW, FetchTurn, Remembered, SessionTurn, TopicKey
+from gateway.runtime.waiting import Waiting, WaitList
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
+from protocol.wire import ZERO_UUID
+from storage.files import ColdRead
+from storage.segment.slices import FileSlice
+
+if TYPE_CHECKING:
+    from gateway.api.context import Context
+    from gateway.replication.partition import Partition
+
+NO_DIVERGENCE = PartitionData().diverging_epoch
+"""The default itself, which the writer need not look into."""
+NO_ENDPOINTS: list[NodeEndpoint] = []
+
+# A client's own limit is 30 s in most libraries: who waits longer for a disk has asked again by then.
+DISK_DEADLINE_MS = 30_000.0
+AT_ONCE = 16
+"""Partitions between two looks at the clock, where there are many."""
+_NOTHING_COUNTED = (-1, 0)
+
+Then: TypeAlias = Callable[[list[PartitionData]], FetchResponse | Waiting]
+"""What makes an answer of the rows of a plan."""
+Topics: TypeAlias = dict[TopicKey, FetchableTopicResponse]
+
+
+def late() -> FetchResponse:
+    """Raises KafkaError(REQUEST_TIMED_OUT): what a fetch waits for besides records has not come."""
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the disk has not answered in time")
+
+
+class FetchPlan:
+    """One fetch: which partitions, how much each of them has, and the rows made of that: one for each, in order.
+
+    More than `FEW` partitions are planned, and told, in slices; what becomes dirty meanwhile is looked at afterwards.
+    """
+
+    __slots__ = (
+        "_broker",
+        "_context",
+        "_counted",
+        "_deadline_ms",
+        "_endpoints",
+        "_is_first",
+        "_is_told",
+        "_isolation_level",
+        "_max_bytes",
+        "_min_bytes",
+        "_request",
+        "_seen",
+        "_size",
+        "_turn",
+        "_watched",
+        "cold",
+    )
+
+    def __init__(self, request: FetchRequest, context: Context, turn: FetchTurn, now_ms: float) -> None:
+        broker = context.broker
+        self._request = request
+        self._context = context
+        self._broker = broker
+        self._turn = turn
+        self._isolation_level = request.isolation_level
+        self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._deadline_ms = now_ms + request.max_wait_ms
+        self._watched: dict[WaitList, tuple[int, int]] = {}
+        """Which row hears of the list, and how many bytes it adds towards `min_bytes`."""
+        self._counted = 0
+        """The sum of these bytes."""
+        self._is_first = True
+        """Whether no row that was counted has records."""
+        self._size = 0
+        """The bytes of records in the last rows."""
+        self._is_told = False
+        """Whether one of the last rows says something that the client must hear without waiting."""
+        self._seen: Partition | None = None
+        """The partition that was looked at last, if that was no error."""
+        self._endpoints = NO_ENDPOINTS
+        self.cold: ColdReads | None = None
+        """What the last plan would have had to wait for."""
+
+    # Planning
+
+    def answer(self) -> FetchResponse | Waiting:
+        """Plan every partition; the answer, or what it waits for."""
+        turn = self._turn
+        if len(turn.partitions) > FEW or turn.taking_up is not None:
+            return self._plan_slowly(self._answer_with, patient=False)
+        rows: list[PartitionData] = []
+        self._plan_some(rows, FEW, patient=False)
+        return self._answer_with(rows)
+
+    def _answer_now(self) -> FetchResponse | Waiting:
+        """Plan every partition anew, and answer with what there is in memory."""
+        return self._plan_again(self._last)
+
+    def _plan_again(self, then: Then, patient: bool = False) -> FetchResponse | Waiting:
+        """Plan every partition anew, with those that are dirty by now, and go on with the rows."""
+        if self._turn.items is not None:
+            self._turn.gather()
+        self._size = self._counted = 0
+        self._is_told = False
+        self._is_first = True
+        if self._watched:
+            self._watched = {}  # a new one: a parked fetch is in the lists of the old one
+        turn = self._turn
+        if len(turn.partitions) > FEW or turn.taking_up is not None:
+            return self._plan_slowly(then, patient)
+        rows: list[PartitionData] = []
+        self._plan_some(rows, FEW, patient)
+        return then(rows)
+
+    def _answer_with(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
+        if self.is_due(rows):
+            return self._last(rows)
+        for row in rows:
+            release(row)
+        return self.warm() if self.cold else self.wait()
+
+    def _last(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
+        """Answer with what is in memory. The rest is brought for the next fetch, which may wait for it."""
+        if self.cold:
+            self.cold.start(None)
+        return self.response(rows)
+
+    def _plan_slowly(self, then: Then, patient: bool) -> Waiting:
+        rows: list[PartitionData] = []
+        turn = self._turn
+
+        def steps() -> Iterator[None]:
+            yield from turn.taking_up or ()
+            while len(rows) < len(turn.partitions):
+                start = len(rows)
+                self._plan_some(rows, start + AT_ONCE, patient)
+                if self._request.max_wait_ms > 0:
+                    self._count_some(rows, start)
+                yield
+
+        return self._slowly(steps(), lambda: then(rows))
+
+    def _slowly(self, steps: Iterator[None], then: Callable[[], FetchResponse | Waiting]) -> Waiting:
+        """Go through steps a millisecond at a time, then go on."""
+        is_done, failed, turn = WaitList(), list[Exception](), self._turn
+
+        def run() -> Iterator[None]:
+            try:
+                for _ in steps:
+                    yield
+                    if not is_done.waiters and turn.taking_up is None:  # the client is gone
+                        return
+            except Exception as error:  # noqa: BLE001  whoever waits for it is told
+                failed.append(error)
+
+        def attempt(_: WaitList) -> FetchResponse | Waiting:
+            if failed:
+                raise failed[0]
+            return then()
+
+        sessions, purgatory = self._broker.fetch_sessions, self._broker.purgatory
+        sessions.slowly(run(), lambda: purgatory.touch(is_done))
+        return Waiting([is_done], self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, late)
+
+    def _plan_some(self, rows: list[PartitionData], end: int, patient: bool) -> None:
+        """Add rows up to the number `end`. The first batch comes whole, whatever its size; the rest keeps to limits.
+
+        If not `patient`, a partition that would have to wait for the disk has nothing for now, and is noted in `cold`.
+        """
+        turn, size, most = self._turn, self._size, self._max_bytes
+        items = turn.items
+        for key, wanted in turn.partitions[len(rows) : end]:
+            limit = wanted.partition_max_bytes
+            if limit > most - size:
+                limit = max(0, most - size)
+            try:
+                row = self._row(key, wanted, limit, not size, patient)
+            except ColdRead as cold:
+                self._note_cold(cold)
+                row = self._row(key, wanted, 0, False)
+            if items is not None:
+                self._note_look(items[len(rows)], wanted, row)
+            size += len(row.records or b"")
+            rows.append(row)
+        self._size = size
+
+    def _note_look(self, item: Remembered, wanted: FetchPartition, row: PartitionData) -> None:
+        """A partition is clean that has nothing to read for now: its session watches it until that changes."""
+        item.is_clean = False
+        partition = self._seen
+        if row.records or partition is None or row.diverging_epoch is not NO_DIVERGENCE:
+            return
+        # Where the limits were used up nobody has looked whether the offset is in the log at all.
+        if self._end(partition) <= wanted.fetch_offset <= partition.log.end_offset:
+            item.is_clean = True
+            item.watch(partition.waiters)
+
+    def _note_cold(self, cold: ColdRead) -> None:
+        if self.cold is None:
+            self.cold = ColdReads(self._broker.scheduler, self._broker.purgatory)
+        if self.cold and self._broker.partitions.held.is_full:  # one comes in any case
+            cold.release()
+        else:
+            self.cold.note(cold)
+
+    def is_due(self, rows: list[PartitionData]) -> bool:
+        """Whether the reply need not wait: enough bytes, an error to tell, or a client that does not want to wait.
+
+        If all that there may be is on the disk, it waits for that.
+        """
+        if self._is_told:
+            return True
+        is_about_nothing = not rows and self._turn.changed is None
+        if self._size >= self._min_bytes or is_about_nothing or self._request.max_wait_ms <= 0:
+            return not self.is_blocked
+        if len(rows) <= FEW:  # more were counted as they were planned
+            self._count_some(rows, 0)
+        return self._counted >= self._min_bytes and not self.is_blocked
+
+    def _count_some(self, rows: list[PartitionData], start: int) -> None:
+        """Count the rows from the number `start` on towards `min_bytes`, and keep in mind which have something."""
+        if self._is_told:  # it does not wait
+            return
+        turn, is_first = self._turn, self._is_first or not start
+        items = turn.items
+        for number in range(start, len(rows)):
+            row = rows[number]
+            if items is None:
+                self._watch(number, row, is_first)
+            elif turn.keep(items[number], row):
+                self._watch(number, row, is_first, items[number])
+            is_first = is_first and not row.records
+        self._is_first = is_first
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether everything that there may be to answer has to wait for the disk."""
+        return bool(self.cold) and not (self._size or self._is_told)
+
+    # Waiting
+
+    def wait(self) -> FetchResponse | Waiting:
+        """Park until a partition has moved far enough, or `max_wait_ms` are over since the request came."""
+        turn = self._turn
+        if not isinstance(turn, SessionTurn) or turn.changed is None:
+            return Waiting(self._watched, self._deadline_ms, self._attempt, self._answer_now)
+        turn.park()
+        moved = self._look_at_marked(turn) if turn.marked else None  # while others were planned
+        if moved is not None:
+            return moved
+        return Waiting((turn.changed,), self._deadline_ms, lambda _: self._look_at_marked(turn), self._answer_now)
+
+    def warm(self) -> Waiting:
+        """Have a thread read what the plan needs, then plan again, until there is something; then answer with that.
+
+        A position is looked up in an index and in the batches behind it: on a cold disk each of these may wait.
+        """
+        assert self.cold is not None
+        cold, brought = self.cold, WaitList()
+        places = cold.start(brought)
+        deadline_ms = self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS
+
+        def again(rows: list[PartitionData]) -> FetchResponse | Waiting:
+            nonlocal places
+            if self.is_blocked:
+                others = bool(cold.under_way)  # which may be of a disk that hangs
+                before, places = places, cold.start(brought)
+                if others or places != before:
+                    return waiting()
+                return self._plan_again(self._last, patient=True)  # brought, and gone again: that would have no end
+            return self._last(rows)
+
+        def waiting() -> Waiting:
+            changed = self._turn.changed
+            others = self._watched if changed is None else (changed,)  # what comes to these needs no disk
+            return Waiting([brought, *others], deadline_ms, lambda _: self._plan_again(again), late)
+
+        return waiting()
+
+    # Answering
+
+    def response(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
+        """The rows that the session wants told, grouped by topic; or what they are awaited by."""
+        if len(rows) <= FEW:
+            return self._respond(self._tell_some({}, rows))
+        topics: Topics = {}
+
+        def steps() -> Iterator[None]:
+            for start in range(0, len(rows), AT_ONCE):
+                self._tell_some(topics, rows[start : start + AT_ONCE], start)
+                yield
+
+        return self._slowly(steps(), lambda: self._respond(topics))
+
+    def _tell_some(self, topics: Topics, rows: list[PartitionData], start: int = 0) -> Topics:
+        """Put the rows from the number `start` on into their topics."""
+        turn = self._turn
+        is_remembered = turn.items is not None
+        partitions = turn.partitions[start : start + AT_ONCE] if start else turn.partitions
+        for number, ((key, _), row) in enumerate(zip(partitions, rows, strict=False), start):
+            if is_remembered and not turn.tell(number, row):
+                release(row)
+            elif key in topics:
+                topics[key].partitions.append(row)
+            elif isinstance(key, str):
+                topics[key] = FetchableTopicResponse(key, ZERO_UUID, [row])
+            else:
+                topics[key] = FetchableTopicResponse("", key, [row])
+        return topics
+
+    def _respond(self, topics: Topics) -> FetchResponse:
+        turn = self._turn
+        if turn.items is not None:
+            turn.end()
+        return FetchResponse(0, ErrorCode.NONE, turn.session_id, [*topics.values()], self._endpoints)
+
+    # What has changed while it waits
+
+    def _attempt(self, wait_list: WaitList) -> FetchResponse | Waiting | None:
+        """Without a session: look at the partition that moved."""
+        number, _ = self._watched[wait_list]
+        key, wanted = self._turn.partitions[number]
+        self._is_told = False
+        try:
+            row = self._row(key, wanted, wanted.partition_max_bytes, True, patient=False)
+        except ColdRead as cold:
+            self._note_cold(cold)
+            return self._answer_now()
+        lists = len(self._watched)
+        if not self._is_told:
+            self._watch(number, row, True)
+        is_another = len(self._watched) > lists  # made anew under its name: nothing here would hear of its appends
+        is_ready = is_another or self._is_told or self._counted >= self._min_bytes
+        if is_ready and len(self._turn.partitions) == 1 and wanted.partition_max_bytes <= self._max_bytes:
+            return self.response([row])  # all that planning once more would find
+        release(row)
+        return self._answer_now() if is_ready else None
+
+    def _look_at_marked(self, turn: SessionTurn) -> FetchResponse | Waiting | None:
+        """In a session: look at the partitions that became dirty."""
+        if turn.is_over:
+            return self._answer_now()
+        marked, rows = turn.take_marked(), list[PartitionData]()
+        if marked is None:
+            is_late = self._broker.clock.monotonic_ms() >= self._deadline_ms
+            return self._plan_again(self._last if is_late else self._answer_with)
+        self._is_told = False
+        for item in marked:
+            try:
+                rows.append(self._look_at(item, turn))
+            except ColdRead as cold:
+                self._note_cold(cold)
+                item.mark()
+                return self._answer_now()
+        if not self._is_told and self._counted < self._min_bytes:
+            return None
+        limit = marked[0].wanted[1].partition_max_bytes if len(marked) == 1 else self._max_bytes + 1
+        if limit <= self._max_bytes and turn.narrow():
+            return self.response(rows)  # all that planning once more would find
+        return self._answer_now()
+
+    def _look_at(self, item: Remembered, turn: SessionTurn) -> PartitionData:
+        """Count a partition anew. Raises ColdRead."""
+        key, wanted = item.wanted
+        row = self._row(key, wanted, wanted.partition_max_bytes, True, patient=False)
+        self._note_look(item, wanted, row)
+        partition = self._seen
+        if turn.keep(item, row) and partition is not None:
+            self._note(partition, -1, self._count(partition, wanted.fetch_offset, row.records, True))
+            if self._counted < self._min_bytes:
+                item.watch(partition.waiters)
+        return row
+
+    def _row(
+        self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, patient: bool = True
+    ) -> PartitionData:
+        """What a partition has; notes it in `_seen`, in `_is_told` an error or a diverging epoch.
+
+        Raises ColdRead if not `patient`.
+        """
+        raise NotImplementedError
+
+    def _find(self, key: TopicKey, index: int) -> Partition:
+        partitions = self._broker.partitions
+        return partitions.get(key if isinstance(key, str) else partitions.topic_name(key), index)
+
+    def _watch(self, number: int, row: PartitionData, is_first: bool, item: Remembered | None = None) -> None:
+        """Note what a partition adds towards `min_bytes`, and that its moves matter."""
+        key, wanted = self._turn.partitions[number]
+        partition = self._find(key, wanted.partition)
+        if item is not None:
+            item.watch(partition.waiters)  # also where it has something already
+        self._note(partition, number, self._count(partition, wanted.fetch_offset, row.records, is_first))
+
+    def _note(self, partition: Partition, number: int, size: int) -> None:
+        _, before = self._watched.get(partition.waiters, _NOTHING_COUNTED)
+        self._watched[partition.waiters] = number, size
+        self._counted += size - before
+
+    def _count(self, partition: Partition, offset: int, records: Sized | None, is_first: bool) -> int:
+        """The bytes that a partition adds towards `min_bytes`: all of these where waiting would not bring more."""
+        if isinstance(records, FileSlice):
+            size = records.length
+            if size >= self._min_bytes or _reaches(records, partition, self._end(partition)):
+                return size
+            return self._min_bytes
+        return 0 if is_first or offset >= self._end(partition) else self._min_bytes
+
+    def _end(self, partition: Partition) -> int:
+        return partition.readable_end(self._isolation_level)
+
+
+def release(row: PartitionData) -> None:
+    """Give back the file of a row that is not sent."""
+    if isinstance(row.records, FileSlice):
+        row.records.release()
+
+
+def _reaches(piece: FileSlice, partition: Partition, end: int) -> bool:
+    """Whether a piece goes up to the offset `end`; not if a limit cut it, or more is in the next segment."""
+    segments = partition.log.segments
+    last = segments[max(0, bisect_left(segments, end, key=lambda segment: segment.base_offset) - 1)]
+    limit = last.size
+    if end != partition.log.end_offset:
+        owner, position = partition.log.locate(end)  # which the plan has just looked up: nothing is read
+        limit = position if owner is last else limit
+    return piece.fileno == last.file.fileno and piece.position + len(piece) >= limit

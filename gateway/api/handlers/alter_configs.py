@@ -1,0 +1,63 @@
+"""AlterConfigs: replace all settings of topics, brokers and groups (KIP-133).
+
+v2 flexible
+
+Superseded by IncrementalAlterConfigs; old tools send it. What is not named here goes back to its default.
+"""
+
+from collections.abc import Mapping
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import alter_each
+from gateway.config.resources import ResourceType, altered_broker, altered_group, altered_topic, has_no_settings
+from gateway.runtime.waiting import Waiting
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+@handles(AlterConfigsRequest, versions="0-2")
+def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse | Waiting:
+    """Give every resource these settings and no others, all or nothing of each."""
+
+    def alter(resource: AlterConfigsResource) -> None:
+        _alter(resource, context, request.validate_only)
+
+    def respond(rows: list[AlterConfigsResourceResponse]) -> AlterConfigsResponse:
+        return AlterConfigsResponse(responses=rows)
+
+    response: AlterConfigsResponse | Waiting = alter_each(
+        request.resources, alter, AlterConfigsResourceResponse, respond, context
+    )
+    return response
+
+
+def _alter(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+    metadata, name = context.broker.metadata, resource.resource_name
+    if resource.resource_type == ResourceType.TOPIC:
+        topic = altered_topic(resource, context)
+        metadata.change_topic_configs(name, _changes(resource, topic.configs), validate_only=validate_only)
+        return
+    changes = _changes(resource, metadata.planned.configs.get((resource.resource_type, name), {}))
+    if resource.resource_type == ResourceType.BROKER:
+        metadata.change_broker_configs(altered_broker(resource, context), changes, validate_only=validate_only)
+    elif resource.resource_type == ResourceType.GROUP:
+        metadata.change_group_configs(altered_group(resource), changes, validate_only=validate_only)
+    else:
+        raise has_no_settings(resource)
+
+
+def _changes(resource: AlterConfigsResource, present: Mapping[str, str]) -> dict[str, str | None]:
+    return dict.fromkeys(present) | dict(map(_given, resource.configs))
+
+
+def _given(config: AlterableConfig) -> tuple[str, str | None]:
+    if config.value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{config.name} is to be null; leave it out instead")
+    return config.name, config.value

@@ -1,0 +1,61 @@
+"""AlterPartitionReassignments: move partitions to other brokers (KIP-455).
+
+v1 may forbid another number of replicas (KIP-860)
+
+A node that stands alone has every partition. So a move to it is done when it is asked for, and none is ever under way;
+a move to anybody else is refused.
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import TOO_MANY, each_row, is_too_many
+from gateway.metadata.image import Image
+from gateway.metadata.topics import check_brokers
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopic,
+    ReassignableTopicResponse,
+)
+
+
+@handles(AlterPartitionReassignmentsRequest, versions="0-1")
+def alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, context: Context
+) -> AlterPartitionReassignmentsResponse:
+    """Answer for every partition that is to be moved, or, without replicas, not to be moved any more."""
+    if is_too_many(map(_size, request.topics)):
+        code, message = TOO_MANY
+        return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
+    image = context.broker.metadata.image
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(name=topic.name, partitions=_partitions(topic, image)) for topic in request.topics
+        ],
+    )
+
+
+def _size(topic: ReassignableTopic) -> int:
+    return sum(max(1, len(wanted.replicas or ())) for wanted in topic.partitions)
+
+
+def _partitions(topic: ReassignableTopic, image: Image) -> list[ReassignablePartitionResponse]:
+    def answer(wanted: ReassignablePartition) -> ReassignablePartitionResponse:
+        index = wanted.partition_index
+        image.topic(topic.name).partition(index)
+        if wanted.replicas is None:
+            message = f"nobody is moving {topic.name}-{index}"
+            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, message)
+        check_brokers(index, wanted.replicas, image)
+        return ReassignablePartitionResponse(partition_index=index, error_message=None)
+
+    return each_row(topic.partitions, answer, _refuse)
+
+
+def _refuse(wanted: ReassignablePartition, code: ErrorCode, message: str) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(wanted.partition_index, code, message)

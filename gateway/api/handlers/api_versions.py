@@ -1,0 +1,77 @@
+"""ApiVersions: which APIs in which versions are served here, derived from the registrations of the handlers.
+
+v1 throttle   v3 flexible, name and version of the client's software (KIP-511), features (KIP-584)   v4 features whose
+range begins at 0 (KAFKA-17011)   v5 the cluster and node that the client means (KIP-1242)
+
+Nothing is advertised that is not served, and nothing is served that is not advertised.
+"""
+
+import re
+from collections.abc import Mapping
+
+from gateway.api import features
+from gateway.api.context import Context
+from gateway.api.handlers import REGISTRATIONS, Registration, handles
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_MAX_SOFTWARE_LENGTH = 250
+_ZERO_BASED_FROM = 4
+
+
+@handles(ApiVersionsRequest, versions="0-5")
+def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+    """Tell what is served, and remember what the client says of itself."""
+    if context.version >= 3:
+        _introduce(request, context)
+    _check_destination(request, context)
+    metadata = context.broker.metadata
+    return ApiVersionsResponse(
+        api_keys=_advertised(REGISTRATIONS),
+        # Clients that know versions below 4 only take a range that begins at 0 for a fault (KAFKA-17011)
+        supported_features=_SUPPORTED if context.version >= _ZERO_BASED_FROM else [],
+        finalized_features_epoch=metadata.end_offset,
+        finalized_features=[
+            FinalizedFeatureKey(name, level, level) for name, level in features.levels(metadata.image).items() if level
+        ],
+    )
+
+
+_SUPPORTED = [SupportedFeatureKey(name, 0, level) for name, level in features.HIGHEST.items()]
+
+
+def unsupported_version(registrations: Mapping[int, Registration]) -> ApiVersionsResponse:
+    """The answer, in version 0, to a version of ApiVersions that is not served: the client asks again (KIP-511)."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_advertised(registrations))
+
+
+def _advertised(registrations: Mapping[int, Registration]) -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=key, min_version=registration.served_min, max_version=registration.served_max)
+        for key, registration in sorted(registrations.items())
+    ]
+
+
+def _introduce(request: ApiVersionsRequest, context: Context) -> None:
+    name, version = request.client_software_name, request.client_software_version
+    for what, text in (("name", name), ("version", version)):
+        if len(text) > _MAX_SOFTWARE_LENGTH or _SOFTWARE.fullmatch(text) is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"the {what} of the client's software is not one: {text[:80]!r}"
+            )
+    context.client.software_name, context.client.software_version = name, version
+
+
+def _check_destination(request: ApiVersionsRequest, context: Context) -> None:
+    """Send a client back to its bootstrap servers if it took this broker for another."""
+    cluster_id, node_id = context.broker.metadata.image.cluster_id, context.broker.config.node_id
+    if request.cluster_id not in (None, cluster_id) or (request.node_id >= 0 and request.node_id != node_id):
+        message = f"this is node {node_id} of cluster {cluster_id}, not node {request.node_id} of {request.cluster_id}"
+        raise KafkaError(ErrorCode.REBOOTSTRAP_REQUIRED, message)

@@ -1,0 +1,60 @@
+"""CreatePartitions: let topics have more partitions.
+
+v2 flexible   v3 quota errors (KIP-599)
+"""
+
+from collections import Counter
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import each_in_turns
+from gateway.metadata.image import INTERNAL_TOPICS
+from gateway.runtime.waiting import Waiting
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+@handles(CreatePartitionsRequest, versions="0-3")
+def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse | Waiting:
+    """Raise every topic's number of partitions, or with `validate_only` tell which could be raised."""
+    names = Counter(topic.name for topic in request.topics)
+
+    def answer(wanted: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+        if names[wanted.name] > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} stands in the request more than once")
+        _create(wanted, request.validate_only, context)
+        return CreatePartitionsTopicResult(name=wanted.name)
+
+    unique = {topic.name: topic for topic in request.topics}
+
+    def respond(rows: list[CreatePartitionsTopicResult]) -> CreatePartitionsResponse:
+        return CreatePartitionsResponse(results=rows)
+
+    response: CreatePartitionsResponse | Waiting = each_in_turns(
+        list(unique.values()), answer, _refuse, respond, request.timeout_ms, context
+    )
+    return response
+
+
+def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Context) -> None:
+    metadata = context.broker.metadata
+    if wanted.name in INTERNAL_TOPICS and wanted.name in metadata.image.topics:
+        # Where a group is follows from the number: all would be looked for in other places, and be new there
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"the number of partitions of {wanted.name} cannot be changed")
+    assignments = None
+    if wanted.assignments is not None:
+        present = len(metadata.image.topic(wanted.name).partitions)
+        if not wanted.assignments and wanted.count > present:
+            message = f"{wanted.count - present} new partitions of {wanted.name} must be assigned, or null given"
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        assignments = {index: row.broker_ids for index, row in enumerate(wanted.assignments, start=present)}
+    metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
+
+
+def _refuse(wanted: CreatePartitionsTopic, code: ErrorCode, message: str) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=wanted.name, error_code=code, error_message=message)

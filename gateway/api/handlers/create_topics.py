@@ -1,0 +1,98 @@
+"""CreateTopics: new topics, each with an outcome of its own.
+
+v1 validate_only, messages   v2 throttle   v4 defaults for counts (KIP-464)   v5 flexible, configs in the reply
+(KIP-525)   v6 quota errors (KIP-599)   v7 topic ids (KIP-516)
+"""
+
+from collections import Counter
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import each_in_turns
+from gateway.config.describe import ConfigEntry, TopicRows
+from gateway.metadata.image import Topic
+from gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE
+from gateway.runtime.waiting import Waiting
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.wire import ZERO_UUID
+
+
+@handles(CreateTopicsRequest, versions="0-7")
+def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse | Waiting:
+    """Create every topic that can be, or with `validate_only` tell which could."""
+    _check_size(request, context)
+    names = Counter(topic.name for topic in request.topics)
+    rows = TopicRows(context.broker.config, _row)
+
+    def answer(wanted: CreatableTopic) -> CreatableTopicResult:
+        if names[wanted.name] > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} stands in the request more than once")
+        topic = _create(wanted, request.validate_only, context)
+        configs = rows.of(topic.configs) if context.version >= 5 else []
+        return _result(topic, ZERO_UUID if request.validate_only else topic.topic_id, configs)
+
+    unique = {topic.name: topic for topic in request.topics}
+
+    def respond(made: list[CreatableTopicResult]) -> CreateTopicsResponse:
+        return CreateTopicsResponse(topics=made)
+
+    response: CreateTopicsResponse | Waiting = each_in_turns(
+        list(unique.values()), answer, _refuse, respond, request.timeout_ms, context
+    )
+    return response
+
+
+def _check_size(request: CreateTopicsRequest, context: Context) -> None:
+    """Many topics of one partition cost as much as one of many."""
+    default, total = context.broker.config.num_partitions, len(request.topics)
+    if total <= MAX_PARTITIONS_AT_ONCE:
+        total = sum(len(topic.assignments) or max(topic.num_partitions, default) for topic in request.topics)
+    if total > MAX_PARTITIONS_AT_ONCE:
+        message = f"{total} partitions in one request are too many; create at most {MAX_PARTITIONS_AT_ONCE} at a time"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+
+
+def _create(wanted: CreatableTopic, validate_only: bool, context: Context) -> Topic:
+    assignments = {row.partition_index: row.broker_ids for row in wanted.assignments}
+    if len(assignments) != len(wanted.assignments):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {wanted.name} is assigned twice")
+    return context.broker.metadata.create_topic(
+        wanted.name,
+        wanted.num_partitions,
+        wanted.replication_factor,
+        {config.name: config.value for config in wanted.configs},
+        assignments,
+        validate_only=validate_only,
+    )
+
+
+def _row(entry: ConfigEntry) -> CreatableTopicConfigs:
+    return CreatableTopicConfigs(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+    )
+
+
+def _result(topic: Topic, topic_id: bytes, configs: list[CreatableTopicConfigs]) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=configs,
+    )
+
+
+def _refuse(wanted: CreatableTopic, code: ErrorCode, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=wanted.name, error_code=code, error_message=message, configs=[])

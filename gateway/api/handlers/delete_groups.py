@@ -1,0 +1,38 @@
+"""DeleteGroups: forget groups without members, with their offsets (KIP-229).
+
+v2 flexible   v3 error messages
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.coordinator.decision import Decision, Ticket
+from gateway.coordinator.groups.groups import Shard
+from gateway.runtime.waiting import Waiting
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+@handles(DeleteGroupsRequest, versions="0-3")
+def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse | Waiting:
+    """Delete every group that is named, with its offsets, or say why not."""
+    group_ids = request.groups_names
+
+    def assemble(rows: list[DeletableGroupResult | KafkaError]) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(results=[_told(*pair) for pair in zip(group_ids, rows, strict=True)])
+
+    response: DeleteGroupsResponse | Waiting = context.broker.groups.gather(group_ids, _delete, assemble)
+    return response
+
+
+def _delete(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
+    group = shard.groups.get(group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")
+    group.check_delete()
+    # The group comes last: whoever finds it half deleted, after a crash, can delete it again
+    records = [*shard.offsets.tombstones(group_id), *group.tombstones()]
+    return Decision(records, [(ticket, DeletableGroupResult(group_id))], is_atomic=False)
+
+
+def _told(group_id: str, row: DeletableGroupResult | KafkaError) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id, row.code, row.message) if isinstance(row, KafkaError) else row

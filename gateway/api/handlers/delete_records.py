@@ -1,0 +1,66 @@
+"""DeleteRecords: let a log begin later (KIP-107). The space comes back with the next clean-up of old segments.
+
+v2 flexible
+"""
+
+from typing import Any
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import each_in_steps
+from gateway.metadata.image import INTERNAL_TOPICS
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.delete_records import (
+    TO_HIGH_WATERMARK,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
+)
+from protocol.steps import Steps, at_once
+
+
+@handles(DeleteRecordsRequest, versions="0-2")
+def delete_records(request: DeleteRecordsRequest, context: Context) -> Any:
+    """Move the start of every log that is named up to an offset, at most to the high watermark."""
+    return at_once(_delete_all(request, context), sum(len(topic.partitions) for topic in request.topics))
+
+
+def _delete_all(request: DeleteRecordsRequest, context: Context) -> Steps[DeleteRecordsResponse]:
+    def answer(topic: DeleteRecordsTopic, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        start_offset = _delete(topic.name, wanted, context)
+        return DeleteRecordsPartitionResult(wanted.partition_index, start_offset)
+
+    return DeleteRecordsResponse(
+        topics=(
+            yield from each_in_steps(
+                request.topics,
+                lambda topic: topic.partitions,
+                answer,
+                _refuse,
+                lambda topic, partitions: DeleteRecordsTopicResult(name=topic.name, partitions=partitions),
+            )
+        )
+    )
+
+
+def _delete(topic: str, wanted: DeleteRecordsPartition, context: Context) -> int:
+    partition = context.broker.partitions.get(topic, wanted.partition_index)
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are its coordinators' to delete")
+    offset = partition.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
+    if not 0 <= offset <= partition.high_watermark:
+        message = f"offset {offset} is outside of [0, {partition.high_watermark}] of {topic}-{partition.index}"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+    if not partition.log.config.is_deleted:
+        message = f"records of {topic} cannot be deleted: its cleanup.policy has no delete"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+    partition.log.advance_start(offset)
+    context.broker.purgatory.touch(partition.waiters)
+    return partition.log.start_offset
+
+
+def _refuse(wanted: DeleteRecordsPartition, code: ErrorCode, message: str) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(wanted.partition_index, -1, code)

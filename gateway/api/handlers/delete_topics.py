@@ -1,0 +1,68 @@
+"""DeleteTopics: remove topics with all their records, each with an outcome of its own.
+
+v1 throttle   v3 TOPIC_DELETION_DISABLED   v4 flexible   v5 messages, quota errors (KIP-599)   v6 by topic id (KIP-516)
+"""
+
+from collections import Counter
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import each_in_turns
+from gateway.metadata.image import Image
+from gateway.runtime.waiting import Waiting
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from protocol.wire import ZERO_UUID
+
+Key = tuple[str | None, bytes]
+
+
+@handles(DeleteTopicsRequest, versions="0-6")
+def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse | Waiting:
+    """Delete by name, from v6 also by id."""
+    if not context.broker.config.delete_topic_enable:
+        code = ErrorCode.TOPIC_DELETION_DISABLED if context.version >= 3 else ErrorCode.INVALID_REQUEST
+        raise KafkaError(code, "topics cannot be deleted: delete.topic.enable=false")
+    states = request.topics if context.version >= 6 else [DeleteTopicState(name=name) for name in request.topic_names]
+    image = context.broker.metadata.image
+    wanted = Counter((state.name, state.topic_id) for state in states)
+    meant = Counter(_meant(key, image) for key in wanted)
+
+    def answer(key: Key) -> DeletableTopicResult:
+        if wanted[key] > 1 or meant[_meant(key, image)] > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic stands in the request more than once")
+        return _delete(*key, context)
+
+    def respond(rows: list[DeletableTopicResult]) -> DeleteTopicsResponse:
+        return DeleteTopicsResponse(responses=rows)
+
+    response: DeleteTopicsResponse | Waiting = each_in_turns(
+        list(wanted), answer, _refuse, respond, request.timeout_ms, context
+    )
+    return response
+
+
+def _meant(key: Key, image: Image) -> Key:
+    """A key that is the same for a topic that is named by its name and by its id; the key as it is for no topic."""
+    name, topic_id = key
+    known = image.topic_names.get(topic_id) if name is None else name
+    return key if known is None else (known, ZERO_UUID)
+
+
+def _delete(name: str | None, topic_id: bytes, context: Context) -> DeletableTopicResult:
+    if (name is None) == (topic_id == ZERO_UUID):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named either by its name or by its id")
+    image = context.broker.metadata.image
+    topic = image.topic_by_id(topic_id) if name is None else image.topic(name)
+    context.broker.metadata.delete_topic(topic.name)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+
+
+def _refuse(key: Key, code: ErrorCode, message: str) -> DeletableTopicResult:
+    name, topic_id = key
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)

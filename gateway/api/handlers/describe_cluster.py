@@ -1,0 +1,30 @@
+"""DescribeCluster: the brokers and the controller (KIP-700).
+
+v1 endpoint type (KIP-919)   v2 fenced brokers (KIP-1073)
+"""
+
+from gateway.api import operations
+from gateway.api.advertised import endpoints
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+@handles(DescribeClusterRequest, versions="0-2")
+def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
+    """Tell of the brokers; there is no endpoint of controllers."""
+    if request.endpoint_type == CONTROLLERS:
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is an endpoint of brokers; ask it for brokers")
+    if request.endpoint_type != BROKERS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}")
+    image = context.broker.metadata.image
+    wants_operations = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=[DescribeClusterBroker(*endpoint) for endpoint in endpoints(context)],
+        cluster_authorized_operations=operations.CLUSTER if wants_operations else operations.UNKNOWN,
+    )

@@ -1,0 +1,121 @@
+"""DescribeConfigs: the settings of brokers, topics, groups and loggers, and where their values come from.
+
+v1 sources and synonyms (KIP-226)   v3 types and documentation (KIP-569)   v4 flexible
+"""
+
+from collections.abc import Iterable
+from copy import copy
+from typing import Any
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import ROWS_A_STEP, each_row
+from gateway.config import BrokerConfig, describe, groups, loggers
+from gateway.config.describe import ConfigEntry, TopicRows
+from gateway.config.resources import ResourceType, altered_group, has_no_settings, this_broker
+from gateway.metadata.image import Image
+from gateway.metadata.topics import check_name
+from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from protocol.steps import Steps, at_once
+
+
+@handles(DescribeConfigsRequest, versions="0-4")
+def describe_configs(request: DescribeConfigsRequest, context: Context) -> Any:
+    """Describe every resource that is named, once."""
+    return at_once(_describe(request, context), len(request.resources))
+
+
+def _describe(request: DescribeConfigsRequest, context: Context) -> Steps[DescribeConfigsResponse]:
+    resources = yield from _unique(request.resources)
+    image = context.broker.metadata.image
+    config = copy(context.broker.config)  # the one that is served may change while rows are made
+    topics = TopicRows(config, lambda entry: _row(entry, request))
+
+    def rows(resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+        if resource.resource_type != ResourceType.TOPIC:
+            return [_row(entry, request) for entry in _entries(resource, config, image, context)]
+        check_name(resource.resource_name)
+        topic = image.topic(resource.resource_name)
+        return topics.of(topic.configs, resource.configuration_keys)
+
+    def answer(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        return DescribeConfigsResult(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            error_message=None,
+            configs=rows(resource),
+        )
+
+    return DescribeConfigsResponse(results=each_row(resources, answer, _refuse))
+
+
+def _unique(resources: Iterable[DescribeConfigsResource]) -> Steps[list[DescribeConfigsResource]]:
+    """Every resource once, with all the names it is asked for: describing one takes long enough to do it only once."""
+    wanted: dict[tuple[int, str], dict[str, None] | None] = {}
+    for number, resource in enumerate(resources, 1):
+        key = resource.resource_type, resource.resource_name
+        names = wanted.setdefault(key, {})
+        if not resource.configuration_keys:  # an empty list means all, as null does
+            wanted[key] = None
+        elif names is not None:
+            names.update(dict.fromkeys(resource.configuration_keys))
+        if not number % ROWS_A_STEP:
+            yield
+    return [DescribeConfigsResource(*key, None if names is None else list(names)) for key, names in wanted.items()]
+
+
+def _entries(
+    resource: DescribeConfigsResource, config: BrokerConfig, image: Image, context: Context
+) -> list[ConfigEntry]:
+    names = resource.configuration_keys
+    if resource.resource_type == ResourceType.BROKER:
+        return _broker_entries(resource, names, config, context)
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        this_broker(resource, context)
+        return loggers.describe(names)
+    if resource.resource_type == ResourceType.GROUP:
+        configs = image.configs.get((ResourceType.GROUP, altered_group(resource)), {})
+        return groups.describe(config, configs, names)
+    raise has_no_settings(resource)
+
+
+def _broker_entries(
+    resource: DescribeConfigsResource, names: list[str] | None, config: BrokerConfig, context: Context
+) -> list[ConfigEntry]:
+    """Those of this broker; of the empty name, what was changed for all brokers at run time."""
+    if not resource.resource_name:
+        return describe.describe_all_brokers(config, names)
+    this_broker(resource, context)
+    return describe.describe_broker(config, names)
+
+
+def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = [DescribeConfigsSynonym(*synonym) for synonym in entry.synonyms] if request.include_synonyms else []
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_default=entry.is_default,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=synonyms,
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )
+
+
+def _refuse(resource: DescribeConfigsResource, code: ErrorCode, message: str) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

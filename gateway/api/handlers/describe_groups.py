@@ -1,0 +1,49 @@
+"""DescribeGroups: classic groups with their members.
+
+v1 throttle   v3 authorized operations (KIP-430)   v4 static members (KIP-345)   v5 flexible   v6 GROUP_ID_NOT_FOUND
+(KIP-1043)
+
+A group that is not there, or is of another kind, is Dead; from v6 on it is not found. Consumer groups are told of by
+ConsumerGroupDescribe.
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import describe_groups_each
+from gateway.coordinator.groups.classic import ClassicGroup
+from gateway.coordinator.groups.groups import Shard
+from gateway.runtime.waiting import Waiting
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+_NOT_FOUND_FROM = 6
+_DEAD = "Dead"
+
+
+@handles(DescribeGroupsRequest, versions="0-6")
+def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse | Waiting:
+    """Describe every group that is named, once."""
+    version = context.version
+
+    def refused(group_id: str, error: KafkaError) -> DescribedGroup:
+        return DescribedGroup(error.code, error.message, group_id, _DEAD)
+
+    response: DescribeGroupsResponse | Waiting = describe_groups_each(
+        request.groups,
+        lambda shard, group_id: _describe(shard, group_id, version),
+        refused,
+        lambda rows: DescribeGroupsResponse(groups=rows),
+        context,
+        with_operations=request.include_authorized_operations,
+    )
+    return response
+
+
+def _describe(shard: Shard, group_id: str, version: int) -> DescribedGroup:
+    group = shard.groups.get(group_id)
+    if isinstance(group, ClassicGroup):
+        return group.describe()
+    if version < _NOT_FOUND_FROM:
+        return DescribedGroup(group_id=group_id, group_state=_DEAD)
+    message = f"group {group_id} is not a classic group" if group is not None else f"group {group_id} not found"
+    return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id, _DEAD)

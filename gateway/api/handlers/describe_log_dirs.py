@@ -1,0 +1,72 @@
+"""DescribeLogDirs: what lies in each data directory (KIP-113), and which of them cannot be used.
+
+v2 flexible   v3 an error at the top   v4 sizes of the volume (KIP-827)   v5 cordoned directories (KIP-1066)
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import ROWS_A_STEP
+from gateway.replication.partition import Partition
+from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from protocol.steps import Steps, at_once
+from storage.files import parent
+
+
+@handles(DescribeLogDirsRequest, versions="0-5")
+def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Any:
+    """Bytes of every partition that is named and here, or of all."""
+    here = list(context.broker.partitions)
+    return at_once(_describe(request, here, context), len(here))
+
+
+def _describe(
+    request: DescribeLogDirsRequest, here: Iterable[Partition], context: Context
+) -> Steps[DescribeLogDirsResponse]:
+    named: set[tuple[str, int]] = set()
+    for topic in request.topics or ():
+        named.update((topic.topic, index) for index in topic.partitions)
+        yield
+    partitions = context.broker.partitions
+    found: dict[str, dict[str, DescribeLogDirsTopic]] = {directory: {} for directory in partitions.directories}
+    for number, partition in enumerate(here, 1):
+        if request.topics is None or (partition.topic, partition.index) in named:
+            topics = found[parent(partition.log.directory)]
+            row = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+            row.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size))
+        if not number % ROWS_A_STEP:
+            yield
+    results = [_result(directory, list(topics.values()), context) for directory, topics in found.items()]
+    results += [
+        DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=_absolute(directory))
+        for directory in partitions.refused_directories
+    ]
+    return DescribeLogDirsResponse(results=results)
+
+
+def _result(directory: str, topics: list[DescribeLogDirsTopic], context: Context) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=_absolute(directory), topics=topics)
+    if directory in context.broker.partitions.offline_directories:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
+    if context.version >= 4:
+        here = context.broker.partitions
+        try:  # one that answers is asked each second; of one that hangs what it told last is true still
+            result.total_bytes, result.usable_bytes = here.rooms.get(directory) or here.space(directory)
+        except OSError:
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    return result
+
+
+def _absolute(directory: str) -> str:
+    return str(Path(directory).absolute())

@@ -1,0 +1,56 @@
+"""DescribeProducers: the idempotent producers that partitions know (KIP-664).
+
+Tools that look for hanging transactions ask for it.
+"""
+
+from collections.abc import Iterable
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import each_row
+from gateway.metadata.topics import check_name
+from protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from protocol.steps import rows
+from storage.log.producers import Producer
+
+
+@handles(DescribeProducersRequest, versions="0")
+def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+    """Tell of every partition who wrote last in which epoch and with which sequence.
+
+    Each is told once, however often it is named: it may have many producers.
+    """
+    topics: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return DescribeProducersResponse(
+        topics=rows(
+            list(topics), lambda name: TopicResponse(name=name, partitions=_partitions(name, topics[name], context))
+        )
+    )
+
+
+def _partitions(topic: str, indexes: Iterable[int], context: Context) -> list[PartitionResponse]:
+    def answer(index: int) -> PartitionResponse:
+        check_name(topic)
+        known = context.broker.partitions.get(topic, index).log.producers.by_id
+        return PartitionResponse(index, active_producers=rows(list(known.items()), lambda one: _state(*one)))
+
+    return each_row(list(indexes), answer, PartitionResponse)
+
+
+def _state(producer_id: int, producer: Producer) -> ProducerState:
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.transaction_start,
+    )

@@ -1,0 +1,67 @@
+"""DescribeQuorum: who votes on the cluster's metadata, and how far each voter is (KIP-595).
+
+v1 times of fetches (KIP-836)   v2 messages, directory ids, addresses of the voters (KIP-853)
+
+Kafka's tools ask for it. The quorum is this node alone: the log of metadata is its own, and on disk when it answers.
+"""
+
+from gateway.api.advertised import own_endpoint
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from protocol.errors import ErrorCode
+from protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+
+METADATA = "__cluster_metadata"
+"""Kafka's name of the metadata log, which is the name that tools ask for."""
+
+
+@handles(DescribeQuorumRequest, versions="0-2")
+def describe_quorum(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
+    """Describe partition 0 of the metadata; a request for anything else, or for more, hears that it is not there."""
+    asked = [(topic.topic_name, row.partition_index) for topic in request.topics for row in topic.partitions]
+    if asked == [(METADATA, 0)] and len(request.topics) == 1:
+        partitions, nodes = [_quorum(context)], [_node(context)]
+        return DescribeQuorumResponse(
+            error_message=None, topics=[TopicData(topic_name=METADATA, partitions=partitions)], nodes=nodes
+        )
+    return DescribeQuorumResponse(
+        error_message=None,
+        topics=[
+            TopicData(
+                topic_name=topic.topic_name, partitions=[_unknown(row.partition_index) for row in topic.partitions]
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _unknown(index: int) -> PartitionData:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return PartitionData(partition_index=index, error_code=code, error_message=code.message)
+
+
+def _quorum(context: Context) -> PartitionData:
+    node_id, metadata = context.broker.config.node_id, context.broker.metadata
+    now_ms = context.broker.clock.now_ms()
+    voter = ReplicaState(
+        replica_id=node_id,
+        log_end_offset=metadata.end_offset,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
+    return PartitionData(
+        error_message=None, leader_id=node_id, high_watermark=metadata.end_offset, current_voters=[voter]
+    )
+
+
+def _node(context: Context) -> Node:
+    own = own_endpoint(context)
+    return Node(node_id=own.node_id, listeners=[Listener(context.client.listener, own.host, own.port)])

@@ -1,0 +1,112 @@
+"""DescribeTopicPartitions: the partitions of topics, in pages (KIP-966)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gateway.api import operations
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import ROWS_A_STEP
+from gateway.metadata.image import PartitionState, Topic
+from gateway.metadata.topics import check_name
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from protocol.steps import Steps, at_once
+
+
+@handles(DescribeTopicPartitionsRequest, versions="0")
+def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: Context) -> Any:
+    """One page, in order of the names from the cursor on, and the cursor of the next."""
+    topics = context.broker.metadata.image.topics
+    return at_once(_page(request, topics, context), len(request.topics) or len(topics))
+
+
+def _page(
+    request: DescribeTopicPartitionsRequest, topics: Mapping[str, Topic], context: Context
+) -> Steps[DescribeTopicPartitionsResponse]:
+    names = _names(request, topics)
+    left = max(1, min(request.response_partition_limit, context.broker.config.max_request_partition_size_limit))
+    rows: list[DescribeTopicPartitionsResponseTopic] = []
+    for number, name in enumerate(names, 1):
+        if not number % ROWS_A_STEP:
+            yield
+        topic = topics.get(name)
+        if topic is None:
+            rows.append(_unknown(name))
+            continue
+        start = _start(name, request.cursor)
+        if not left:
+            return DescribeTopicPartitionsResponse(
+                topics=rows, next_cursor=Cursor(topic_name=name, partition_index=start)
+            )
+        end = min(start + left, len(topic.partitions))
+        rows.append(_describe(topic, start, end, context))
+        if end < len(topic.partitions):
+            return DescribeTopicPartitionsResponse(
+                topics=rows, next_cursor=Cursor(topic_name=name, partition_index=end)
+            )
+        left -= max(0, end - start)
+    return DescribeTopicPartitionsResponse(topics=rows)
+
+
+def _names(request: DescribeTopicPartitionsRequest, existing: Iterable[str]) -> list[str]:
+    cursor = request.cursor
+    named = {topic.name for topic in request.topics}
+    if cursor is None:
+        return sorted(named or existing)
+    if named and cursor.topic_name not in named:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the topic of the cursor, {cursor.topic_name}, is not in the list")
+    if cursor.partition_index < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor is at partition {cursor.partition_index}")
+    return sorted(name for name in named or existing if name >= cursor.topic_name)
+
+
+def _start(name: str, cursor: Cursor | None) -> int:
+    return cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+
+
+def _describe(topic: Topic, start: int, end: int, context: Context) -> DescribeTopicPartitionsResponseTopic:
+    offline, opening = context.broker.partitions.offline, context.broker.partitions.opening
+    rows = [_partition(index, topic.partitions[index]) for index in range(start, end)]
+    for row in rows if offline or opening else ():
+        key = topic.name, row.partition_index
+        if key in offline or key in opening:
+            row.error_code, row.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
+            row.offline_replicas = [context.broker.config.node_id] if key in offline else []
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=rows,
+        topic_authorized_operations=operations.TOPIC,
+    )
+
+
+def _partition(index: int, state: PartitionState) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if state.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_name(name)
+    except KafkaError as error:
+        code = error.code
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=operations.TOPIC
+    )

@@ -1,0 +1,372 @@
+"""What handlers share: the loop over topics and partitions, in which an error is a value and stops nothing else."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from gateway.api import operations
+from gateway.api.context import Context
+from gateway.config.resources import Resource
+from gateway.coordinator.decision import Caller, Decision, Ticket
+from gateway.coordinator.groups.groups import Shard
+from gateway.runtime.slices import Work
+from gateway.runtime.waiting import Waiting, WaitList
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.compression import finish
+from protocol.steps import FEW, Steps, in_steps, rows
+
+if TYPE_CHECKING:
+    from gateway.metadata.local import Change
+
+P = TypeVar("P")
+N = TypeVar("N")
+R = TypeVar("R")
+Named = TypeVar("Named", bound=Resource)
+logger = logging.getLogger("headgate.handlers")
+
+
+def each(partitions: Iterable[P], answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> list[R]:
+    """One row for every partition: `answer(partition)`, or `refuse(partition, code, message)` where that raised."""
+    return [guarded(partition, answer, refuse) for partition in partitions]
+
+
+def each_row(items: Sequence[P], answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> list[R]:
+    """What `each` gives, for a response alone: many rows are made while they are written (`protocol.steps.Rows`).
+
+    `answer` must have no effect, and must look at nothing that changes meanwhile.
+    """
+    return rows(items, lambda item: guarded(item, answer, refuse))
+
+
+def each_in_steps(
+    topics: Iterable[N],
+    partitions_of: Callable[[N], Sequence[P]],
+    answer: Callable[[N, P], R],
+    refuse: Callable[[P, ErrorCode, str], R],
+    topic_row: Callable[[N, list[R]], Any],
+) -> Steps[list[Any]]:
+    """A row for every partition of every topic, made in order: for rows that have effects, or are filled later."""
+    told, made = [], 0
+    for topic in topics:
+        partitions: list[R] = []
+        answer_partition = partial(answer, topic)
+        for partition in partitions_of(topic):
+            partitions.append(guarded(partition, answer_partition, refuse))
+            made += 1
+            if not made % ROWS_A_STEP:
+                yield
+        told.append(topic_row(topic, partitions))
+    return told
+
+
+ROWS_A_STEP = 16
+"""Each takes a few microseconds, a refusal up to ten."""
+
+
+def guarded(partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> R:
+    """The row of one partition."""
+    try:
+        return answer(partition)
+    except (KafkaError, OSError) as error:
+        return refuse(partition, *refusal(error))
+
+
+MOST_ROWS = 10_000
+"""Of a request that is answered within a turn: each may be an exception, and hold up everybody else by 2 us."""
+
+
+def is_too_many(counts: Iterable[int]) -> bool:
+    """Whether a request has too much for a turn, with so many rows in each of its topics; none count as one."""
+    left = MOST_ROWS
+    return any((left := left - max(1, count)) < 0 for count in counts)
+
+
+TOO_MANY = ErrorCode.INVALID_REQUEST, f"a request may name {MOST_ROWS} partitions at most"
+"""What such a request is refused with."""
+
+MOST_PENDING, PENDING_PAUSE_MS = 8, 2.0
+"""So many changes of one request wait for the disk; then a pause is made. Each holds an image, a megabyte with 10,000
+topics: thousands of them would fill the memory, and the garbage collector would look through all."""
+
+AT_ONCE = 10
+"""Topics that one request makes or removes within a turn. Each takes files, and so half a millisecond or more."""
+
+
+class _Rows(Generic[P, R]):
+    """Rows that tell of changes of the metadata: they are made in order, and told when the changes are on the disk."""
+
+    def __init__(
+        self,
+        items: Sequence[P],
+        answer: Callable[[P], R],
+        refuse: Callable[[P, ErrorCode, str], R],
+        context: Context,
+    ) -> None:
+        self._items = items
+        self._answer = answer
+        self._refuse = refuse
+        self._metadata = context.broker.metadata
+        self._rows: list[R] = []
+        self._pending: deque[tuple[int, Change]] = deque()  # each holds an image: only those are kept that have to be
+        self._failed: dict[int, KafkaError] = {}
+        self.fault: Exception | None = None
+        """What kept the rows from being made: a fault of ours."""
+
+    def add(self) -> None:
+        """Make the next one."""
+        number = len(self._rows)
+        item = self._items[number]
+        try:
+            row = self._answer(item)
+            change = self._metadata.pending
+            if change is not None:
+                self._pending.append((number, change))
+        except (KafkaError, OSError) as error:
+            row = self._refuse(item, *refusal(error))
+        self._rows.append(row)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Forget the changes that have ended, which they do in order."""
+        pending = self._pending
+        while pending and pending[0][1].is_settled:
+            number, change = pending.popleft()
+            if change.error is not None:
+                self._failed[number] = change.error
+
+    def steps(self) -> Steps[None]:
+        """Make those that are not made yet, until all are, or too many changes wait for the disk."""
+        while not self.are_made and len(self._pending) < MOST_PENDING:
+            self.add()
+            yield
+            self._settle()
+
+    @property
+    def are_made(self) -> bool:
+        """Whether there is a row for every item."""
+        return len(self._rows) == len(self._items)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all are made, and nothing that they tell of is pending."""
+        self._settle()
+        return self.are_made and not self._pending
+
+    def told(self) -> list[R]:
+        """All of them; what has not ended yet has timed out, and may still be done."""
+        self._settle()
+        made = len(self._rows)
+        failed = dict(self._failed)
+        pending = {number for number, _ in self._pending}
+
+        def told(number: int) -> R:
+            item = self._items[number]
+            if number >= made:
+                return self._late(item, "it was not its turn yet")
+            if number in pending:
+                return self._late(item, "it is not on the disk yet")
+            error = failed.get(number)
+            return self._rows[number] if error is None else self._refuse(item, *refusal(error))
+
+        return rows(range(len(self._items)), told)
+
+    def _late(self, item: P, message: str) -> R:
+        return self._refuse(item, ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+def each_in_turns(
+    items: Sequence[P],
+    answer: Callable[[P], R],
+    refuse: Callable[[P, ErrorCode, str], R],
+    respond: Callable[[list[R]], Any],
+    timeout_ms: int,
+    context: Context,
+) -> Any:
+    """The response that `respond` makes of a row for every item, or what it is awaited by.
+
+    More than `AT_ONCE` are gone through in steps, with turns for everybody else in between. Changes of the metadata are
+    told when they are on the disk. What is not done when the client no longer waits, or the broker stops, is told to
+    have timed out; it may still be done.
+    """
+    services, made, is_done = context.broker, _Rows(items, answer, refuse, context), WaitList()
+
+    def response() -> Any:
+        if made.fault is not None:
+            raise made.fault
+        told = respond(made.told())
+        return in_steps(told) if len(items) > FEW else told
+
+    def begin() -> None:
+        services.slices.put(Work(made.steps(), ended))
+
+    def ended(result: Exception | None) -> None:
+        if result is None and not made.are_made:
+            services.scheduler.call_after(PENDING_PAUSE_MS, begin)
+            return
+        made.fault = result
+        services.purgatory.touch(is_done)
+
+    if len(items) <= AT_ONCE:
+        finish(made.steps())
+        if made.is_settled:
+            return response()
+    if not made.are_made:
+        begin()
+    deadline_ms = services.clock.monotonic_ms() + max(timeout_ms, _LEAST_TIMEOUT_MS)
+
+    def attempt(_: WaitList) -> Any:
+        return response() if made.is_settled or made.fault is not None else None
+
+    return Waiting([is_done, services.metadata.waiters], deadline_ms, attempt, response)
+
+
+def settled(context: Context, change: Change | None, respond: Callable[[], Any], *, in_any_case: bool = False) -> Any:
+    """What `respond` makes when a change of the metadata is on the disk, or what it is awaited by; None: at once.
+
+    Then raises the KafkaError that kept it from getting there, if not `in_any_case` a response is to be made.
+    """
+    services = context.broker
+    if change is None:
+        return respond()
+
+    def attempt(_: WaitList) -> Any:
+        return expire() if change.is_settled else None
+
+    def expire() -> Any:
+        if in_any_case:
+            return respond()
+        if not change.is_settled:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the metadata is not on the disk yet")
+        if change.error is not None:
+            raise change.error
+        return respond()
+
+    return Waiting([services.metadata.waiters], services.clock.monotonic_ms() + SETTLED_MS, attempt, expire)
+
+
+SETTLED_MS = 30_000.0
+"""So long a disk may take for a change of the metadata, where the client does not say how long it waits."""
+
+_LEAST_TIMEOUT_MS = 1_000
+
+
+def refusal(error: KafkaError | OSError, topic: str = "", index: int = -1) -> tuple[ErrorCode, str]:
+    """What a client hears of an error. An OSError is the disk's: KAFKA_STORAGE_ERROR, and the log has the rest.
+
+    Clients show the code alone, and many retry without a word: why the store refuses has to stand in the broker's log.
+    `topic` and `index`: of which partition, for those errors that do not say it themselves.
+    """
+    if isinstance(error, KafkaError):
+        if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            logger.error("refused to a client%s: %s", _of(topic, index), error.message)
+        return error.code, error.message
+    logger.error("the store failed%s", _of(topic, index), exc_info=error)
+    return ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}"
+
+
+def _of(topic: str, index: int) -> str:
+    return f" ({topic}-{index})" if topic else ""
+
+
+def known_code(code: ErrorCode, version: int, storage_error_since: int) -> ErrorCode:
+    """The code as the client's version knows it: who does not know that a disk failed is made to come again."""
+    is_unknown = code == ErrorCode.KAFKA_STORAGE_ERROR and version < storage_error_since
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_unknown else code
+
+
+def check_group_id(group_id: str) -> None:
+    """Members and deletions need a name for their group. Raises KafkaError(INVALID_GROUP_ID) for an empty one."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group has no id: set group.id")
+
+
+class OfAMember(Protocol):
+    """A request to a group."""
+
+    group_id: str
+
+
+class Described(Protocol):
+    """A row that describes a group."""
+
+    error_code: int
+    authorized_operations: int
+
+
+Asked = TypeVar("Asked", bound=OfAMember)
+Row = TypeVar("Row", bound=Described)
+Machine = Callable[[Shard, Asked, Caller, Ticket, float], Decision]
+
+
+def ask_group(machine: Machine[Asked], request: Asked, context: Context) -> Any:
+    """Have the machine decide what a member asks of its group: the response, or what it is awaited by."""
+    caller, clock = context.caller, context.broker.clock
+
+    def decide(shard: Shard, ticket: Ticket) -> Decision:
+        return machine(shard, request, caller, ticket, clock.monotonic_ms())
+
+    return context.broker.groups.submit(request.group_id, decide)
+
+
+def describe_groups_each(
+    group_ids: Sequence[str],
+    describe: Callable[[Shard, str], Any],
+    refuse: Callable[[str, KafkaError], Row],
+    respond: Callable[[list[Row]], Any],
+    context: Context,
+    *,
+    with_operations: bool,
+) -> Any:
+    """The response, or what it is awaited by: a row for each group that is named, and one for each, however often.
+
+    The reply must not become larger than all groups are.
+    """
+    unique = list(dict.fromkeys(group_ids))
+
+    def decide(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
+        return Decision.reply(ticket, describe(shard, group_id))
+
+    def assemble(found: list[Row | KafkaError]) -> Any:
+        described = [
+            refuse(group_id, row) if isinstance(row, KafkaError) else row
+            for group_id, row in zip(unique, found, strict=True)
+        ]
+        if with_operations:
+            for row in described:
+                row.authorized_operations = operations.UNKNOWN if row.error_code else operations.GROUP
+        return respond(described)
+
+    return context.broker.groups.gather(unique, decide, assemble)
+
+
+def alter_each(
+    resources: Sequence[Named],
+    alter: Callable[[Named], None],
+    row: Callable[[int, str | None, int, str], P],
+    respond: Callable[[list[P]], Any],
+    context: Context,
+) -> Any:
+    """The response of a row of (error code, message, type, name) for every resource, or what it is awaited by.
+
+    Each is changed, or refused as a whole. One that stands in the request more than once is refused, as nobody can know
+    which was meant.
+    """
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+
+    def answer(resource: Named) -> P:
+        if counts[resource.resource_type, resource.resource_name] > 1:
+            message = f"{resource.resource_name} stands in the request more than once"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        alter(resource)
+        return row(ErrorCode.NONE, None, resource.resource_type, resource.resource_name)
+
+    def refuse(resource: Named, code: ErrorCode, message: str) -> P:
+        return row(code, message, resource.resource_type, resource.resource_name)
+
+    unique = {(resource.resource_type, resource.resource_name): resource for resource in resources}
+    items = list(unique.values())
+    return each_in_turns(items, answer, refuse, respond, int(SETTLED_MS), context)

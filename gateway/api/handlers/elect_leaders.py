@@ -1,0 +1,46 @@
+"""ElectLeaders: move leadership to the preferred replica, or, uncleanly, to one that is alive (KIP-183).
+
+v1 unclean elections, top-level error (KIP-460)   v2 flexible
+
+A node that stands alone leads every partition, as its preferred replica: no election is ever needed.
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import each_row
+from gateway.metadata.image import Image
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.elect_leaders import (
+    PREFERRED,
+    UNCLEAN,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+    TopicPartitions,
+)
+from protocol.steps import rows
+
+
+@handles(ElectLeadersRequest, versions="0-2")
+def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
+    """Answer for every partition that is named; of all partitions, those would be told that got another leader."""
+    if request.election_type not in {PREFERRED, UNCLEAN}:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}")
+    topics = request.topic_partitions or ()
+    image = context.broker.metadata.image
+    return ElectLeadersResponse(
+        replica_election_results=rows(
+            topics, lambda wanted: ReplicaElectionResult(topic=wanted.topic, partition_result=_results(wanted, image))
+        )
+    )
+
+
+def _results(wanted: TopicPartitions, image: Image) -> list[PartitionResult]:
+    def answer(index: int) -> PartitionResult:
+        state = image.topic(wanted.topic).partition(index)
+        raise KafkaError(
+            ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads {wanted.topic}-{index}, as it should"
+        )
+
+    return each_row(wanted.partitions, answer, PartitionResult)

@@ -1,0 +1,71 @@
+"""FindCoordinator: which broker coordinates a group or a transactional id.
+
+v1 key types, throttle   v3 flexible   v4 many keys (KIP-699)   v5 TRANSACTION_ABORTABLE   v6 share groups (KIP-932)
+
+A group's coordinator leads its partition of `__consumer_offsets`; the first who asks has that topic made, and while it
+cannot be, hears COORDINATOR_NOT_AVAILABLE and asks again. Of transactions everything is here.
+
+Served from version 0 from the first day: librdkafka compresses with lz4 only if it is.
+"""
+
+from gateway.api.advertised import Endpoint, endpoints, own_endpoint
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import each_row, settled
+from gateway.runtime.waiting import Waiting
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.find_coordinator import (
+    GROUP,
+    TRANSACTION,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+MAX_KEYS = 10_000
+"""Of one request; nobody has that many groups, and the reply must not hold up everybody else."""
+
+
+@handles(FindCoordinatorRequest, versions="0-6")
+def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse | Waiting:
+    """Answer every key with its coordinator."""
+    key_type = request.key_type
+    if key_type not in (GROUP, TRANSACTION):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"nothing of key type {key_type} is coordinated here")
+    if len(request.coordinator_keys) > MAX_KEYS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.coordinator_keys)} keys exceed {MAX_KEYS}")
+    change = context.broker.groups.prepare() if key_type == GROUP else None
+    found: FindCoordinatorResponse | Waiting = settled(
+        context, change, lambda: _find(request, context), in_any_case=True
+    )
+    return found
+
+
+def _find(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+    key_type = request.key_type
+    if context.version < 4:
+        node_id, host, port, _ = _coordinator(request.key, key_type, context)
+        return FindCoordinatorResponse(node_id=node_id, host=host, port=port)
+
+    def answer(key: str) -> Coordinator:
+        node_id, host, port, _ = _coordinator(key, key_type, context)
+        return Coordinator(key=key, node_id=node_id, host=host, port=port)
+
+    return FindCoordinatorResponse(coordinators=each_row(request.coordinator_keys, answer, _refuse))
+
+
+def _coordinator(key: str, key_type: int, context: Context) -> Endpoint:
+    own = own_endpoint(context)
+    if key_type == TRANSACTION:
+        return own
+    leader = context.broker.groups.leader_of(key)
+    if leader == own.node_id:
+        return own
+    for endpoint in endpoints(context):
+        if endpoint.node_id == leader:
+            return endpoint
+    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {leader}, which coordinates the group, is not alive")
+
+
+def _refuse(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)

@@ -1,0 +1,25 @@
+"""Heartbeat: stay a member of a classic group.
+
+v1 throttle   v3 static members (KIP-345)   v4 flexible
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import ask_group, check_group_id
+from gateway.coordinator.groups import classic
+from gateway.runtime.waiting import Waiting
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+@handles(HeartbeatRequest, versions="0-4")
+def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse | Waiting:
+    """Have the group decide. While it is being loaded all is well, as with Kafka: sessions begin after that."""
+    check_group_id(request.group_id)
+    try:
+        response: HeartbeatResponse | Waiting = ask_group(classic.heartbeat, request, context)
+    except KafkaError as error:
+        if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return HeartbeatResponse()
+        raise
+    return response

@@ -1,0 +1,133 @@
+"""IncrementalAlterConfigs: change single settings of topics, brokers, groups and loggers, the others stay (KIP-339).
+
+v1 flexible
+
+Of a broker's settings those can be changed that can be in Kafka while it runs, but for its listeners.
+"""
+
+from collections.abc import Callable, Sequence
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import alter_each
+from gateway.config import catalogue, dynamic, loggers
+from gateway.config.definition import Type
+from gateway.config.resources import (
+    ResourceType,
+    altered_broker,
+    altered_group,
+    altered_topic,
+    has_no_settings,
+    this_broker,
+)
+from gateway.metadata.image import Topic
+from gateway.runtime.waiting import Waiting
+from protocol.errors import ErrorCode, KafkaError
+from protocol.internal.metadata import BROKER_RESOURCE
+from protocol.messages.incremental_alter_configs import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+# What a setting has now if it is a list, by its name
+Items = Callable[[str], Sequence[str] | None]
+
+
+@handles(IncrementalAlterConfigsRequest, versions="0-1")
+def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, context: Context
+) -> IncrementalAlterConfigsResponse | Waiting:
+    """Change every resource, all or nothing of each."""
+
+    def alter(resource: AlterConfigsResource) -> None:
+        if len({config.name for config in resource.configs}) != len(resource.configs):
+            message = f"a setting of {resource.resource_name} stands in the request more than once"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        kind = _KINDS.get(resource.resource_type)
+        if kind is None:
+            raise has_no_settings(resource)
+        kind(resource, context, request.validate_only)
+
+    def respond(rows: list[AlterConfigsResourceResponse]) -> IncrementalAlterConfigsResponse:
+        return IncrementalAlterConfigsResponse(responses=rows)
+
+    response: IncrementalAlterConfigsResponse | Waiting = alter_each(
+        request.resources, alter, AlterConfigsResourceResponse, respond, context
+    )
+    return response
+
+
+def _alter_topic(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+    topic = altered_topic(resource, context)
+    changes = _changes(resource, lambda name: _items_of_topic(name, topic, context))
+    context.broker.metadata.change_topic_configs(topic.name, changes, validate_only=validate_only)
+
+
+def _items_of_topic(name: str, topic: Topic, context: Context) -> tuple[str, ...] | None:
+    definition = catalogue.TOPIC.get(name)
+    if definition is None or definition.type is not Type.LIST:
+        return None
+    value = context.broker.config.topic_value(name, topic.configs)
+    return value if isinstance(value, tuple) else None
+
+
+def _alter_broker(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+    node_id, metadata = altered_broker(resource, context), context.broker.metadata
+    configs = metadata.planned.configs.get((BROKER_RESOURCE, resource.resource_name), {})
+    changes = _changes(resource, lambda name: dynamic.items(context.broker.config, name, configs))
+    metadata.change_broker_configs(node_id, changes, validate_only=validate_only)
+
+
+def _alter_loggers(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+    this_broker(resource, context)
+    if any(change.config_operation in {APPEND, SUBTRACT} for change in resource.configs):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is no list; set it, or delete it")
+    levels = _changes(resource, lambda _: None)
+    for name, level in levels.items():
+        loggers.check(name, level)
+    if not validate_only:
+        loggers.change(levels)
+
+
+def _alter_group(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+    group_id, changes = altered_group(resource), _changes(resource, lambda _: None)
+    context.broker.metadata.change_group_configs(group_id, changes, validate_only=validate_only)
+
+
+_KINDS: dict[int, Callable[[AlterConfigsResource, Context, bool], None]] = {
+    ResourceType.TOPIC: _alter_topic,
+    ResourceType.BROKER: _alter_broker,
+    ResourceType.BROKER_LOGGER: _alter_loggers,
+    ResourceType.GROUP: _alter_group,
+}
+
+
+def _changes(resource: AlterConfigsResource, items: Items) -> dict[str, str | None]:
+    return {config.name: _changed(config, items) for config in resource.configs}
+
+
+def _changed(change: AlterableConfig, items: Items) -> str | None:
+    """The new value; None takes it away."""
+    if change.config_operation == DELETE:
+        return None
+    if change.value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} is to be null; delete it instead")
+    if change.config_operation == SET:
+        return change.value
+    if change.config_operation not in {APPEND, SUBTRACT}:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no operation {change.config_operation} on {change.name}")
+    present = items(change.name)
+    if present is None:
+        message = f"{change.name} is no list, to which could be added or from which taken"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+    named = [item.strip() for item in change.value.split(",")]
+    if change.config_operation == SUBTRACT:
+        return ",".join(item for item in present if item not in named)
+    return ",".join([*present, *(item for item in named if item not in present)])

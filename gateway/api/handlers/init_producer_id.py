@@ -1,0 +1,28 @@
+"""InitProducerId: an id and an epoch for an idempotent producer, the default of Java clients since 3.0 (KIP-98).
+
+v2 flexible   v3 the id and epoch to be raised (KIP-360)   v4 PRODUCER_FENCED   v5 TRANSACTION_ABORTABLE (KIP-890)
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import settled
+from gateway.runtime.waiting import Waiting
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+
+@handles(InitProducerIdRequest, versions="0-5")
+def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse | Waiting:
+    """Give a new id with epoch 0; without a transactional id, also to one who has an id, as Kafka does."""
+    if request.transactional_id is not None:
+        message = (
+            f"transactions are not served yet; use a producer without transactional.id ({request.transactional_id})"
+        )
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        message = f"producer id {request.producer_id} and epoch {request.producer_epoch} do not go together"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    producer_ids = context.broker.producer_ids
+    response = InitProducerIdResponse(producer_id=producer_ids.next(), producer_epoch=0)
+    told: InitProducerIdResponse | Waiting = settled(context, producer_ids.pending, lambda: response)
+    return told

@@ -1,0 +1,20 @@
+"""JoinGroup: become a member of a classic group, and wait for the others.
+
+v1 rebalance timeout (KIP-62)   v2 throttle   v4 MEMBER_ID_REQUIRED (KIP-394)   v5 static members (KIP-345)
+v6 flexible   v7 protocol type in the response (KIP-559)   v8 reasons (KIP-800)   v9 skip_assignment (KIP-814)
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import ask_group, check_group_id
+from gateway.coordinator.groups import classic
+from gateway.runtime.waiting import Waiting
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+
+@handles(JoinGroupRequest, versions="0-9")
+def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | Waiting:
+    """Have the group decide; the reply mostly comes with its next generation."""
+    check_group_id(request.group_id)
+    response: JoinGroupResponse | Waiting = ask_group(classic.join, request, context)
+    return response

@@ -1,0 +1,19 @@
+"""LeaveGroup: cease to be a member of a classic group, without waiting for the session to time out.
+
+v1 throttle   v3 many members, static ones too (KIP-345)   v4 flexible   v5 reasons (KIP-800)
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import ask_group, check_group_id
+from gateway.coordinator.groups import classic
+from gateway.runtime.waiting import Waiting
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+
+
+@handles(LeaveGroupRequest, versions="0-5")
+def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse | Waiting:
+    """Have the group decide."""
+    check_group_id(request.group_id)
+    response: LeaveGroupResponse | Waiting = ask_group(classic.leave, request, context)
+    return response

@@ -1,0 +1,37 @@
+"""ListConfigResources: what has settings.
+
+v0 subscriptions to client metrics, of which there are none (KIP-1000)   v1 every type (KIP-1142)
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.config.resources import ResourceType
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+
+@handles(ListConfigResourcesRequest, versions="0-1")
+def list_config_resources(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
+    """The names by type; no type named means all."""
+    if context.version == 0:
+        return ListConfigResourcesResponse()
+    wanted = dict.fromkeys(request.resource_types or [*ResourceType])
+    rows = [ConfigResource(name, resource_type) for resource_type in wanted for name in _names(resource_type, context)]
+    return ListConfigResourcesResponse(config_resources=rows)
+
+
+def _names(resource_type: int, context: Context) -> list[str]:
+    image = context.broker.metadata.image
+    if resource_type == ResourceType.TOPIC:
+        return list(image.topics)
+    if resource_type in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
+        return [str(node_id) for node_id in image.brokers]
+    if resource_type == ResourceType.GROUP:
+        return [name for kind, name in image.configs if kind == resource_type and image.configs[kind, name]]
+    if resource_type not in list(ResourceType):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no resource type {resource_type}")
+    return []  # clients are not asked for metrics

@@ -1,0 +1,296 @@
+"""ListOffsets: the offset at a time, or at an end of a partition.
+
+v0 offsets where segments begin   v1 one offset   v2 isolation level   v4 leader epochs (KIP-320)   v6 flexible   v7
+the maximum timestamp (KIP-734)   v8 earliest local (KIP-405)   v9 latest tiered (KIP-1005)   v10 timeout for remote
+lists (KIP-1075)   v11 earliest pending upload (KIP-1023)
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from gateway.api.context import Context, Services
+from gateway.api.conversion import ROW_BYTES, caught
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import each_in_steps, refusal
+from gateway.replication.partition import Partition
+from gateway.runtime.waiting import Waiting, WaitList
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+from protocol.steps import Steps, at_once
+from storage.files import ColdRead, Place, planned
+from storage.log.log import Log
+from storage.log.times import Found, More, TimestampOffset
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The version from which on each of these may be asked for."""
+NOTHING = (-1, -1, -1)
+"""Offset, timestamp and leader epoch where nothing matches."""
+
+
+# A client's own limit is 30 s in most libraries: who waits longer has asked again by then.
+DEADLINE_MS = 30_000.0
+AT_ONCE = 16
+
+MOST_OFFSETS = 100_000
+"""So many offsets where segments begin are in a reply; rows for which there is no more room have one each."""
+
+Row = ListOffsetsPartitionResponse
+Answer = Callable[[ListOffsetsPartition, Partition], Row]
+Outcome = Found | KafkaError | OSError
+
+
+class Search(NamedTuple):
+    """A time that is sought in a partition, and the rows that want it.
+
+    `more`: what was looked through already. `brought`: what a thread has just read for its plan.
+    """
+
+    partition: Partition
+    timestamp: int
+    rows: list[Row]
+    more: More | None = None
+    brought: Place | None = None
+
+
+@handles(ListOffsetsRequest, versions="1-11")
+def list_offsets(request: ListOffsetsRequest, context: Context) -> Any:
+    """Answer every partition from its log; what asks for a time has to look into records, which may take long."""
+    return at_once(_list_offsets(request, context), _count(request))
+
+
+def _count(request: ListOffsetsRequest) -> int:
+    return sum(len(topic.partitions) for topic in request.topics)
+
+
+def _list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse | Waiting]:
+    searches: dict[tuple[Partition, int], Search] = {}
+
+    def answer(wanted: ListOffsetsPartition, partition: Partition) -> Row:
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        timestamp = wanted.timestamp
+        _check_time(timestamp, context.version)
+        if timestamp < 0 and timestamp != MAX_TIMESTAMP:
+            return Row(wanted.partition_index, ErrorCode.NONE, [], *_place(partition, timestamp, request))
+        search = searches.get((partition, timestamp))
+        if search is None:
+            search = searches[partition, timestamp] = Search(partition, timestamp, [])
+        row = Row(wanted.partition_index)
+        search.rows.append(row)
+        return row
+
+    response = yield from _respond(request, context, answer)
+    return Searching(response, searches.values(), request, context.broker).answer() if searches else response
+
+
+@handles(ListOffsetsRequest, versions="0")
+def list_segments(request: ListOffsetsRequest, context: Context) -> Any:
+    """Answer every partition with the offsets where its segments begin."""
+    known: dict[Partition, SegmentStarts] = {}
+    room = MOST_OFFSETS
+
+    def answer(wanted: ListOffsetsPartition, partition: Partition) -> Row:
+        nonlocal room
+        starts = known.get(partition)
+        if starts is None:
+            starts = known[partition] = SegmentStarts(partition.log, context.broker.clock.now_ms())
+        offsets = starts.newest(wanted.timestamp, min(max(0, wanted.max_num_offsets), max(1, room)))
+        if request.replica_id < 0 and offsets and offsets[0] > partition.high_watermark:
+            high_watermark = partition.high_watermark
+            offsets = [high_watermark, *(offset for offset in offsets if offset <= high_watermark)]
+        room -= len(offsets)
+        return Row(partition_index=wanted.partition_index, old_style_offsets=offsets)
+
+    return at_once(_respond(request, context, answer), _count(request))
+
+
+def _respond(request: ListOffsetsRequest, context: Context, answer: Answer) -> Steps[ListOffsetsResponse]:
+    def row(topic: ListOffsetsTopic, wanted: ListOffsetsPartition) -> Row:
+        return answer(wanted, context.broker.partitions.get(topic.name, wanted.partition_index))
+
+    topics = yield from each_in_steps(
+        request.topics,
+        lambda topic: topic.partitions,
+        row,
+        _refuse,
+        lambda topic, partitions: ListOffsetsTopicResponse(name=topic.name, partitions=partitions),
+    )
+    return ListOffsetsResponse(topics=topics)
+
+
+class Searching:
+    """What a request seeks by time, some searches at once: each holds files open until it has ended."""
+
+    def __init__(
+        self, response: ListOffsetsResponse, searches: Iterable[Search], request: ListOffsetsRequest, broker: Services
+    ) -> None:
+        self._response = response
+        self._left = deque(searches)
+        self._isolation_level = request.isolation_level
+        self._broker = broker
+        self._under_way: list[Search] = []
+        self._bringing = 0  # how many are not planned yet, as a thread reads for that
+        self._found: list[Outcome] | Exception | None = None
+        self._moved = WaitList()
+
+    def answer(self) -> ListOffsetsResponse | Waiting:
+        """The response with what is found: at once, if that is little work."""
+        deadline_ms = self._broker.clock.monotonic_ms() + DEADLINE_MS
+        return self._go_on() or Waiting([self._moved], deadline_ms, lambda _: self._go_on(), _late)
+
+    def _go_on(self) -> ListOffsetsResponse | None:
+        """Take what was found, and begin with the next ones. Gives the response once there are no more."""
+        while self._take():
+            if not self._left or self._bringing >= AT_ONCE:
+                return None if self._bringing else self._response
+            self._begin()
+        return None
+
+    def _take(self) -> bool:
+        """Whether nothing is under way any more."""
+        found, self._found = self._found, None
+        if isinstance(found, Exception):
+            raise found
+        if self._under_way and found is not None:
+            for search, one in zip(self._under_way, found, strict=True):
+                if isinstance(one, More):
+                    self._left.append(search._replace(more=one, brought=None))
+                else:
+                    _fill(search, one)
+            self._under_way = []
+        return not self._under_way
+
+    def _begin(self) -> None:
+        planned: list[Steps[Found]] = []
+        for _ in range(min(AT_ONCE - self._bringing, len(self._left))):
+            search = self._left.popleft()
+            try:
+                planned.append(self._plan(search))
+            except ColdRead as cold:
+                self._bring(search, cold)
+            except KafkaError as error:
+                _fill(search, error)
+            else:
+                self._under_way.append(search)
+        if planned:
+            conversions = self._broker.conversions
+            size = len(planned) * ROW_BYTES
+            made = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters), is_reading=True)
+            self._found = self._found if made is None else made
+
+    def _bring(self, search: Search, cold: ColdRead) -> None:
+        """Have a thread of its disk read what is not in memory: a disk that hangs holds up no conversions."""
+        cold.__traceback__ = None  # it holds the frames of what was given up, and these the files of segments
+        self._bringing += 1
+
+        def brought(result: object) -> None:
+            self._bringing -= 1
+            cold.release()
+            if isinstance(result, OSError):
+                _fill(search, result)
+            else:
+                self._left.append(search._replace(brought=cold.place))
+            self._broker.purgatory.touch(self._moved)
+
+        self._broker.scheduler.reads(cold.disk).in_thread(cold.warm, brought, lambda: bool(self._moved.waiters))
+
+    def _plan(self, search: Search) -> Steps[Found]:
+        """What finds it. Raises KafkaError, and ColdRead unless what was brought is gone again."""
+        log, end = search.partition.log, search.partition.readable_end(self._isolation_level)
+
+        def plan(patient: bool) -> Steps[Found]:
+            if search.timestamp == MAX_TIMESTAMP:
+                return log.max_timestamp(end, search.more, patient)
+            return log.offset_for_time(search.timestamp, end, search.more, patient)
+
+        return planned(plan, search.brought)
+
+    def _done(self, found: list[Outcome] | Exception) -> None:
+        self._found = found
+        self._broker.purgatory.touch(self._moved)
+
+
+def _all(searches: Iterable[Steps[Found]]) -> Steps[list[Outcome]]:
+    """What each finds; more than one of them are no work for the loop."""
+    results: list[Outcome] = []
+    for steps in searches:
+        if results:
+            yield
+        results.append((yield from caught(steps)))
+    return results
+
+
+def _fill(search: Search, found: TimestampOffset | KafkaError | OSError | None) -> None:
+    for row in search.rows:
+        row.offset, row.timestamp, row.leader_epoch = NOTHING
+        if isinstance(found, TimestampOffset):
+            row.offset, row.timestamp, row.leader_epoch = found
+        elif found is not None:
+            row.error_code = refusal(found, search.partition.topic, search.partition.index)[0]
+
+
+def _late() -> ListOffsetsResponse:
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the time was not found soon enough")
+
+
+class SegmentStarts:
+    """Where the segments of a partition begin: found once for all rows that name it, as there may be many of both.
+
+    As of now, also where the log ends. A consumer sees the high watermark in the place of everything above. Source:
+    Apache Kafka 3.9, which answers so.
+    """
+
+    def __init__(self, log: Log, now_ms: int) -> None:
+        self._log = log
+        self._now_ms = now_ms
+        self._offsets = log.starts()
+        self._times: list[int] | None = None
+
+    def newest(self, timestamp: int, most: int) -> list[int]:
+        """Those that were last written to by the time, newest first. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        count = self._count(timestamp)
+        return self._offsets[max(0, count - most) : count][::-1]
+
+    def _count(self, timestamp: int) -> int:
+        """How many there are up to the last one of that time, as the files' times need not be in order."""
+        if timestamp == EARLIEST:
+            return 1
+        if timestamp == LATEST:
+            return len(self._offsets)
+        if timestamp < 0:
+            return 0
+        if self._times is None:
+            times = self._log.modified_ms()
+            if len(times) < len(self._offsets):
+                times.append(self._now_ms)
+            self._times = list(accumulate(reversed(times), min))[::-1]  # of each and all after it, so in order
+        return bisect_right(self._times, timestamp)
+
+
+def _check_time(timestamp: int, version: int) -> None:
+    if timestamp < 0 and version < SINCE.get(timestamp, version + 1):
+        message = f"timestamp {timestamp} has no meaning in version {version}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+
+
+def _place(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> tuple[int, int, int]:
+    """Timestamp (-1), offset and leader epoch of an end of the log."""
+    if timestamp == LATEST:
+        return -1, partition.readable_end(request.isolation_level), partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, partition.log.start_offset, partition.log.epochs.epoch_at(partition.log.start_offset)
+    return NOTHING  # nothing is tiered here
+
+
+def _refuse(wanted: ListOffsetsPartition, code: ErrorCode, message: str) -> Row:
+    return Row(partition_index=wanted.partition_index, error_code=code, offset=-1, timestamp=-1)

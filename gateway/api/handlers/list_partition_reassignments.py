@@ -1,0 +1,19 @@
+"""ListPartitionReassignments: partitions that are being moved to other brokers (KIP-455).
+
+A node that stands alone never moves any; see `alter_partition_reassignments`.
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+
+@handles(ListPartitionReassignmentsRequest, versions="0")
+def list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, context: Context
+) -> ListPartitionReassignmentsResponse:
+    """Nothing, whatever partitions are named: also of those that do not exist, as in Kafka."""
+    return ListPartitionReassignmentsResponse(error_message=None)

@@ -1,0 +1,35 @@
+"""ListTransactions: the transactions that are known here (KIP-664).
+
+v1 by their duration   v2 by a pattern of their ids
+
+Transactions are not served yet, so there are none. What is asked for is checked as if there were some: tools that look
+for hanging transactions ask every broker.
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.coordinator.groups import subscriptions
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+# org.apache.kafka.clients.admin.TransactionState
+STATES = frozenset(
+    (
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "PrepareEpochFence",
+        "Dead",
+    )
+)
+
+
+@handles(ListTransactionsRequest, versions="0-2")
+def list_transactions(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
+    """None; and which of the states that are asked for are no states."""
+    if request.transactional_id_pattern:
+        subscriptions.check(request.transactional_id_pattern)
+    unknown = [state for state in dict.fromkeys(request.state_filters) if state not in STATES]
+    return ListTransactionsResponse(unknown_state_filters=unknown)

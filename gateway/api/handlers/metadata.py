@@ -1,0 +1,237 @@
+"""Metadata: the brokers, and of every topic its partitions and their leaders.
+
+v0 an empty list means all topics, v1 null does; controller, racks, internal topics   v2 cluster id   v3 throttle
+v4 may forbid auto-creation   v5 offline replicas   v7 leader epochs   v8 authorized operations (KIP-430)   v9 flexible
+v10 topic ids (KIP-516)   v12 topics by id   v13 an error at the top
+
+Topics come into being here if `auto.create.topics.enable` and the request say so, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, cast
+
+from gateway.api import operations
+from gateway.api.advertised import endpoints
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
+from gateway.metadata.image import INTERNAL_TOPICS, Topic
+from gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE, check_name
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.steps import FEW, Rows, Steps, at_once, in_steps, rows
+from protocol.wire import ZERO_UUID
+
+W = TypeVar("W", bound=Topic | MetadataRequestTopic)
+Key: TypeAlias = tuple[str | None, bytes]
+
+CREATION_TIMEOUT_MS = 30_000
+"""The request does not say how long its client waits for topics that are created; this long it does by default."""
+
+
+def _is_lasting(response: MetadataResponse) -> bool:
+    """An error may be of its moment: a topic could not be made, a partition could not be opened."""
+    topics: Any = response.topics
+    if isinstance(topics, _Rows):
+        return not topics.description.has_errors
+    return not any(topic.error_code or any(row.error_code for row in topic.partitions) for topic in response.topics)
+
+
+@handles(MetadataRequest, versions="0-13", is_lasting=_is_lasting)
+def metadata(request: MetadataRequest, context: Context) -> Any:
+    """Describe all topics, or those that are named; these may be created by it."""
+    if request.topics is None or (context.version == 0 and not request.topics):
+        topics = list(context.broker.metadata.image.topics.values())
+        description = _Description(request, context)
+        return _respond(request, context, topics, description, description.topic)
+    return at_once(_named(request.topics, request, context), len(request.topics))
+
+
+def _respond(
+    request: MetadataRequest,
+    context: Context,
+    wanted: Sequence[W],
+    description: _Description,
+    row: Callable[[W], MetadataResponseTopic],
+) -> Any:
+    """The response with a row for all that is wanted; as steps, if these are many."""
+    image, wants_operations = description.image, request.include_cluster_authorized_operations
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(*endpoint) for endpoint in endpoints(context)],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        cluster_authorized_operations=operations.CLUSTER if wants_operations else operations.UNKNOWN,
+    )
+    is_large = len(wanted) > FEW or any(description.is_large(one) for one in wanted)
+    if not is_large:
+        response.topics = list(map(row, wanted))
+        return response
+    description.freeze(context)
+    response.topics = cast("list[MetadataResponseTopic]", _Rows(description, wanted, row))
+    return in_steps(response)
+
+
+class _Rows(Rows[W, MetadataResponseTopic]):
+    """Topics that are described while they are written."""
+
+    __slots__ = ("description",)
+
+    def __init__(
+        self, description: _Description, wanted: Sequence[W], row: Callable[[W], MetadataResponseTopic]
+    ) -> None:
+        super().__init__(wanted, row)
+        self.description = description
+
+
+def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: Context) -> Steps[Any]:
+    """Describe these topics, once those are there that are to be created."""
+    unique: dict[Key, MetadataRequestTopic] = {}
+    new: list[Key] = []
+    for number, topic in enumerate(topics, 1):
+        _check(topic, context.version)
+        key = topic.name, topic.topic_id
+        if key not in unique and _is_to_create(topic, request, context):
+            new.append(key)
+        unique[key] = topic
+        if not number % ROWS_A_STEP:
+            yield
+
+    def create(key: Key) -> None:
+        _create(key[0] or "", context)
+
+    def refuse(key: Key, code: ErrorCode, message: str) -> ErrorCode:
+        return code
+
+    def respond(outcomes: Iterable[ErrorCode | None]) -> Any:
+        refused = {key: code for key, code in zip(new, outcomes, strict=True) if code is not None}
+        description = _Description(request, context)
+        rows = list(unique.values())
+        return _respond(request, context, rows, description, lambda wanted: description.named(wanted, refused))
+
+    if len(new) * context.broker.config.num_partitions > MAX_PARTITIONS_AT_ONCE:
+        return respond([ErrorCode.POLICY_VIOLATION] * len(new))
+    return each_in_turns(new, create, refuse, respond, CREATION_TIMEOUT_MS, context)
+
+
+def _check(topic: MetadataRequestTopic, version: int) -> None:
+    """Versions 10 and 11 have fields for ids, which no broker ever served."""
+    if version < 12 and (topic.name is None or topic.topic_id != ZERO_UUID):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} asks for topics by name, not by id")
+
+
+def _is_to_create(wanted: MetadataRequestTopic, request: MetadataRequest, context: Context) -> bool:
+    name = wanted.name
+    if name is None or wanted.topic_id != ZERO_UUID or name in context.broker.metadata.image.topics:
+        return False
+    return _may_create(name, request, context) and _is_valid(name)
+
+
+def _is_valid(name: str) -> bool:
+    try:
+        check_name(name)
+    except KafkaError:
+        return False
+    return True
+
+
+def _may_create(name: str, request: MetadataRequest, context: Context) -> bool:
+    """Topics of coordinators are left to these, which know how many partitions they need."""
+    is_wanted = context.broker.config.auto_create_topics_enable and request.allow_auto_topic_creation
+    return is_wanted and name not in INTERNAL_TOPICS
+
+
+def _create(name: str, context: Context) -> None:
+    """Create a topic by the defaults. Raises KafkaError where there can be none."""
+    metadata = context.broker.metadata
+    if name not in metadata.planned.topics:  # somebody else may have asked for it
+        metadata.create_topic(name)
+
+
+class _Description:
+    """Rows of topics as they were at one moment."""
+
+    def __init__(self, request: MetadataRequest, context: Context) -> None:
+        partitions = context.broker.partitions
+        self.image = context.broker.metadata.image
+        self.has_errors = False
+        """Whether a row that was made has one."""
+        self._node_id = context.broker.config.node_id
+        self._offline: Container[tuple[str, int]] = partitions.offline
+        self._opening: Container[tuple[str, int]] = partitions.opening
+        self._all_are_open = not (partitions.offline or partitions.opening)
+        wants_operations = request.include_topic_authorized_operations
+        self._operations = operations.TOPIC if wants_operations else operations.UNKNOWN
+
+    def freeze(self, context: Context) -> None:
+        """Keep what the image does not have: the rows are made later."""
+        self._offline = frozenset(context.broker.partitions.offline)
+        self._opening = frozenset(context.broker.partitions.opening)
+
+    def is_large(self, wanted: Topic | MetadataRequestTopic) -> bool:
+        """Whether a topic alone has many partitions."""
+        topic = wanted if isinstance(wanted, Topic) else self.image.topics.get(wanted.name or "")
+        return topic is not None and len(topic.partitions) > FEW
+
+    def named(self, wanted: MetadataRequestTopic, refused: Mapping[Key, ErrorCode]) -> MetadataResponseTopic:
+        """The row of a topic that is wanted by its name or id. `refused`: those that could not be created."""
+        try:
+            return self.topic(self._find(wanted))
+        except KafkaError as error:
+            self.has_errors = True
+            is_told = wanted.name is not None
+            return MetadataResponseTopic(
+                error_code=refused.get((wanted.name, wanted.topic_id), error.code),
+                name=wanted.name,
+                topic_id=wanted.topic_id,
+                topic_authorized_operations=self._operations if is_told else operations.UNKNOWN,
+            )
+
+    def _find(self, wanted: MetadataRequestTopic) -> Topic:
+        if wanted.name is None or wanted.topic_id != ZERO_UUID:
+            return self.image.topic_by_id(wanted.topic_id)
+        found = self.image.topics.get(wanted.name)
+        if found is None:
+            check_name(wanted.name)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name}")
+        return found
+
+    def topic(self, topic: Topic) -> MetadataResponseTopic:
+        """The row of a topic. What cannot be opened here, or not yet, has no leader: tools count it as unavailable."""
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=rows(range(len(topic.partitions)), lambda index: self._partition(topic, index)),
+            topic_authorized_operations=self._operations,
+        )
+
+    def _partition(self, topic: Topic, index: int) -> MetadataResponsePartition:
+        state = topic.partitions[index]
+        row = MetadataResponsePartition(
+            error_code=ErrorCode.NONE,
+            partition_index=index,
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=list(state.replicas),
+            isr_nodes=list(state.isr),
+        )
+        if state.leader < 0 or not self._all_are_open:
+            self._mark(row, (topic.name, index))
+        return row
+
+    def _mark(self, row: MetadataResponsePartition, key: tuple[str, int]) -> None:
+        """Say of a partition that it has no leader, if that is so."""
+        is_offline = key in self._offline
+        if row.leader_id < 0 or is_offline or key in self._opening:
+            self.has_errors = True
+            row.error_code, row.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
+            row.offline_replicas = [self._node_id] if is_offline else []

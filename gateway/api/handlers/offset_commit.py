@@ -1,0 +1,31 @@
+"""OffsetCommit: store the offsets of a group.
+
+v1 generation and member, a timestamp for each offset   v2-v4 retention   v3 throttle   v6 leader epochs (KIP-320)   v7
+static members (KIP-345)   v8 flexible   v9 member epochs (KIP-848)   v10 topic ids (KIP-848)
+
+Version 0 stores offsets in ZooKeeper: it is not served yet.
+"""
+
+from typing import Any
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.coordinator import offset_requests
+from gateway.coordinator.decision import Decision, Ticket
+from gateway.coordinator.groups.groups import Shard
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+
+
+@handles(OffsetCommitRequest, versions="1-10", stages=True)
+def offset_commit(request: OffsetCommitRequest, context: Context) -> Any:
+    """Have the group decide, and answer when what it wrote is below the high watermark."""
+    version, clock = context.version, context.broker.clock
+
+    def decide(shard: Shard, ticket: Ticket) -> Decision:
+        return offset_requests.commit(shard, request, version, ticket, clock.monotonic_ms())
+
+    def lost(code: ErrorCode) -> OffsetCommitResponse:
+        return request.error_response(version, code)
+
+    return context.broker.groups.submit(request.group_id, decide, lost)

@@ -1,0 +1,18 @@
+"""OffsetDelete: forget offsets of a group (KIP-496)."""
+
+from typing import Any
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import check_group_id
+from gateway.coordinator import offset_requests
+from protocol.messages.offset_delete import OffsetDeleteRequest
+
+
+@handles(OffsetDeleteRequest, versions="0")
+def offset_delete(request: OffsetDeleteRequest, context: Context) -> Any:
+    """Have the group decide, and answer when what it wrote is below the high watermark."""
+    check_group_id(request.group_id)
+    return context.broker.groups.submit(
+        request.group_id, lambda shard, ticket: offset_requests.delete(shard, request, ticket)
+    )

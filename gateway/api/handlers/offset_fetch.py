@@ -1,0 +1,98 @@
+"""OffsetFetch: the committed offsets of groups.
+
+v1 from the coordinator   v2 null means all topics, top-level error   v3 throttle   v5 leader epochs (KIP-320)   v6
+flexible   v7 require_stable (KIP-447)   v8 many groups (KIP-709)   v9 member epochs (KIP-848)   v10 topic ids (KIP-848)
+
+Version 0 reads from ZooKeeper: it is not served yet. Every version is answered as version 8 is; what older ones see of
+it is made of that at the end.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.coordinator import offset_requests
+from gateway.coordinator.decision import Decision, Ticket
+from gateway.coordinator.groups.groups import Shard
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from protocol.steps import FEW, again, in_steps
+
+_MANY_GROUPS = 8
+
+
+@handles(OffsetFetchRequest, versions="1-10")
+def offset_fetch(request: OffsetFetchRequest, context: Context) -> Any:
+    """Ask the coordinator of every group; what was written before is below the high watermark when it answers."""
+    version = context.version
+    groups = request.groups if version >= _MANY_GROUPS else [_only_group(request)]
+    _refuse_repeated(groups)
+    asked: dict[str, list[OffsetFetchRequestGroup]] = {}
+    for group in reversed(groups):
+        asked.setdefault(group.group_id, []).append(group)
+
+    def decide(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
+        wanted = asked[group_id].pop()  # one that is named twice is asked in that order
+        return offset_requests.fetch(shard, wanted, version, ticket, request.require_stable)
+
+    def assemble(replies: list[OffsetFetchResponseGroup | KafkaError]) -> Any:
+        told = [
+            _refused(group, reply) if isinstance(reply, KafkaError) else reply
+            for group, reply in zip(groups, replies, strict=True)
+        ]
+        response = OffsetFetchResponse(groups=told) if version >= _MANY_GROUPS else _old(request, version, told[0])
+        return in_steps(response) if len(told) > FEW or any(map(_is_large, told)) else response
+
+    return context.broker.groups.gather([group.group_id for group in groups], decide, assemble)
+
+
+def _refuse_repeated(groups: Sequence[OffsetFetchRequestGroup]) -> None:
+    """A group has as many offsets as it has: a short request must not have them told very often."""
+    whole = [group.group_id for group in groups if group.topics is None]
+    if len(set(whole)) < len(whole):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "all offsets of a group are asked for more than once")
+
+
+def _is_large(row: OffsetFetchResponseGroup) -> bool:
+    return len(row.topics) > FEW or any(len(topic.partitions) > FEW for topic in row.topics)
+
+
+def _refused(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
+    # Consumers of before Kafka 3.9 do not take the other one for an answer to this, and would fail
+    lost = error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return OffsetFetchResponseGroup(group.group_id, error_code=ErrorCode.NOT_COORDINATOR if lost else error.code)
+
+
+def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = request.topics
+    if topics is None:
+        return OffsetFetchRequestGroup(request.group_id, topics=None)
+    wanted = [OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes) for topic in topics]
+    return OffsetFetchRequestGroup(request.group_id, topics=wanted)
+
+
+def _old(request: OffsetFetchRequest, version: int, row: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    if row.error_code != ErrorCode.NONE:
+        return request.error_response(version, ErrorCode(row.error_code))
+    return OffsetFetchResponse(topics=again(row.topics, _old_topic))
+
+
+def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(topic.name, again(topic.partitions, _old_partition))
+
+
+def _old_partition(row: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        row.partition_index, row.committed_offset, row.committed_leader_epoch, row.metadata, row.error_code
+    )

@@ -1,0 +1,43 @@
+"""OffsetForLeaderEpoch: where an epoch ends, by which a consumer finds out that its log was cut (KIP-101, KIP-320).
+
+v1 epoch in the reply   v2 the epoch that the client knows, throttle   v3 replica id   v4 flexible
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import each_row
+from protocol.errors import ErrorCode
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+    OffsetForLeaderTopicResult,
+)
+from protocol.steps import rows
+
+
+@handles(OffsetForLeaderEpochRequest, versions="0-4")
+def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+    """For every partition the last epoch up to the one asked for, and the offset behind its last record."""
+    return OffsetForLeaderEpochResponse(
+        topics=rows(
+            request.topics,
+            lambda topic: OffsetForLeaderTopicResult(topic=topic.topic, partitions=_partitions(topic, context)),
+        )
+    )
+
+
+def _partitions(topic: OffsetForLeaderTopic, context: Context) -> list[EpochEndOffset]:
+    def answer(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+        partition = context.broker.partitions.get(topic.topic, wanted.partition)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        epoch, end_offset = partition.end_offset_for(wanted.leader_epoch)
+        return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
+
+    return each_row(topic.partitions, answer, _refuse)
+
+
+def _refuse(wanted: OffsetForLeaderPartition, code: ErrorCode, message: str) -> EpochEndOffset:
+    return EpochEndOffset(error_code=code, partition=wanted.partition)

@@ -1,0 +1,19 @@
+"""SyncGroup: the leader gives the assignments of a generation, and every member gets its own.
+
+v1 throttle   v3 static members (KIP-345)   v4 flexible   v5 protocol type and name (KIP-559)
+"""
+
+from gateway.api.context import Context
+from gateway.api.handlers import handles
+from gateway.api.handlers.each import ask_group, check_group_id
+from gateway.coordinator.groups import classic
+from gateway.runtime.waiting import Waiting
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+@handles(SyncGroupRequest, versions="0-5")
+def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Waiting:
+    """Have the group decide; the reply comes when the leader has assigned."""
+    check_group_id(request.group_id)
+    response: SyncGroupResponse | Waiting = ask_group(classic.sync, request, context)
+    return response

@@ -1,0 +1,232 @@
+"""Requests that are answered later: what is read, handled or written in steps, and what waits for something else.
+
+A request goes through up to four phases, and its connection is parked from the first that does not end at once:
+
+    read in steps ──> handler ──> its steps ──> waits (purgatory, task) ──> response written in steps ──> done(reply)
+
+Steps take their turns with those of all other requests (`gateway.runtime.slices`). What ends within half a
+millisecond ends in `begin`, as if there were no steps. A client that is gone ends the phase that its request is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gateway.api.context import Client, CloseConnection, Context, Services
+from gateway.api.routes import Reply, Route, body_of, with_body
+from gateway.runtime.slices import Work
+from gateway.runtime.waiting import SILENCE, Waiting
+from protocol.errors import MalformedRequest
+from protocol.schema import Message
+from protocol.steps import Steps, are_steps
+
+if TYPE_CHECKING:
+    from gateway.metadata.image import Image
+
+Done = Callable[[Reply | Exception], None]
+Keep = Callable[["Image", bytes], None]
+
+
+class Parked:
+    """A request whose reply comes later, through `done`. `abandon` when its connection is gone.
+
+    One that `is_silent` is owed no reply: it only holds up what follows it.
+    """
+
+    __slots__ = ("_abandon", "is_silent")
+
+    def __init__(self, abandon: Callable[[], None], is_silent: bool = False) -> None:
+        self._abandon: Callable[[], None] | None = abandon
+        self.is_silent = is_silent
+
+    def abandon(self) -> None:
+        """Nobody waits for the reply any more."""
+        abandon, self._abandon = self._abandon, None
+        if abandon is not None:
+            abandon()
+
+
+class ParkedRequest(Parked):
+    """A request on its way through the phases. `done` is called once, and never after `abandon`.
+
+    Others who ask the same may `join`: they get the same answer, and keep it going when the first one is gone.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_client",
+        "_correlation_id",
+        "_done",
+        "_is_large",
+        "_keep",
+        "_route",
+        "_services",
+        "_sharers",
+        "image",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        route: Route,
+        correlation_id: int,
+        client: Client,
+        done: Done,
+        keep: Keep | None = None,
+    ) -> None:
+        """`keep(image, body)` takes the answer if it lasts as long as the image."""
+        super().__init__(_nothing)
+        self.image = services.metadata.image
+        """The image when the request came."""
+        self._services = services
+        self._route = route
+        self._correlation_id = correlation_id
+        self._client = client
+        self._done: Done | None = done
+        self._keep = keep
+        self._is_large = False
+        self._sharers: dict[Parked, tuple[int, Done]] = {}
+
+    # Phases
+
+    def begin(self, frame: bytes, position: int) -> Reply | Parked:
+        """Read, handle and answer a large request. Raises MalformedRequest, CloseConnection."""
+        self._is_large = True
+        reply = self._go(self._read(frame, position))
+        return self if reply is None else reply
+
+    def go_on(self, request: Message, outcome: Any) -> Reply | Parked:
+        """Answer with what a handler has returned, if that is no response yet."""
+        reply = self._go(self._follow(request, outcome)) if are_steps(outcome) else self._wait(request, outcome)
+        return self if reply is None else reply
+
+    def _go(self, steps: Steps[Reply | None]) -> Reply | None:
+        work = Work(steps, self._end)
+        if self._services.slices.begin(work):
+            reply: Reply | None = work.result
+            return reply
+        self._abandon = work.cancel
+        return None
+
+    def _read(self, frame: bytes, position: int) -> Steps[Reply | None]:
+        request, _ = yield from self._route.read_in_steps(frame, position)
+        del frame  # nobody needs its memory any more
+        services, route, client = self._services, self._route, self._client
+        services.appends.commit()  # others may have staged something since the request came
+        try:
+            outcome = route.handler(request, Context(services, client, route.version, client.client_id))
+        except Exception as error:  # noqa: BLE001  a fault of one request is answered, not passed on
+            outcome = route.error_response(request, client, error)
+        return (yield from self._follow(request, outcome))
+
+    def _follow(self, request: Message, outcome: Any) -> Steps[Reply | None]:
+        """The reply to an outcome; None if the outcome is waited for."""
+        image = self._services.metadata.image
+        try:
+            while are_steps(outcome):
+                outcome = yield from outcome
+        except Exception as error:  # noqa: BLE001  as above
+            outcome = self._route.error_response(request, self._client, error)
+        self._services.appends.commit()  # nothing that was staged here may wait for a turn of somebody else
+        if not isinstance(outcome, Message):
+            return self._wait(request, outcome)
+        reply = yield from self._route.encode_in_steps(outcome, self._correlation_id)
+        return self._kept(image, outcome, reply)
+
+    def _wait(self, request: Message, outcome: Any) -> Reply | None:
+        if outcome is None:
+            return []
+        services = self._services
+        if isinstance(outcome, Waiting):
+            services.purgatory.park(outcome, lambda result: self._finish(request, result))
+            self.is_silent = outcome.is_silent
+            self._abandon = lambda: services.purgatory.abandon(outcome)
+        else:
+            self._abandon = _nothing
+            services.scheduler.spawn(partial(_task, outcome), lambda result: self._finish(request, result))
+        return None
+
+    def _finish(self, request: Message, result: Any) -> None:
+        """Answer with what was waited for."""
+        if self._done is None and not self._sharers:
+            return
+        try:
+            if isinstance(result, Exception):
+                result = self._route.error_response(request, self._client, result)
+            if result is SILENCE:
+                reply: Reply | None = []
+            elif self._is_large or are_steps(result):
+                reply = self._go(self._follow(request, result))
+            else:
+                reply = self._route.encode(result, self._correlation_id)
+        except Exception as error:  # noqa: BLE001  the connection closes itself
+            self._end(error)
+        else:
+            if reply is not None:
+                self._end(reply)
+
+    def _end(self, reply: Reply | Exception | None) -> None:
+        if reply is None:  # it is waited for
+            return
+        if isinstance(reply, MalformedRequest):
+            reply = CloseConnection(str(reply))
+        done, self._done = self._done, None
+        sharers, self._sharers = self._sharers, {}
+        self._abandon = None
+        for correlation_id, other in sharers.values():
+            other(_same(reply, correlation_id))
+        if done is not None:
+            done(reply)
+
+    # Those who share it
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the answer is still being made."""
+        return self._done is not None or bool(self._sharers)
+
+    def join(self, correlation_id: int, done: Done) -> Parked:
+        """Have another client answered as this one is."""
+        sharer = Parked(lambda: self._leave(sharer))
+        self._sharers[sharer] = correlation_id, done
+        return sharer
+
+    def abandon(self) -> None:
+        """The client is gone: give the request up, unless others share it."""
+        self._done = None
+        if not self._sharers:
+            super().abandon()
+
+    def _leave(self, sharer: Parked) -> None:
+        self._sharers.pop(sharer, None)
+        if not self.is_open:
+            super().abandon()
+
+    def _kept(self, image: Image, response: Message, reply: Reply) -> Reply:
+        """The reply, of which the bytes are kept if they last."""
+        if self._keep is None:
+            return reply
+        body = body_of(reply)
+        assert body is not None, "what is kept has no pieces of files"
+        if self._route.is_lasting is not None and self._route.is_lasting(response):
+            self._keep(image, body)
+        return with_body(body, self._correlation_id)
+
+
+def _same(reply: Reply | Exception, correlation_id: int) -> Reply | Exception:
+    """The reply to somebody else who asked the same."""
+    if isinstance(reply, Exception) or not reply:
+        return reply
+    body = body_of(reply)
+    assert body is not None, "what is shared has no pieces of files"
+    return with_body(body, correlation_id)
+
+
+async def _task(outcome: Awaitable[Any]) -> Any:
+    return await outcome
+
+
+def _nothing() -> None:
+    """There is nothing to be given up."""

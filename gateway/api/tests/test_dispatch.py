@@ -1,0 +1,238 @@
+"""One request through dispatch: which errors are answered, and which end the connection."""
+
+import logging
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from gateway.api.context import Client, CloseConnection, Context
+from gateway.api.dispatch import Dispatcher, Parked, Route
+from gateway.api.handlers import Range, Registration, load
+from gateway.runtime.scheduler import Scheduler
+from gateway.runtime.waiting import SILENCE, Waiting
+from gateway.tests.builders import Node
+from protocol.compiler import read, write
+from protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from protocol.header import RequestHeader, read_response_header, write_request_header
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.schema import Message
+
+CLIENT = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
+FIND = FindCoordinatorRequest(key="g")
+FIND_KEY, FIND_VERSION = FindCoordinatorRequest.api_key, 1
+
+
+def frame(request: Message, version: int, client_id: str | None = "me") -> memoryview:
+    out = bytearray()
+    write_request_header(out, RequestHeader(request.api_key, version, 77, client_id))
+    write(request, version, out, [])
+    return memoryview(out)
+
+
+def answer(reply: Any, response: type[Message], version: int) -> Any:
+    data = memoryview(b"".join(reply))
+    (size,) = struct.unpack_from(">i", data)
+    assert size == len(data) - 4
+    correlation_id, position = read_response_header(data[4:], response.api_key, version)
+    assert correlation_id == 77
+    found, end = read(response, version, data[4:], position)
+    assert end == size
+    return found
+
+
+def never(reply: Any) -> None:
+    raise AssertionError(f"nothing was parked, but {reply!r} came")
+
+
+def dispatcher(node: Node, handler: Callable[..., Any] | None = None) -> Dispatcher:
+    """The real table, or one in which FindCoordinator is handled by `handler`."""
+    table = dict(load())
+    if handler is not None:
+        table[FIND_KEY] = Registration(FindCoordinatorRequest, (Range(0, 6, handler),))
+    return Dispatcher(node.services, table)
+
+
+def test_a_request_is_answered_under_its_correlation_id(node: Node) -> None:
+    reply = dispatcher(node).dispatch(frame(FIND, 1), CLIENT, never)
+    found = answer(reply, FindCoordinatorResponse, 1)
+    assert (found.error_code, found.host, found.port) == (ErrorCode.NONE, "127.0.0.1", 9092)
+
+
+def test_the_client_id_is_remembered_for_the_log(node: Node) -> None:
+    client = Client("127.0.0.1", 1, "127.0.0.1", 9092)
+    dispatcher(node).dispatch(frame(FIND, 1, "billing"), client, never)
+    assert str(client) == "127.0.0.1:1 client.id='billing'"
+
+
+@pytest.mark.parametrize("version", [6, 99, 32_767])
+def test_an_unknown_version_of_api_versions_is_told_the_list(node: Node, version: int) -> None:
+    head = bytearray()
+    write_request_header(head, RequestHeader(ApiVersionsRequest.api_key, version, 77, "me"))
+    found = answer(dispatcher(node).dispatch(memoryview(head), CLIENT, never), ApiVersionsResponse, 0)
+    assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert ApiVersionsRequest.api_key in [row.api_key for row in found.api_keys]
+
+
+@pytest.mark.parametrize(
+    "key, version, reason",
+    [
+        (FIND_KEY, 99, "FindCoordinator version 99 is not served; versions 0 to 6 are; asked by User:ANONYMOUS"),
+        (0, 12, "Produce version 12 is not served; versions 0 to 11 are"),
+        (9_999, 0, "API key 9999 version 0 is not served; asked by User:ANONYMOUS"),
+        (-1, 0, "API key -1 version 0 is not served"),
+        (17, 0, "SaslHandshake, API key 17 version 0 is not served"),
+    ],
+)
+def test_what_is_not_served_ends_the_connection(node: Node, key: int, version: int, reason: str) -> None:
+    request = struct.pack(">hhih", key, version, 77, -1) + b"\0"
+    with pytest.raises(CloseConnection, match=reason):
+        dispatcher(node).dispatch(memoryview(request), CLIENT, never)
+
+
+@pytest.mark.parametrize("key, version", [(17, 0), (9_999, 0)])
+def test_who_is_refused_at_once_is_known_by_name(node: Node, key: int, version: int) -> None:
+    client = Client("10.0.0.1", 40000, "10.0.0.2", 9092)
+    with pytest.raises(CloseConnection):
+        dispatcher(node).dispatch(memoryview(struct.pack(">hhih", key, version, 77, 4) + b"sink"), client, never)
+    assert str(client) == "10.0.0.1:40000 client.id='sink'"
+
+
+@pytest.mark.parametrize("size", range(12))
+def test_a_request_that_ends_early_is_malformed(node: Node, size: int) -> None:
+    with pytest.raises(MalformedRequest):
+        dispatcher(node).dispatch(frame(FIND, 1)[:size], CLIENT, never)
+
+
+def test_a_refusal_is_the_messages_own_error_response(node: Node) -> None:
+    def refuse(request: Any, context: Context) -> None:
+        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not yours")
+
+    reply = dispatcher(node, refuse).dispatch(frame(FIND, 1), CLIENT, never)
+    assert answer(reply, FindCoordinatorResponse, 1).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_a_fault_of_ours_is_logged_and_answered(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(request: Any, context: Context) -> None:
+        raise ZeroDivisionError("ours")
+
+    with caplog.at_level(logging.ERROR):
+        reply = dispatcher(node, fail).dispatch(frame(FIND, 1), CLIENT, never)
+    assert answer(reply, FindCoordinatorResponse, 1).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    (record,) = caplog.records
+    assert record.getMessage().startswith("FindCoordinatorRequest version 1 from 127.0.0.1:40000")
+    assert record.exc_info is not None
+
+
+def test_no_response_is_no_reply(node: Node) -> None:
+    assert dispatcher(node, lambda request, context: None).dispatch(frame(FIND, 1), CLIENT, never) == []
+
+
+def test_a_parked_reply_comes_later(node: Node) -> None:
+    waiting = Waiting([], 100.0, lambda _: None, lambda: FindCoordinatorResponse(node_id=5))
+    replies: list[Any] = []
+    parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
+    assert isinstance(parked, Parked)
+    assert not parked.is_silent
+    node.time.advance(100)
+    assert answer(replies[0], FindCoordinatorResponse, 1).node_id == 5
+
+
+def test_a_parked_request_may_be_owed_no_reply(node: Node) -> None:
+    waiting = Waiting([], 100.0, lambda _: None, lambda: SILENCE, is_silent=True)
+    replies: list[Any] = []
+    parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
+    assert isinstance(parked, Parked)
+    assert parked.is_silent
+    node.time.advance(100)
+    assert replies == [[]]
+
+
+def test_a_parked_request_may_end_the_connection(node: Node) -> None:
+    def close() -> None:
+        raise CloseConnection("no more")
+
+    waiting = Waiting([], 100.0, lambda _: None, close)
+    replies: list[Any] = []
+    dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
+    node.time.advance(100)
+    assert isinstance(replies[0], CloseConnection)
+
+
+def test_an_abandoned_reply_never_comes(node: Node) -> None:
+    waiting = Waiting([], 100.0, lambda _: None, FindCoordinatorResponse)
+    parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, never)
+    assert isinstance(parked, Parked)
+    parked.abandon()
+    node.time.advance(200)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_async_handler_runs_beside_the_others(node: Node, gone: bool) -> None:
+    release = trio.Event()
+    replies: list[Any] = []
+
+    async def slow(request: Any, context: Context) -> FindCoordinatorResponse:
+        await release.wait()
+        return FindCoordinatorResponse(node_id=6)
+
+    async def main() -> None:
+        node.services.scheduler = Scheduler(node.services.clock)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(node.services.scheduler.run)
+            parked = dispatcher(node, slow).dispatch(frame(FIND, 1), CLIENT, replies.append)
+            assert isinstance(parked, Parked)
+            if gone:
+                parked.abandon()
+            release.set()
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    run: Callable[[], Awaitable[None]] = main
+    trio.run(run)
+    assert len(replies) == (0 if gone else 1)
+
+
+class Piece:
+    """Stands for a piece of a segment file."""
+
+    fileno = -1
+    position = 0
+    disk = ""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def read(self, start: int = 0, length: int | None = None) -> bytes:
+        return self._data[start : None if length is None else start + length]
+
+    def read_cached(self, start: int, length: int) -> bytes | None:
+        return self.read(start, length)
+
+    def is_cached(self, start: int, length: int) -> bool:
+        return True
+
+    def warm(self, start: int, length: int) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("version", [4, 12, 13])
+def test_pieces_of_files_stand_where_their_bytes_belong(version: int) -> None:
+    pieces = [Piece(b"first"), Piece(b"second piece")]
+    data = [PartitionData(partition_index=index, records=piece) for index, piece in enumerate(pieces)]
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t" if version < 13 else "", partitions=data)])
+    reply = Route(load()[1], version).encode(response, 77)
+    assert [chunk for chunk in reply if isinstance(chunk, Piece)] == pieces
+    whole = [chunk.read() if isinstance(chunk, Piece) else bytes(chunk) for chunk in reply]  # type: ignore[arg-type]
+    found = answer(whole, FetchResponse, version)
+    assert [bytes(row.records) for row in found.responses[0].partitions] == [b"first", b"second piece"]

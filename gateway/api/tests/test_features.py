@@ -1,0 +1,50 @@
+"""Features: which there are, at which level, and what is off at level 0."""
+
+import pytest
+
+from gateway.api import features
+from gateway.api.handlers import load
+from gateway.metadata.image import Image
+from gateway.tests.builders import Node, refusal
+from protocol.errors import ErrorCode
+from protocol.internal.metadata import FeatureLevelRecord
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.messages.update_features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdateKey, UpdateFeaturesRequest
+from protocol.schema import Message
+
+
+def update(node: Node, level: int, kind: int, version: int = 2) -> int:
+    change = FeatureUpdateKey(features.GROUP_VERSION, level, kind != UPGRADE, kind)
+    code: int = node.ask(UpdateFeaturesRequest(feature_updates=[change]), version).error_code
+    return code
+
+
+def test_what_nobody_finalized_is_at_its_highest() -> None:
+    image = Image.empty()
+    assert features.levels(image) == {features.GROUP_VERSION: 1}
+    lowered = image.apply(FeatureLevelRecord(name=features.GROUP_VERSION, feature_level=0))
+    assert features.levels(lowered) == {features.GROUP_VERSION: 0}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_level_is_lowered_for_good_and_raised_again(node: Node, version: int) -> None:
+    def finalized() -> list[int]:
+        response = node.ask(ApiVersionsRequest("test", "1"), 4)
+        assert response.finalized_features_epoch == node.services.metadata.end_offset
+        return [row.max_version_level for row in response.finalized_features]
+
+    assert update(node, 0, UPGRADE, version) == ErrorCode.INVALID_UPDATE_VERSION
+    assert finalized() == [1]
+    assert update(node, 0, SAFE_DOWNGRADE, version) == ErrorCode.NONE
+    node.restart()
+    assert finalized() == []
+    assert update(node, 1, UPGRADE, version) == ErrorCode.NONE
+    assert finalized() == [1]
+
+
+@pytest.mark.parametrize("request_", [ConsumerGroupHeartbeatRequest("g", "m", 0), ConsumerGroupDescribeRequest(["g"])])
+def test_without_group_version_there_are_no_groups_of_the_new_kind(node: Node, request_: Message) -> None:
+    assert update(node, 0, SAFE_DOWNGRADE) == ErrorCode.NONE
+    assert refusal(node, request_, load()[request_.api_key].served_max) == ErrorCode.UNSUPPORTED_VERSION

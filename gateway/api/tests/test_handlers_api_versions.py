@@ -1,0 +1,82 @@
+"""ApiVersions: derived from what is registered; who the client is."""
+
+import pytest
+
+from gateway.api.handlers import load
+from gateway.api.handlers.api_versions import unsupported_version
+from gateway.tests.builders import Node, refusal
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+
+def advertised(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+
+
+def introduction(name: str = "librdkafka", version: str = "2.11.0") -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name=name, client_software_version=version)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_what_is_registered_is_advertised(node: Node, version: int) -> None:
+    response = node.ask(introduction(), version)
+    assert response.error_code == ErrorCode.NONE
+    assert advertised(response) == {key: (row.served_min, row.served_max) for key, row in load().items()}
+    assert [row.api_key for row in response.api_keys] == sorted(load())
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_consumer_groups_are_a_finalized_feature(node: Node, version: int) -> None:
+    """A supported range that begins at 0 must not be shown below version 4 (KAFKA-17011)."""
+    response = node.ask(introduction(), version)
+    supported = [(row.name, row.min_version, row.max_version) for row in response.supported_features]
+    finalized = [(row.name, row.min_version_level, row.max_version_level) for row in response.finalized_features]
+    assert supported == ([("group.version", 0, 1)] if version >= 4 else [])
+    assert finalized == ([("group.version", 1, 1)] if version >= 3 else [])
+    assert response.finalized_features_epoch == (1 if version >= 3 else -1), "the record of this start"
+
+
+def test_until_there_are_transactions_nothing_of_them_is_advertised(node: Node) -> None:
+    keys = advertised(node.ask(introduction(), 4))
+    assert keys[0] == (0, 11)  # Produce
+    assert keys[22] == (0, 5)  # InitProducerId
+    assert keys[10] == (0, 6)  # FindCoordinator
+    assert not {24, 25, 26, 28} & set(keys)
+
+
+def test_an_unserved_version_is_answered_with_the_whole_list() -> None:
+    response = unsupported_version(load())
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert set(advertised(response)) == set(load())
+
+
+def test_the_client_is_remembered(node: Node) -> None:
+    node.ask(introduction("apache-kafka-java", "4.4.0"), 4)
+    assert (node.client.software_name, node.client.software_version) == ("apache-kafka-java", "4.4.0")
+
+
+def test_before_version_3_a_client_says_nothing_of_itself(node: Node) -> None:
+    node.ask(introduction(), 2)
+    assert node.client.software_name == "unknown"
+
+
+@pytest.mark.parametrize(
+    "name, version",
+    [("", "1"), ("a", ""), ("-a", "1"), ("a", "1."), ("a b", "1"), ("a\n", "1"), ("a", "1\r\nb"), ("x" * 251, "1")],
+)
+def test_what_is_no_name_of_software_is_refused(node: Node, name: str, version: str) -> None:
+    response = node.ask(introduction(name, version), 3)
+    assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+    assert node.client.software_name == "unknown"
+
+
+def test_a_client_that_means_another_broker_starts_anew(node: Node) -> None:
+    cluster_id = node.services.metadata.image.cluster_id
+
+    def asked(cluster: str | None, node_id: int) -> ApiVersionsRequest:
+        return ApiVersionsRequest("a", "1", cluster, node_id)
+
+    assert refusal(node, asked("other", 0), 5) == ErrorCode.REBOOTSTRAP_REQUIRED
+    assert refusal(node, asked(cluster_id, 1), 5) == ErrorCode.REBOOTSTRAP_REQUIRED
+    for right in (asked(cluster_id, 0), asked(cluster_id, -1), asked(None, 0), asked(None, -1)):
+        assert node.ask(right, 5).error_code == ErrorCode.NONE

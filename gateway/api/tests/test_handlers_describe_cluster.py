@@ -1,0 +1,34 @@
+"""DescribeCluster."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.api import operations
+from gateway.tests.builders import Node
+from protocol.errors import ErrorCode
+from protocol.messages.describe_cluster import DescribeClusterRequest
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_cluster_is_this_node(tmp_path: Path, version: int) -> None:
+    node = Node(tmp_path, node_id="3", broker_rack="r1")
+    response = node.ask(DescribeClusterRequest(), version)
+    assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
+    assert (response.cluster_id, response.controller_id) == (node.services.metadata.image.cluster_id, 3)
+    rows = [(row.broker_id, row.host, row.port, row.rack, row.is_fenced) for row in response.brokers]
+    assert rows == [(3, "192.0.2.1", 9092, "r1", False)]
+    assert response.cluster_authorized_operations == operations.UNKNOWN
+    node.close()
+
+
+def test_operations_are_told_when_asked(node: Node) -> None:
+    response = node.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+    assert response.cluster_authorized_operations == operations.CLUSTER > 0
+
+
+@pytest.mark.parametrize(
+    "endpoint_type, code", [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
+)
+def test_there_are_only_brokers(node: Node, endpoint_type: int, code: ErrorCode) -> None:
+    assert node.ask(DescribeClusterRequest(endpoint_type=endpoint_type), 1).error_code == code

@@ -1,0 +1,524 @@
+"""Fetch: what it plans, and what it waits for. Sessions have tests of their own."""
+
+import os
+from typing import Any
+
+import pytest
+
+from gateway.api.cold_reads import COLD_AT_ONCE
+from gateway.api.fetch_plan import DISK_DEADLINE_MS
+from gateway.runtime.waiting import Waiting
+from gateway.tests.builders import Node, led_elsewhere, over_the_wire
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.records import legacy
+from protocol.records.batch import Record, build, iterate, split
+from storage.files import File
+from storage.log.validation import PREPARED
+from storage.segment.slices import FileSlice
+
+NOW_MS = 1_700_000_000_000
+VERSIONS = range(4, 19)
+
+
+def append(node: Node, name: str, *values: bytes, index: int = 0) -> int:
+    """Append one batch; returns its size in bytes."""
+    batch = build([Record(timestamp=NOW_MS, value=value) for value in values])
+    node.services.partitions.get(name, index).append(memoryview(batch), 1, NOW_MS)
+    return len(batch)
+
+
+RECORDS = [
+    Record(0, NOW_MS, b"key", b"value", [("name", b"content")]),
+    Record(1, NOW_MS + 1, None, None, []),
+    Record(2, NOW_MS + 2, b"", bytes(1_000), []),
+]
+
+
+def put(node: Node, *records: Record, codec: int = 0, name: str = "t", index: int = 0, **options: Any) -> int:
+    """Append one batch; returns the offset behind it."""
+    partition = node.services.partitions.get(name, index)
+    batch = build(records or RECORDS, compression=codec, **options)
+    return partition.append(memoryview(batch), 1, NOW_MS, PREPARED).last_offset + 1
+
+
+def old(node: Node, version: int, *partitions: FetchPartition, **options: Any) -> Any:
+    """What the handler makes of a fetch of topic t."""
+    return node.handle(request(wanted(node, "t", version, *partitions), **options), version)
+
+
+def wanted(node: Node, name: str, version: int, *partitions: FetchPartition) -> FetchTopic:
+    topic = node.services.metadata.image.topics.get(name)
+    topic_id = bytes(range(16)) if topic is None else topic.topic_id
+    return FetchTopic(topic=name, topic_id=topic_id if version >= 13 else bytes(16), partitions=list(partitions))
+
+
+def from_offset(offset: int, index: int = 0, max_bytes: int = 1 << 20, **options: Any) -> FetchPartition:
+    return FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes, **options)
+
+
+def request(*topics: FetchTopic, **options: Any) -> FetchRequest:
+    return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, **options}, topics=list(topics))
+
+
+def rows(response: Any) -> list[Any]:
+    assert isinstance(response, FetchResponse)
+    return [row for topic in response.responses for row in topic.partitions]
+
+
+def sizes(response: Any) -> list[int]:
+    """Bytes of every row; gives the pieces back."""
+    found = []
+    for row in rows(response):
+        found.append(len(row.records))
+        if isinstance(row.records, FileSlice):
+            row.records.release()
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_batches_are_planned_as_pieces_of_the_segment(node: Node, version: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    size = append(node, "t", b"a", b"b") + append(node, "t", b"c")
+    response = node.handle(request(wanted(node, "t", version, from_offset(0))), version)
+    (row,) = rows(response)
+    assert (row.error_code, row.high_watermark, row.last_stable_offset, row.log_start_offset) == (0, 3, 3, 0)
+    assert isinstance(row.records, FileSlice)
+    assert [header.base_offset for header, _ in split(row.records.read())] == [0, 2]
+    assert sizes(response) == [size]
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_both_isolation_levels_are_answered(node: Node, isolation_level: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    size = append(node, "t", b"a")
+    fetch = request(wanted(node, "t", 12, from_offset(0)), isolation_level=isolation_level)
+    response = node.handle(fetch, 12)
+    assert rows(response)[0].aborted_transactions == []
+    assert sizes(response) == [size]
+
+
+def test_limits_cut_between_batches_and_the_first_comes_whole(node: Node) -> None:
+    node.services.metadata.create_topic("t", 3)
+    size = append(node, "t", bytes(1_000))
+    for index in (0, 1, 2):
+        for _ in range(3 if index else 2):
+            append(node, "t", bytes(1_000), index=index)
+    everywhere = [from_offset(0, index, max_bytes=size * 2 + 10) for index in (0, 1, 2)]
+    assert sizes(node.handle(request(wanted(node, "t", 12, *everywhere)), 12)) == [2 * size] * 3
+    few = request(wanted(node, "t", 12, *everywhere), max_bytes=3 * size + 10)
+    assert sizes(node.handle(few, 12)) == [2 * size, size, 0]
+    tiny = request(wanted(node, "t", 12, *[from_offset(0, index, max_bytes=1) for index in (0, 1, 2)]), max_bytes=1)
+    assert sizes(node.handle(tiny, 12)) == [size, 0, 0]
+
+
+def test_an_empty_fetch_waits_for_one_append(node: Node) -> None:
+    node.services.metadata.create_topic("t", 2)
+    replies: list[Any] = []
+    both = wanted(node, "t", 12, from_offset(0, 0), from_offset(0, 1))
+    waiting = node.handle(request(both, max_wait_ms=500), 12)
+    assert isinstance(waiting, Waiting)
+    node.services.purgatory.park(waiting, replies.append)
+    size = append(node, "t", b"late", index=1)
+    assert replies == [], "it is answered after the turn, not within it"
+    node.time.advance()
+    assert sizes(replies[0]) == [0, size]
+
+
+def test_it_waits_for_min_bytes_over_all_partitions(node: Node) -> None:
+    node.services.metadata.create_topic("t", 2)
+    size = append(node, "t", b"first")
+    replies: list[Any] = []
+    both = wanted(node, "t", 12, from_offset(0, 0), from_offset(0, 1))
+    waiting = node.handle(request(both, max_wait_ms=500, min_bytes=2 * size), 12)
+    assert isinstance(waiting, Waiting)
+    node.services.purgatory.park(waiting, replies.append)
+    append(node, "t", b"", index=1)
+    node.time.advance()
+    assert replies == []
+    append(node, "t", b"", index=1)
+    node.time.advance()
+    assert len(replies) == 1
+    sizes(replies[0])
+
+
+def test_the_time_is_up_with_what_there_is(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    size = append(node, "t", b"a")
+    replies: list[Any] = []
+    waiting = node.handle(request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500, min_bytes=1 << 19), 12)
+    assert isinstance(waiting, Waiting)
+    node.services.purgatory.park(waiting, replies.append)
+    node.time.advance(500)
+    assert sizes(replies[0]) == [size]
+
+
+def test_it_does_not_wait_for_what_its_limits_keep_back(node: Node) -> None:
+    node.services.metadata.create_topic("t", 2)
+    size = append(node, "t", b"first")
+    for index in (0, 1):
+        append(node, "t", b"again", index=index)
+    of_partition = wanted(node, "t", 12, from_offset(0, max_bytes=size))
+    assert sizes(node.handle(request(of_partition, max_wait_ms=500, min_bytes=1 << 19), 12)) == [size]
+    both = wanted(node, "t", 12, from_offset(1, 0), from_offset(0, 1))
+    few = request(both, max_wait_ms=500, min_bytes=1 << 19, max_bytes=size + 1)
+    assert sizes(node.handle(few, 12)) == [size, 0]
+    capped = request(wanted(node, "t", 12, from_offset(1)), max_wait_ms=500, min_bytes=1 << 19, max_bytes=size)
+    assert sizes(node.handle(capped, 12)) == [size]
+
+
+def test_it_does_not_wait_at_the_end_of_an_older_segment(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    size = append(node, "t", b"old")
+    log = node.services.partitions.get("t", 0).log
+    log.roll(NOW_MS)
+    fetch = request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500, min_bytes=1 << 19)
+    assert isinstance(node.handle(fetch, 12), Waiting), "the new segment is empty"
+    append(node, "t", b"new")
+    assert sizes(node.handle(fetch, 12)) == [size]
+    behind = request(wanted(node, "t", 12, from_offset(1)), max_wait_ms=500, min_bytes=1 << 19)
+    assert isinstance(node.handle(behind, 12), Waiting)
+
+
+def parked(node: Node, fetch: FetchRequest, version: int = 12) -> list[Any]:
+    """Where the answer of a fetch that has to wait comes."""
+    answers: list[Any] = []
+    waiting = node.handle(fetch, version)
+    assert isinstance(waiting, Waiting)
+    node.services.purgatory.park(waiting, answers.append)
+    return answers
+
+
+def test_a_topic_made_anew_ends_the_wait(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    replies = parked(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
+    node.services.metadata.delete_topic("t")
+    node.services.metadata.create_topic("t", 1)
+    node.time.advance()
+    assert sizes(replies[0]) == [0]
+
+
+def test_an_epoch_newer_than_the_leaders_is_refused(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    append(node, "t", b"a")
+    fetch = request(wanted(node, "t", 12, from_offset(1, last_fetched_epoch=7)), max_wait_ms=500)
+    assert [row.error_code for row in rows(node.handle(fetch, 12))] == [ErrorCode.OFFSET_OUT_OF_RANGE]
+
+
+def test_a_deleted_topic_ends_the_wait(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    replies = parked(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
+    node.services.metadata.delete_topic("t")
+    node.time.advance()
+    assert [row.error_code for row in rows(replies[0])] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@pytest.mark.parametrize(
+    "version, partition, code",
+    [
+        (12, from_offset(9), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (12, from_offset(-1), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (12, from_offset(0, 5), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (12, from_offset(0, current_leader_epoch=9), ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_errors_are_told_without_waiting(node: Node, version: int, partition: FetchPartition, code: ErrorCode) -> None:
+    node.services.metadata.create_topic("t", 1)
+    response = node.handle(request(wanted(node, "t", version, partition), max_wait_ms=30_000), version)
+    assert [row.error_code for row in rows(response)] == [code]
+
+
+def test_an_unknown_id_and_an_unknown_name(node: Node) -> None:
+    for version, code in ((12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)):
+        response = node.handle(request(wanted(node, "t", version, from_offset(0)), max_wait_ms=30_000), version)
+        assert [row.error_code for row in rows(response)] == [code]
+
+
+def test_a_history_that_diverges_is_told_where(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    partition = node.services.partitions.get("t", 0)
+    partition.leader_epoch = 1
+    append(node, "t", b"a")
+    partition.leader_epoch = 4
+    append(node, "t", b"b")
+    response = node.handle(request(wanted(node, "t", 12, from_offset(2, last_fetched_epoch=3)), max_wait_ms=30_000), 12)
+    (row,) = rows(response)
+    assert (row.error_code, row.diverging_epoch.epoch, row.diverging_epoch.end_offset) == (0, 1, 1)
+    assert len(row.records) == 0
+    agrees = node.handle(request(wanted(node, "t", 12, from_offset(1, last_fetched_epoch=1))), 12)
+    assert rows(agrees)[0].diverging_epoch.epoch == -1
+    assert sizes(agrees)[0] > 0
+
+
+@pytest.mark.parametrize("last_fetched_epoch, diverging", [(0, (-1, -1)), (1, (0, 2)), (3, (0, 2)), (4, (-1, -1))])
+def test_a_new_epoch_begins_at_the_end_of_the_log_before_its_first_record(
+    node: Node, last_fetched_epoch: int, diverging: tuple[int, int]
+) -> None:
+    """Kafka notes the epoch there when it becomes leader."""
+    node.services.metadata.create_topic("t", 1)
+    append(node, "t", b"a", b"b")
+    node.services.partitions.get("t", 0).leader_epoch = 4
+    position = from_offset(2, last_fetched_epoch=last_fetched_epoch)
+    (row,) = rows(node.handle(request(wanted(node, "t", 12, position)), 12))
+    assert (row.error_code, row.diverging_epoch.epoch, row.diverging_epoch.end_offset) == (0, *diverging)
+
+
+def test_an_incremental_fetch_tells_only_what_is_new(node: Node) -> None:
+    node.services.metadata.create_topic("t", 2)
+    both = wanted(node, "t", 12, from_offset(0, 0), from_offset(0, 1))
+    first = node.handle(request(both, session_epoch=0), 12)
+    assert isinstance(first, FetchResponse)
+    assert len(rows(first)) == 2
+    size = append(node, "t", b"new", index=1)
+    second = node.handle(request(session_id=first.session_id, session_epoch=1), 12)
+    assert [row.partition_index for row in rows(second)] == [1]
+    assert sizes(second) == [size]
+
+
+@pytest.fixture
+def cold(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The threads of `let_cool`."""
+    return let_cool(node, monkeypatch)
+
+
+def let_cool(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Nothing on the disk is in memory until a thread has read it; the threads, which a test lets run."""
+    threads: list[Any] = []
+    brought: set[tuple[int, int]] = set()
+
+    def read_cached(file: File, length: int, position: int) -> bytes | None:
+        return file.read_at(length, position) if (os.fstat(file.fileno).st_ino, position) in brought else None
+
+    def warm(file: File, length: int, position: int) -> None:
+        brought.add((os.fstat(file.fileno).st_ino, position))
+
+    monkeypatch.setattr(File, "read_cached", read_cached)
+    monkeypatch.setattr(File, "warm", warm)
+    monkeypatch.setattr(node.services.scheduler, "in_thread", lambda work, done: threads.append((work, done)))
+    return threads
+
+
+def let_one_end(node: Node, threads: list[Any]) -> None:
+    work, done = threads.pop(0)
+    done(work())
+    node.time.advance()
+
+
+def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node, cold: list[Any]) -> None:
+    node.services.metadata.create_topic("t", 2)
+    for index in (0, 1):
+        for _ in range(30):
+            append(node, "t", bytes(1_000), index=index)
+        log = node.services.partitions.get("t", index).log
+        log.segments[0].offsets.flush()
+        log.segments[0].offsets.give_back()
+    partitions = (from_offset(7, 0, max_bytes=5_000), from_offset(20, 1, max_bytes=5_000))
+    answers = parked(node, request(wanted(node, "t", 12, *partitions)))
+    rounds = 0
+    while not answers:
+        assert len(cold) == 1, "one thread at a time for one fetch"
+        let_one_end(node, cold)
+        rounds += 1
+    assert rounds == 3, "the index, the batches from there, those where it is cut: of both partitions together"
+    assert [split(row.records.read())[0][0].base_offset for row in rows(answers[0])] == [7, 20]
+    sizes(answers[0])
+
+
+def test_what_is_in_memory_does_not_wait_for_what_is_not(
+    node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.services.metadata.create_topic("t", 2)
+    for index in (0, 1):
+        append(node, "t", b"a", index=index)
+        append(node, "t", b"b", index=index)
+    warm = os.fstat(node.services.partitions.get("t", 1).log.segments[0].file.fileno).st_ino
+    read_cached = File.read_cached
+
+    def partly(file: File, length: int, position: int) -> Any:
+        is_warm = os.fstat(file.fileno).st_ino == warm
+        return file.read_at(length, position) if is_warm else read_cached(file, length, position)
+
+    monkeypatch.setattr(File, "read_cached", partly)
+    fetch = request(wanted(node, "t", 12, from_offset(1, 0), from_offset(1, 1)))
+    first = node.handle(fetch, 12)
+    assert [row.partition_index for row in rows(first) if len(row.records)] == [1]
+    sizes(first)
+    let_one_end(node, cold)
+    second = node.handle(fetch, 12)
+    assert [row.partition_index for row in rows(second) if len(row.records)] == [0, 1], "it was brought meanwhile"
+    sizes(second)
+
+
+def test_cold_partitions_are_brought_together(node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    count = COLD_AT_ONCE + 10
+    node.services.metadata.create_topic("t", count)
+    for index in range(count):
+        append(node, "t", b"a", index=index)
+        append(node, "t", b"b", index=index)
+    answers = parked(node, request(wanted(node, "t", 12, *(from_offset(1, index) for index in range(count)))))
+    node.time.advance()  # so many are planned in slices
+    let_one_end(node, cold)
+    for _ in ("planned", "told"):
+        node.time.advance()
+    assert sum(len(row.records) > 0 for row in rows(answers[0])) == COLD_AT_ONCE
+    sizes(answers[0])
+    assert len(cold) == 1, "the rest is brought for the next fetch"
+    let_one_end(node, cold)
+
+
+def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: list[Any]) -> None:
+    node.services.metadata.create_topic("t", 1)
+    for _ in range(30):
+        append(node, "t", bytes(1_000))
+    outcome = node.handle(request(wanted(node, "t", 12, from_offset(7))), 12)
+    assert isinstance(outcome, Waiting)
+    node.services.purgatory.park(outcome, lambda answer: pytest.fail("nobody waits"))
+    file = node.services.partitions.get("t", 0).log.segments[0].file
+    held = file.references
+    node.services.purgatory.abandon(outcome)
+    let_one_end(node, cold)
+    assert file.references == held - 1
+    assert not cold
+
+
+def test_what_is_gone_again_at_once_is_waited_for(node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    node.services.metadata.create_topic("t", 1)
+    append(node, "t", b"a")
+    append(node, "t", b"b")
+    monkeypatch.setattr(File, "warm", lambda file, length, position: None)
+    answers = parked(node, request(wanted(node, "t", 12, from_offset(1))))
+    let_one_end(node, cold)
+    assert [split(row.records.read())[0][0].base_offset for row in rows(answers[0])] == [1]
+    sizes(answers[0])
+
+
+def test_a_disk_that_does_not_answer_is_told(node: Node, cold: list[Any]) -> None:
+    node.services.metadata.create_topic("t", 1)
+    append(node, "t", b"a")
+    append(node, "t", b"b")
+    answers = parked(node, request(wanted(node, "t", 12, from_offset(1))))
+    node.time.advance(DISK_DEADLINE_MS)
+    (error,) = answers
+    assert error.code == ErrorCode.REQUEST_TIMED_OUT
+    let_one_end(node, cold)
+
+
+@pytest.mark.parametrize("is_woken", [True, False])
+def test_a_poll_ends_with_what_is_in_memory_by_then(
+    node: Node, monkeypatch: pytest.MonkeyPatch, is_woken: bool
+) -> None:
+    node.services.metadata.create_topic("t", 2)
+    for index in (0, 1, 1):
+        append(node, "t", b"a", index=index)
+    fetch = request(wanted(node, "t", 12, from_offset(0, 0), from_offset(1, 1)), max_wait_ms=500, min_bytes=1 << 19)
+    answers = parked(node, fetch)
+    threads = let_cool(node, monkeypatch)
+    log = node.services.partitions.get("t", 1).log
+    monkeypatch.setattr(log._segments, "_memo", {})
+    if is_woken:
+        append(node, "t", b"b", index=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(File, "read_at", lambda *_: pytest.fail("it would wait for the disk"))
+        node.time.advance(0 if is_woken else 500)
+    assert [row.partition_index for row in rows(answers[0]) if len(row.records)] == [0], "nothing had to be looked up"
+    sizes(answers[0])
+    while threads:
+        let_one_end(node, threads)
+    answers = parked(node, fetch)
+    node.time.advance(500)
+    assert [row.partition_index for row in rows(answers[0]) if len(row.records)] == [0, 1], "it was brought meanwhile"
+    sizes(answers[0])
+
+
+@pytest.mark.parametrize("version", range(19))
+def test_who_leads_a_partition_is_told(node: Node, version: int) -> None:
+    led_elsewhere(node, 5, "t")
+    (row,) = rows(response := old(node, version, from_offset(0), max_wait_ms=500))
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    response = over_the_wire(response, version)
+    hint = rows(response)[0].current_leader
+    assert (hint.leader_id, hint.leader_epoch) == ((5, 7) if version >= 12 else (-1, -1))
+    found = [(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
+    assert found == ([(5, "five.example", 9095, "r5")] if version >= 16 else [])
+
+
+@pytest.mark.parametrize("version", [9, 12, 16, 18])
+def test_who_knows_an_older_leader_is_told_the_present_one(node: Node, version: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    node.services.partitions.get("t", 0).leader_epoch = 3
+    (row,) = rows(response := old(node, version, from_offset(0, current_leader_epoch=2)))
+    assert row.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    hint = rows(over_the_wire(response, version))[0].current_leader
+    assert hint.leader_id == (0 if version >= 12 else -1)
+
+
+def test_who_waits_for_a_partition_that_another_broker_leads_from_now_on_is_told(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    replies: list[Any] = []
+    node.services.purgatory.park(old(node, 12, from_offset(0), max_wait_ms=500), replies.append)
+    led_elsewhere(node, 5, "t")
+    node.time.advance()
+    (row,) = rows(replies[0])
+    assert (row.error_code, row.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 5)
+
+
+@pytest.mark.parametrize("version, code", [(0, 6), (5, 6), (6, 56), (12, 56)])
+def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
+    node: Node, version: int, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.services.metadata.create_topic("t", 1)
+    put(node)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(type(node.services.partitions.get("t", 0)), "read", fail)
+    assert [row.error_code for row in rows(old(node, version, from_offset(0)))] == [code]
+    assert caplog.messages == ["the store failed (t-0)"]
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 9])
+def test_an_old_version_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(
+    node: Node, cold: list[Any], version: int
+) -> None:
+    node.services.metadata.create_topic("t", 1)
+    for number in range(30):
+        put(node, Record(-1, NOW_MS, None, b"%d" % number), codec=4)
+    log = node.services.partitions.get("t", 0).log
+    log.segments[0].offsets.flush()
+    log.segments[0].offsets.give_back()
+    log._segments.forget()
+    replies = parked(node, request(wanted(node, "t", version, from_offset(7)), max_wait_ms=500), version)
+    rounds = 0
+    while not replies:
+        assert len(cold) == 1, "one thread at a time for one fetch"
+        let_one_end(node, cold)
+        rounds += 1
+    assert rounds > 1, "the position, then the records"
+    (row,) = rows(replies[0])
+    found = legacy.iterate(row.records) if version < 4 else iterate(split(row.records)[0][1])
+    assert next(iter(found)).value == b"7"
+    assert len(node.services.purgatory) == 0
+
+
+@pytest.mark.parametrize("version", [1, 9])
+def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: list[Any], version: int) -> None:
+    node.services.metadata.create_topic("t", 1)
+    put(node, codec=4)
+    put(node, codec=4)
+    file = node.services.partitions.get("t", 0).log.segments[0].file
+    before = file.references
+    for moment in range(4):
+        node.services.partitions.get("t", 0).log._segments.forget()
+        waiting = old(node, version, from_offset(3), max_wait_ms=500)
+        if not isinstance(waiting, Waiting):
+            break
+        node.services.purgatory.park(waiting, lambda reply: None)
+        for _ in range(min(moment, len(cold))):
+            let_one_end(node, cold)
+        node.services.purgatory.abandon(waiting)
+        while cold:
+            let_one_end(node, cold)
+        del waiting
+        assert file.references == before, f"it went at moment {moment}"
+        assert len(node.services.purgatory) == 0

@@ -1,0 +1,36 @@
+"""ListConfigResources."""
+
+from gateway.config.resources import ResourceType
+from gateway.tests.builders import Node
+from protocol.errors import ErrorCode
+from protocol.messages.list_config_resources import ListConfigResourcesRequest
+
+
+def ask(node: Node, version: int, *types: int) -> tuple[int, list[tuple[int, str]]]:
+    response = node.ask(ListConfigResourcesRequest(resource_types=list(types)), version)
+    return response.error_code, [(row.resource_type, row.resource_name) for row in response.config_resources]
+
+
+def test_what_has_settings(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    both = [(ResourceType.TOPIC, "t"), (ResourceType.BROKER, "0")]
+    assert ask(node, 1) == (ErrorCode.NONE, [*both, (ResourceType.BROKER_LOGGER, "0")])
+    assert ask(node, 1, ResourceType.TOPIC, ResourceType.TOPIC) == (ErrorCode.NONE, both[:1])
+    assert ask(node, 1, ResourceType.GROUP, ResourceType.CLIENT_METRICS) == (ErrorCode.NONE, [])
+
+
+def test_groups_that_have_settings_of_their_own(node: Node) -> None:
+    metadata = node.services.metadata
+    metadata.change_group_configs("g", {"consumer.session.timeout.ms": "50000"})
+    metadata.change_group_configs("was", {"consumer.session.timeout.ms": "50000"})
+    metadata.change_group_configs("was", {"consumer.session.timeout.ms": None})
+    assert ask(node, 1, ResourceType.GROUP) == (ErrorCode.NONE, [(ResourceType.GROUP, "g")])
+
+
+def test_version_0_knows_client_metrics_only(node: Node) -> None:
+    node.services.metadata.create_topic("t", 1)
+    assert ask(node, 0) == (ErrorCode.NONE, [])
+
+
+def test_an_unknown_type(node: Node) -> None:
+    assert ask(node, 1, 99) == (ErrorCode.UNSUPPORTED_VERSION, [])

@@ -1,0 +1,457 @@
+"""Adopt the data directories of an Apache Kafka that was stopped: `headgate serve --adopt`.
+
+Their layout is ours; what is missing is a metadata log that knows the topics. It is made here, before there is a
+broker, out of the partitions' directories and of what Kafka's own metadata log says, where there is one. It is built
+beside its place and renamed when it is whole: until then the directories are Kafka's, from then on they are ours.
+`__cluster_metadata-0` is read once, and left as it is.
+
+Kafka with ZooKeeper (to 3.9) keeps the configs of topics there: these are then the defaults, as far as they fit
+(`unknown_configs`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from gateway.config import topics as topic_configs
+from gateway.metadata import unknown_configs
+from gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from gateway.metadata.journal import LOG_CONFIG
+from gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE, METADATA_TOPIC, METADATA_TOPIC_ID, new_topic_id
+from protocol.errors import KafkaError, MalformedRequest
+from protocol.internal.metadata import (
+    ABORT_TRANSACTION,
+    BEGIN_TRANSACTION,
+    END_TRANSACTION,
+    SECURITY_TYPES,
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    decode_known,
+    encode,
+    record_type,
+)
+from protocol.records import batch
+from protocol.records.batch import Record
+from storage.directory import foreign
+from storage.directory.foreign import Found, Survey
+from storage.directory.store import LOCK
+from storage.disk import directories
+from storage.disk.checkpoint import TEMPORARY_SUFFIX
+from storage.disk.pool import Pool
+from storage.errors import BadFile, StorageError
+from storage.files import Files
+from storage.log.log import Log
+from storage.segment.segment import Segment
+
+if TYPE_CHECKING:
+    from gateway.config import BrokerConfig
+
+logger = logging.getLogger("headgate.adoption")
+
+_RESOURCES = {4: "broker", 8: "broker logger", 16: "client metrics", 32: "group"}  # KIP-412, KIP-714, KIP-848
+
+UNFINISHED_SUFFIX = ".adopting"
+_TRANSACTION = struct.Struct(">hq")  # version and producer id, with which a value of __transaction_state begins
+PRODUCER_IDS_APART = 1_000_000
+"""Without Kafka's metadata it is not known which producer ids it gave out last; ours begin so far above those seen."""
+
+
+@dataclass
+class KnownTopic:
+    """A topic as Kafka's metadata log has it: partition -> leader epoch."""
+
+    name: str
+    topic_id: bytes
+    leader_epochs: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class KafkaMetadata:
+    """What of Kafka's metadata log matters here."""
+
+    topics: dict[bytes, KnownTopic] = field(default_factory=dict)
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    next_producer_id: int = 0
+
+    def apply(self, record: MetadataRecord) -> None:
+        """Take one record in; what does not fit what was before is left out."""
+        match record:
+            case TopicRecord():
+                self.topics[record.topic_id] = KnownTopic(record.name, record.topic_id)
+            case PartitionRecord() if record.topic_id in self.topics:
+                self.topics[record.topic_id].leader_epochs[record.partition_id] = record.leader_epoch
+            case RemoveTopicRecord() if record.topic_id in self.topics:
+                self.configs.pop((TOPIC_RESOURCE, self.topics.pop(record.topic_id).name), None)
+            case ConfigRecord():
+                own = self.configs.setdefault((record.resource_type, record.resource_name), {})
+                own.pop(record.name, None)
+                if record.value is not None:
+                    own[record.name] = record.value
+            case ProducerIdsRecord():
+                self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
+
+    def by_name(self) -> dict[str, KnownTopic]:
+        """The topics by name."""
+        return {topic.name: topic for topic in self.topics.values()}
+
+
+@dataclass
+class Adopted:
+    """What the metadata log is to hold, and what is to be said of it: a level of `logging` and a sentence each.
+
+    `guessed`: configs of topics whose own nobody tells any more.
+    """
+
+    guessed: Mapping[str, Mapping[str, str]]
+    records: list[MetadataRecord] = field(default_factory=list)
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    notes: list[tuple[int, str]] = field(default_factory=list)
+
+    def warn(self, sentence: str) -> None:
+        """Note something that a person should look at."""
+        self.notes.append((logging.WARNING, sentence))
+
+
+def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bool:
+    """Make Kafka's data directories ours; False, with nothing done, if they are not Kafka's (any more).
+
+    Raises StorageError for what contradicts itself or the configuration, and then nothing was changed; DirectoryLocked
+    while Kafka runs; OSError.
+    """
+    paths = [path.rstrip("/") for path in config.log_directories if files.exists(path)]
+    if not foreign.is_foreign(files, paths):
+        _check_use(config, files, paths)
+        logger.info("--adopt: log.dirs=%s is Headgate's already", ",".join(config.log_directories))
+        return False
+    with contextlib.ExitStack() as locks:
+        for path in paths:
+            locks.callback(files.lock(f"{path}/{LOCK}").release)
+        survey = foreign.survey(files, paths, _metadata_directory(config))
+        _check_identity(config, survey)
+        known = read_metadata(files, survey)
+        transactional = 0 if known is not None and known.next_producer_id else next_transactional_id(files, survey)
+        guessed = unknown_configs.contradicting(files, survey, config.log_config({}), _told(survey, known))
+        adopted = plan(survey, known, config, random, transactional, guessed)
+        for level, sentence in adopted.notes:
+            logger.log(level, "%s", sentence)
+        _write_topic_ids(files, paths, survey, adopted)
+        _write(files, paths[0], adopted.records, random, now_ms)
+    logger.info(
+        "adopted %d topics with %d partitions of node %d, cluster %s",
+        len(adopted.topic_ids), len(survey.partitions), survey.meta.node_id, survey.meta.cluster_id,
+    )  # fmt: skip
+    return True
+
+
+def _check_use(config: BrokerConfig, files: Files, paths: Sequence[str]) -> None:
+    """A broker without a record must not take the place of the one that was meant: groups would begin anew with it."""
+    if not any(files.exists(f"{path}/{directories.META_PROPERTIES}") for path in paths):
+        raise StorageError(
+            f"--adopt: log.dirs={','.join(config.log_directories)} is no data directory: set that of the Apache Kafka "
+            "that was stopped, or start without --adopt"
+        )
+
+
+def _metadata_directory(config: BrokerConfig) -> str | None:
+    """Where Kafka was told to have its metadata log, if not in the first of log.dirs."""
+    *_, given = config.texts("metadata.log.dir")
+    return given.strip().rstrip("/") if given else None
+
+
+def _check_identity(config: BrokerConfig, survey: Survey) -> None:
+    if survey.meta.node_id != config.node_id:
+        raise StorageError(
+            f"log.dirs={','.join(config.log_directories)} belongs to node.id={survey.meta.node_id}, "
+            f"not {config.node_id}; set that node.id, or another log.dirs"
+        )
+
+
+def read_metadata(files: Files, survey: Survey) -> KafkaMetadata | None:
+    """What Kafka's metadata log says; None where there is none, or nothing of it can be read."""
+    directory = survey.cluster_metadata
+    if directory is None:
+        return None
+    reading = _Reading()
+    try:
+        for value in foreign.metadata_values(files, directory):
+            reading.take(value)
+    except BadFile as error:
+        logger.warning("%s; of Kafka's metadata the %d records before that are used", error, reading.count)
+    for kind, count in sorted(reading.security.items()):
+        logger.warning(
+            "%d records of %s are not adopted: here everybody may do everything, until that is set up", count, kind
+        )
+    logger.info("%s: %d records, %d of them of kinds that mean nothing here", directory, reading.count, reading.unknown)
+    return reading.metadata if reading.metadata.topics else None
+
+
+class _Reading:
+    """Kafka's metadata log on the way through. A change that was begun counts when it has ended."""
+
+    def __init__(self) -> None:
+        self.metadata = KafkaMetadata()
+        self.count = self.unknown = 0
+        self.security: Counter[str] = Counter()
+        self._begun: list[MetadataRecord] | None = None
+
+    def take(self, value: bytes) -> None:
+        """Take the next record, whatever it is."""
+        self.count += 1
+        try:
+            kind, record = record_type(value), decode_known(value)
+        except MalformedRequest:
+            kind, record = -1, None
+        if kind == BEGIN_TRANSACTION:
+            self._begun = []
+        elif kind in (END_TRANSACTION, ABORT_TRANSACTION):
+            begun, self._begun = self._begun or [], None
+            for one in begun if kind == END_TRANSACTION else ():
+                self.metadata.apply(one)
+        elif record is None:
+            self.unknown += 1
+            if kind in SECURITY_TYPES:
+                self.security[SECURITY_TYPES[kind]] += 1
+        elif self._begun is not None:
+            self._begun.append(record)
+        else:
+            self.metadata.apply(record)
+
+
+def _told(survey: Survey, known: KafkaMetadata | None) -> set[str]:
+    """The topics whose configs need no guess."""
+    of_kafka = {} if known is None else known.by_name()
+    told = {
+        topic
+        for (topic, _), found in survey.partitions.items()
+        if topic in of_kafka and found.topic_id in (None, of_kafka[topic].topic_id)
+    }
+    return told.union(INTERNAL_TOPICS)
+
+
+def next_transactional_id(files: Files, survey: Survey) -> int:
+    """Above all producer ids that belong to transactional ids: these live longer than what a producer wrote."""
+    found = 0
+    try:
+        for value in foreign.transactional_values(files, survey):
+            if len(value) >= _TRANSACTION.size:
+                found = max(found, _TRANSACTION.unpack_from(value)[1] + 1)
+    except BadFile as error:
+        logger.warning("%s; ids of transactional producers behind that are not known", error)
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------------- planning
+
+
+def plan(
+    survey: Survey,
+    known: KafkaMetadata | None,
+    config: BrokerConfig,
+    random: Random,
+    next_transactional: int,
+    guessed: Mapping[str, Mapping[str, str]],
+) -> Adopted:
+    """What becomes of a survey. Pure but for `random`. Raises StorageError for directories of different topics."""
+    adopted = Adopted(guessed)
+    topics: dict[str, dict[int, Found]] = {}
+    for (topic, index), found in sorted(survey.partitions.items()):
+        topics.setdefault(topic, {})[index] = found
+    of_kafka = {} if known is None else known.by_name()
+    for name, partitions in topics.items():
+        _adopt_topic(name, partitions, of_kafka.get(name), known, config, adopted, random)
+    if survey.others:
+        adopted.warn(
+            f"named like partitions, but nothing of a log is in them, so they are left alone: {_some(survey.others)}"
+        )
+    absent = sorted(of_kafka.keys() - topics.keys())
+    if absent:
+        adopted.warn(f"{len(absent)} topics have no partition in log.dirs and are not adopted: {_some(absent)}")
+    _adopt_producer_ids(survey, known, next_transactional, adopted)
+    _tell_of_other_configs(known, adopted)
+    return adopted
+
+
+def _adopt_topic(
+    name: str,
+    partitions: Mapping[int, Found],
+    of_kafka: KnownTopic | None,
+    known: KafkaMetadata | None,
+    config: BrokerConfig,
+    adopted: Adopted,
+    random: Random,
+) -> None:
+    topic_id = _topic_id(name, partitions, of_kafka) or new_topic_id(random, adopted.topic_ids.values())
+    if of_kafka is not None and of_kafka.topic_id != topic_id:
+        adopted.warn(
+            f"{name}: its directories are of another topic of that name than the one that Kafka's metadata has"
+        )
+        of_kafka = None
+    epochs = {} if of_kafka is None else of_kafka.leader_epochs
+    count = max([*partitions, *epochs]) + 1
+    absent = count - len(partitions)
+    if absent > MAX_PARTITIONS_AT_ONCE:
+        raise StorageError(f"{absent} of {count} partitions of {name} are not in log.dirs; bring them, or move it away")
+    if absent:
+        missing = foreign.named([index for index in range(count) if index not in partitions])
+        adopted.warn(f"{name}: of {count} partitions these are not in log.dirs and begin empty: {missing}")
+    adopted.topic_ids[name] = topic_id
+    adopted.records.append(TopicRecord(name=name, topic_id=topic_id))
+    for index in range(count):
+        latest = partitions[index].latest_epoch if index in partitions else -1
+        adopted.records.append(_partition(topic_id, index, max(latest, epochs.get(index, -1)) + 1, config.node_id))
+    configs = _configs(name, of_kafka, known, config, adopted)
+    told = " ".join(f"{key}={value}" for key, value in configs.items()) or "no configs of its own"
+    adopted.notes.append((logging.INFO, f"{name}: {count} partitions, id {directories.format_id(topic_id)}, {told}"))
+    adopted.records += [
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
+        for key, value in configs.items()
+    ]
+
+
+def _topic_id(name: str, partitions: Mapping[int, Found], of_kafka: KnownTopic | None) -> bytes | None:
+    """The id in the directories, else that of Kafka's metadata. Raises StorageError for more than one."""
+    ids = Counter(found.topic_id for found in partitions.values() if found.topic_id is not None)
+    if len(ids) > 1:
+        wanted = of_kafka.topic_id if of_kafka is not None else ids.most_common(1)[0][0]
+        others = [found.path for found in partitions.values() if found.topic_id not in (None, wanted)]
+        raise StorageError(
+            f"{_some(others)}: of another topic that was called {name} too, by {directories.PARTITION_METADATA}; "
+            "move these directories away"
+        )
+    return next(iter(ids), None if of_kafka is None else of_kafka.topic_id)
+
+
+def _partition(topic_id: bytes, index: int, leader_epoch: int, node_id: int) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=[node_id],
+        isr=[node_id],
+        leader=node_id,
+        leader_epoch=leader_epoch,
+        partition_epoch=0,
+    )
+
+
+def _configs(
+    name: str, of_kafka: KnownTopic | None, known: KafkaMetadata | None, config: BrokerConfig, adopted: Adopted
+) -> dict[str, str]:
+    """The topic's own configs that mean something here."""
+    if known is None or of_kafka is None:
+        own = _internal_configs(name, config) or dict(adopted.guessed.get(name, {}))
+        adopted.warn(
+            f"{name}: its configs are not known, as ZooKeeper or a lost log has them; it has {_whose(name, own)}"
+        )
+        return own
+    kept: dict[str, str] = {}
+    for key, value in known.configs.get((TOPIC_RESOURCE, name), {}).items():
+        try:
+            topic_configs.check({**kept, key: value})
+            kept[key] = value
+        except KafkaError as error:
+            adopted.warn(f"{name}: {key} is left out: {error.message}")
+    return kept
+
+
+def _whose(name: str, own: Mapping[str, str]) -> str:
+    if name in INTERNAL_TOPICS:
+        return "those of a new one"
+    if not own:
+        return "the defaults"
+    if "cleanup.policy" in own:
+        return "the defaults, but is compacted, as it was by Kafka"
+    return f"the defaults, but keeps all, as Kafka kept more of it: set its own {' and '.join(sorted(own))}"
+
+
+def _internal_configs(name: str, config: BrokerConfig) -> dict[str, str]:
+    """As Kafka makes these topics."""
+    if name not in INTERNAL_TOPICS:
+        return {}
+    offsets = {"compression.type": "producer", "segment.bytes": str(config.offsets_topic_segment_bytes)}
+    states = {"compression.type": "uncompressed", "segment.bytes": "104857600"}
+    return {"cleanup.policy": "compact", **(offsets if name == CONSUMER_OFFSETS else states)}
+
+
+def _adopt_producer_ids(survey: Survey, known: KafkaMetadata | None, next_transactional: int, adopted: Adopted) -> None:
+    """No producer may get an id that another one wrote with, or may still write with."""
+    seen = max([next_transactional, *(found.next_producer_id for found in survey.partitions.values())])
+    if known is not None and known.next_producer_id >= seen:
+        seen = known.next_producer_id
+    elif seen:
+        seen += PRODUCER_IDS_APART
+    if seen:
+        adopted.records.append(ProducerIdsRecord(broker_id=survey.meta.node_id, next_producer_id=seen))
+
+
+def _tell_of_other_configs(known: KafkaMetadata | None, adopted: Adopted) -> None:
+    """Those of brokers, clients and groups are a person's to set again."""
+    for (kind, name), configs in {} if known is None else known.configs.items():
+        if kind != TOPIC_RESOURCE and configs:
+            whose = f"{_RESOURCES.get(kind, f'resources of type {kind}')} {name or '(the default)'}"
+            adopted.warn(f"configs of {whose}: not adopted, set them again where they matter: {_some(sorted(configs))}")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - 10
+    return ", ".join(names[:10]) + (f" and {more} more" if more > 0 else "")
+
+
+# ------------------------------------------------------------------------------------------------------------ writing
+
+
+def _write_topic_ids(files: Files, paths: Sequence[str], survey: Survey, adopted: Adopted) -> None:
+    """Into the partitions' directories that lack one: before Kafka 2.8 there were none. Each as a whole or not at all.
+
+    All are synced together: two syncs for each of thousands would take minutes.
+    """
+    lacking = [(topic, found.path) for (topic, _), found in survey.partitions.items() if found.topic_id is None]
+    if not lacking:
+        return
+    names = []
+    for topic, directory in lacking:
+        path = f"{directory}/{directories.PARTITION_METADATA}"
+        files.write(path + TEMPORARY_SUFFIX, directories.topic_metadata(adopted.topic_ids[topic]))
+        names.append(path)
+    for path in paths:
+        files.sync_all(path)
+    for name in names:
+        files.rename(name + TEMPORARY_SUFFIX, name)
+    for path in paths:
+        files.sync_all(path)
+
+
+def _write(files: Files, path: str, records: Sequence[MetadataRecord], random: Random, now_ms: int) -> None:
+    """The metadata log, as a whole or not at all."""
+    directory = f"{path}/{foreign.OWN_METADATA}"
+    unfinished = directory + UNFINISHED_SUFFIX
+    if files.exists(unfinished):
+        files.remove_tree(unfinished)
+    files.make_directories(unfinished)
+    directories.write_topic_id(files, unfinished, METADATA_TOPIC_ID)
+    pool = Pool(files)
+    segments = [Segment.create(pool, unfinished, 0, now_ms)]
+    log = Log(pool, unfinished, METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG, segments, random)
+    log.names_unsynced = True
+    if records:
+        built = batch.build(list(_values(records, now_ms)))
+        log.append(memoryview(built), leader_epoch=0, now_ms=now_ms)
+    log.close()
+    files.rename(unfinished, directory)
+    files.sync_directory(path)
+
+
+def _values(records: Iterable[MetadataRecord], now_ms: int) -> Iterator[Record]:
+    for record in records:
+        yield Record(timestamp=now_ms, value=encode(record))

@@ -1,0 +1,312 @@
+"""The command `headgate`: a table of commands, of which only the one that is called is imported.
+
+Exit codes: 0 done, 1 it failed, 2 it was called or configured wrongly.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway import __version__
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gateway.config import BrokerConfig
+
+FAILED, MISUSED = 1, 2
+
+
+class Command(NamedTuple):
+    """`target` is 'module:function', called with the arguments behind the command's name; it returns an exit code."""
+
+    target: str
+    summary: str
+
+
+COMMANDS = {
+    "serve": Command(
+        "gateway.app.cli:serve", "run a broker: headgate serve [server.properties] [--override name=value]..."
+    ),
+    "topics": Command("tools.topics:main", "list, create, describe and delete topics"),
+    "groups": Command(
+        "tools.groups.command:main", "consumer groups: members, lag, offsets to reset, export and import"
+    ),
+    "log": Command("tools.log.command:main", "files of a data directory: list, dump, verify, repair; no broker needed"),
+    "config": Command("gateway.app.cli:config", "say of every line of a server.properties what it does here"),
+}
+
+# Who started this broker is gone: a stop that takes longer is not waited for.
+_STOPS_WITHIN_S = 5.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name; returns its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    name = given[0] if given else "help"
+    if name in ("help", "--help", "-h"):
+        print(_help())
+        return 0 if given else MISUSED
+    if name in ("--version", "version"):
+        print(f"headgate {__version__}")
+        return 0
+    command = COMMANDS.get(name)
+    if command is None:
+        return _fail(f"there is no command {name!r}{_nearest(name)}; `headgate help` lists them", MISUSED)
+    if sys.stdout is None:  # closed by whoever called: it is asked for nothing more than the exit code
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - it ends with the process
+    try:
+        code = _function(command.target)(given[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does: nothing more is to be said to it
+        _drop_output()
+        return FAILED
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            raise
+        _drop_output()
+        return _fail(f"cannot write to the standard output: {error.strerror}", FAILED)
+    return code
+
+
+def _drop_output() -> None:
+    """What is left of it cannot be written: without this it would be tried again at the exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _function(target: str) -> Callable[[Sequence[str]], int]:
+    from importlib import import_module
+
+    module, _, function = target.partition(":")
+    found: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
+    return found
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name.ljust(width)}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "headgate: a Kafka-wire-compatible broker",
+            "",
+            "usage: headgate <command> [arguments]; `headgate <command> --help` tells more",
+            "",
+            *lines,
+            f"  {'help'.ljust(width)}  this",
+            f"  {'--version'.ljust(width)}  the version",
+        ]
+    )
+
+
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, n=1)
+    return f", the nearest is {near[0]}" if near else ""
+
+
+def _fail(sentence: str, code: int) -> int:
+    print(f"headgate: {sentence}", file=sys.stderr)
+    return code
+
+
+# ------------------------------------------------------------------------------------------------------ serve, config
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """`headgate serve`: run a broker until SIGTERM or SIGINT."""
+    parser = _parser(
+        "serve", "Run a broker. Settings have Kafka's names; `headgate config` says what a file does here."
+    )
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument(
+        "--adopt", action="store_true", help="take over the log.dirs of an Apache Kafka that was stopped"
+    )
+    parser.add_argument("--exit-with-parent", action="store_true", help="stop when standard input is closed")
+    options = parser.parse_args(arguments)
+    settings = _of_directory(options, _load(options))
+    if settings is None:
+        return MISUSED
+    if options.exit_with_parent:
+        _exit_with_parent()
+    return _run(settings, options.log_level, is_adopting=options.adopt)
+
+
+def config(arguments: Sequence[str]) -> int:
+    """`headgate config`: what every given setting does here, without starting a broker."""
+    settings = _load(_parser("config", "Say of every setting that is given what it does here.").parse_args(arguments))
+    if settings is None:
+        return MISUSED
+    for answer in settings.answers:
+        print(answer)
+    if not settings.answers:
+        print("headgate: nothing is set, so that everything has its default", file=sys.stderr)
+    return 0
+
+
+def _parser(command: str, description: str) -> argparse.ArgumentParser:
+    import argparse
+
+    parser = argparse.ArgumentParser(prog=f"headgate {command}", description=description)
+    parser.add_argument(
+        "properties", nargs="?", metavar="server.properties", help="a file as Apache Kafka's brokers have it"
+    )
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="name=value",
+        help="a setting that wins over the file; may be repeated",
+    )
+    return parser
+
+
+def _load(options: argparse.Namespace) -> BrokerConfig | None:
+    """The configuration that was asked for; None after its problems were told."""
+    from gateway.config import BrokerConfig, ConfigError
+
+    try:
+        text = _read(options.properties)
+        return BrokerConfig.load(text, options.override, options.properties or "")
+    except ConfigError as error:
+        for problem in error.problems:
+            _fail(problem, MISUSED)
+        return None
+
+
+def _of_directory(options: argparse.Namespace, settings: BrokerConfig | None) -> BrokerConfig | None:
+    """The same as the node whose data directories these are, where no node.id is given."""
+    if settings is None or any(settings.texts(name)[-1] is not None for name in ("node.id", "broker.id")):
+        return settings
+    from storage.disk import directories
+    from storage.files import Files
+
+    known = directories.node_id(Files(), settings.log_directories)
+    if known is not None and known != settings.node_id:
+        options.override.append(f"node.id={known}")
+        return _load(options)
+    return settings
+
+
+def _read(path: str | None) -> str:
+    """The text of a file: UTF-8, or what Java takes every such file for, Latin-1."""
+    from gateway.config import ConfigError
+
+    if path is None:
+        return ""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            [f"cannot read {path}: {error.strerror}; name a file that exists, or none for the defaults"]
+        ) from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -> int:
+    import gc
+    import logging
+
+    from gateway.runtime import descriptors, logs
+
+    logs.configure(log_level)
+    logger = logging.getLogger("headgate.config")
+    for note in settings.notes():
+        logger.log(logging.WARNING if note.is_pending else logging.INFO, "%s", note)
+    too_few = descriptors.complaint(descriptors.raise_limit(), settings.max_connections)
+    if too_few is not None:
+        logger.warning("%s", too_few)
+    gc.disable()  # what is imported stays: to look for garbage in it is a tenth of a start
+    from gateway.app import broker
+
+    gc.enable()
+    outcome = "did not start"
+
+    def started() -> None:
+        nonlocal outcome
+        outcome = "stopped"
+
+    try:
+        if is_adopting:
+            _adopt(settings)
+        broker.serve(settings, started)
+    except Exception as error:  # noqa: BLE001 - what is not explained is raised again
+        return _explain(error, settings, f"the broker {outcome}")
+    return 0
+
+
+def _adopt(settings: BrokerConfig) -> None:
+    from random import Random
+
+    from gateway.app import adoption
+    from gateway.runtime.clock import SystemClock
+    from storage.files import Files
+
+    adoption.adopt(settings, Files(), Random(), SystemClock().now_ms())
+
+
+def _explain(error: BaseException, settings: BrokerConfig, outcome: str) -> int:
+    """One sentence for what a person can mend; a traceback for what is our own mistake."""
+    from protocol.errors import KafkaError
+    from storage.errors import DirectoryLocked, StorageError
+
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, DirectoryLocked):
+        return _fail(str(error), FAILED)
+    if isinstance(error, OSError):
+        return _fail(_reason(error, settings, outcome) or f"{outcome}: {error}", FAILED)
+    if isinstance(error, KafkaError | StorageError):
+        return _fail(f"{outcome}: {error}", FAILED)
+    raise error
+
+
+def _reason(error: OSError, settings: BrokerConfig, outcome: str) -> str | None:
+    """What the system refused and what to do about it. An error of a file has its name, one of a listener has not."""
+    from socket import gaierror
+
+    if error.errno == errno.ENOSPC:
+        directories = ",".join(settings.log_directories)
+        return f"{outcome}: no space is left in log.dirs={directories}; free some, and start it again"
+    if error.filename is not None:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR):
+            return None
+        advice = "log.dirs has to be a directory that this user can write to"
+        return f"cannot use {error.filename}: {error.strerror}; {advice}"
+    refused = {
+        errno.EADDRINUSE: "something does already; stop it, or set other listeners",
+        errno.EADDRNOTAVAIL: "this machine has no such address; set other listeners",
+        errno.EACCES: "this user may not, as is usual for ports below 1024; set other listeners",
+    }
+    reason = f"{error.strerror}; set other listeners" if isinstance(error, gaierror) else refused.get(error.errno or 0)
+    places = ", ".join(f"{listener.host}:{listener.port}" for listener in settings.listeners)
+    return reason and f"cannot listen on {places}: {reason}"
+
+
+def _exit_with_parent() -> None:
+    """Stop this process when whoever holds the other end of its standard input closes it, or dies in whatever way.
+
+    A pipe is the one sign that comes for every death, SIGKILL included, from every thread, on every platform.
+    """
+    import signal
+    import threading
+    import time
+
+    def wait() -> None:
+        while os.read(0, 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_STOPS_WITHIN_S)
+        os._exit(FAILED)
+
+    threading.Thread(target=wait, name="exit with parent", daemon=True).start()

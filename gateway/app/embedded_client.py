@@ -1,0 +1,51 @@
+"""Just enough of a client to create a topic on a broker of our own: for `Headgate.topic`."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+
+from gateway.app.embedded import HeadgateError
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.peer import Peer
+
+_TIMEOUT_S = 30.0
+_RECEIVED_BYTES = 1 << 16
+
+
+def create_topic(bootstrap: str, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+    """Create a topic with one replica. Raises HeadgateError with the broker's reason."""
+    rows = [CreatableTopicConfig(name=config, value=value) for config, value in configs.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=rows)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=int(_TIMEOUT_S * 1000))
+    try:
+        (result,) = _ask(bootstrap, request).topics
+    except OSError as error:
+        raise HeadgateError(
+            f"topic {name} was not created: the broker at {bootstrap} does not answer ({error})"
+        ) from error
+    if result.error_code != ErrorCode.NONE:
+        raise HeadgateError(
+            f"topic {name} was not created: {result.error_message or ErrorCode(result.error_code).name}"
+        )
+
+
+def _ask(bootstrap: str, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """One question and its answer, in the newest version: the broker is of the same version as this client."""
+    host, _, port = bootstrap.rpartition(":")
+    peer = Peer("headgate-embedded")
+    with socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_S) as connection:
+        connection.sendall(peer.request(request, request.versions.last))
+        while True:
+            data = connection.recv(_RECEIVED_BYTES)
+            if not data:
+                raise ConnectionResetError("it hung up")
+            for _, response in peer.receive(data):
+                answer: CreateTopicsResponse = response
+                return answer

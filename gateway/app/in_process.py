@@ -1,0 +1,140 @@
+"""A broker in a thread of this process, on a clock that a test moves: `Headgate(in_process=True)`.
+
+Sockets are real, so any client may use it; time goes on as usual, and `advance` lets any amount of it pass at once:
+session timeouts, retention and expiries come without waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from queue import Empty, SimpleQueue
+
+import trio
+import trio.testing
+
+from gateway.app.broker import Broker
+from gateway.app.embedded import HeadgateError
+from gateway.config import BrokerConfig, ConfigError
+from gateway.runtime.clock import SystemClock
+from gateway.runtime.scheduler import TrioClock
+
+_DISCARD_DEADLINE_S = 5.0
+
+
+class MovableClock(trio.abc.Clock):
+    """Real time, and what was added to it."""
+
+    def __init__(self) -> None:
+        self._system = SystemClock()
+        self._offset_s = 0.0
+
+    def start_clock(self) -> None:
+        """Nothing is to be prepared."""
+
+    def current_time(self) -> float:
+        return self._system.monotonic_ms() / 1000.0 + self._offset_s
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return deadline - self.current_time()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass at once. To be called on the loop's thread, which then looks at its deadlines anew."""
+        self._offset_s += seconds
+
+
+class InProcess:
+    """Runs a broker on a trio loop of its own, in a thread."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._thread: threading.Thread | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._clock = MovableClock()
+        self._stopping = trio.Event()
+        self._failure: BaseException | None = None
+        self._log = io.StringIO()
+
+    def start(self, overrides: Mapping[str, str], deadline_s: float) -> Sequence[str]:
+        try:
+            config = BrokerConfig.load("", overrides)
+        except ConfigError as error:
+            raise HeadgateError(f"the broker cannot be configured so:\n{error}") from None
+        ready: SimpleQueue[Sequence[str]] = SimpleQueue()
+        self._failure = None
+        self._thread = threading.Thread(target=self._run, args=(config, ready), name="headgate", daemon=True)
+        self._thread.start()
+        try:
+            endpoints = ready.get(timeout=deadline_s)
+        except Empty:
+            raise HeadgateError(f"the broker's thread was not listening within {deadline_s:g} s") from None
+        if self._failure is not None:
+            self._join(deadline_s)
+            raise HeadgateError(f"the broker did not start: {self._failure!r}") from self._failure
+        return endpoints
+
+    def _run(self, config: BrokerConfig, ready: SimpleQueue[Sequence[str]]) -> None:
+        handler = logging.StreamHandler(self._log)
+        logger = logging.getLogger("headgate")
+        logger.addHandler(handler)
+        try:
+            trio.run(self._serve, config, ready, clock=self._clock)
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that waits
+            self._failure = error
+        finally:
+            logger.removeHandler(handler)
+            self._token = None
+            ready.put(())
+
+    async def _serve(self, config: BrokerConfig, ready: SimpleQueue[Sequence[str]]) -> None:
+        broker = Broker(config, clock=TrioClock(SystemClock().now_ms()))
+        self._stopping = trio.Event()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            self._token = trio.lowlevel.current_trio_token()
+            ready.put(list(broker.endpoints))
+            await self._stopping.wait()
+            await broker.stop()
+
+    def stop(self, deadline_s: float) -> None:
+        if self._token is not None:
+            self._token.run_sync_soon(self._stopping.set)
+        self._join(deadline_s)
+        if self._failure is not None:
+            raise HeadgateError(f"the broker failed: {self._failure!r}") from self._failure
+
+    def _join(self, deadline_s: float) -> None:
+        thread = self._thread
+        if thread is None:
+            return
+        thread.join(deadline_s)
+        if thread.is_alive():
+            raise HeadgateError(f"the broker's thread did not end within {deadline_s:g} s")
+        self._thread = None
+
+    def kill(self) -> None:
+        raise HeadgateError("a broker in this process cannot be killed alone; use Headgate() for that")
+
+    def discard(self) -> None:
+        with contextlib.suppress(HeadgateError):
+            self.stop(_DISCARD_DEADLINE_S)
+
+    def is_running(self) -> bool:
+        return self._token is not None
+
+    def log(self) -> str:
+        return self._log.getvalue()
+
+    def advance(self, milliseconds: float) -> None:
+        """Let time pass; returns when every task has done what was due and waits again."""
+        if self._token is None:
+            raise HeadgateError("the broker does not run; start it before its clock is moved")
+
+        async def advance() -> None:
+            self._clock.advance(milliseconds / 1000.0)
+            await trio.testing.wait_all_tasks_blocked()
+
+        trio.from_thread.run(advance, trio_token=self._token)

@@ -1,0 +1,356 @@
+"""Adoption of Kafka's directories: what the metadata log says then, what is told, and that it is all or nothing."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+
+import pytest
+
+from gateway.app import adoption
+from gateway.app.adoption import KafkaMetadata
+from gateway.config import BrokerConfig
+from gateway.metadata.image import Image
+from gateway.metadata.journal import Journal
+from protocol.internal.metadata import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    encode,
+)
+from protocol.records.batch import Record, build, read_header
+from storage.directory import foreign
+from storage.directory.foreign import OWN_METADATA
+from storage.directory.store import Store
+from storage.disk import directories
+from storage.errors import DirectoryLocked, StorageError
+from storage.log.producers import Producers
+from storage.tests.builders import numbered
+from storage.tests.crashing_files import CrashingFiles, PowerCut
+
+NOW_MS = 1_700_000_000_000
+IDS = [bytes([number]) * 16 for number in range(1, 6)]
+SETTINGS = {"log.dirs": "/data", "node.id": "3"}
+METADATA = "/data/__cluster_metadata-0"
+
+
+def kafkas(*partitions: str, ids: dict[str, bytes] | None = None) -> CrashingFiles:
+    files = CrashingFiles()
+    files.make_directories("/data")
+    files.write("/data/meta.properties", b"version=0\nbroker.id=3\ncluster.id=abcdefghijklmnopqrstuv\n", sync=True)
+    files.write("/data/.kafka_cleanshutdown", b"", sync=True)
+    for name in partitions:
+        files.make_directories(f"/data/{name}")
+        files.write(f"/data/{name}/{0:020d}.log", b"")
+        topic_id = (ids or {}).get(name)
+        if topic_id is not None:
+            directories.write_topic_id(files, f"/data/{name}", topic_id)
+    return files
+
+
+def with_metadata(files: CrashingFiles, *records: MetadataRecord | bytes) -> CrashingFiles:
+    values = [record if isinstance(record, bytes) else encode(record) for record in records]
+    files.make_directories(METADATA)
+    files.write(f"{METADATA}/{0:020d}.log", build([Record(value=value) for value in values]))
+    return files
+
+
+def topic(name: str, topic_id: bytes, *leader_epochs: int) -> list[MetadataRecord]:
+    partitions = [
+        PartitionRecord(partition_id=index, topic_id=topic_id, leader_epoch=epoch)
+        for index, epoch in enumerate(leader_epochs)
+    ]
+    return [TopicRecord(name=name, topic_id=topic_id), *partitions]
+
+
+def config(resource: str, name: str, value: str | None, kind: int = TOPIC_RESOURCE) -> ConfigRecord:
+    return ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
+
+
+def adopt(files: CrashingFiles, **settings: str) -> bool:
+    loaded = BrokerConfig.load("", {**SETTINGS, **{name.replace("_", "."): text for name, text in settings.items()}})
+    return adoption.adopt(loaded, files, Random(1), NOW_MS)
+
+
+def image(files: CrashingFiles) -> Image:
+    """What a broker reads."""
+    store = Store.open(
+        "/data", files=files, node_id=3, config=BrokerConfig.load("").log_config({}), now_ms=NOW_MS, random=Random(2)
+    )
+    assert store.failed == {}
+    found = Image.empty(store.cluster_id).apply_all(Journal(store.logs["__headgate_metadata", 0]).replay())
+    store.close()
+    return found
+
+
+def test_without_kafkas_metadata_there_are_defaults(caplog: pytest.LogCaptureFixture) -> None:
+    files = kafkas("t-0", "t-2", "__consumer_offsets-1", "u-0", ids={"t-0": IDS[0], "t-2": IDS[0]})
+    files.write("/data/t-2/leader-epoch-checkpoint", b"0\n1\n4 0\n")
+    assert adopt(files)
+    found = image(files)
+    assert found.cluster_id == "abcdefghijklmnopqrstuv"
+    assert {name: len(one.partitions) for name, one in found.topics.items()} == {
+        "__consumer_offsets": 2, "t": 3, "u": 1,
+    }  # fmt: skip
+    assert found.topics["t"].topic_id == IDS[0]
+    assert [state.leader_epoch for state in found.topics["t"].partitions] == [0, 0, 5]
+    assert all(state.leader == 3 and state.replicas == state.isr == (3,) for state in found.topics["t"].partitions)
+    assert found.topics["t"].configs == {}
+    assert found.topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"
+    made = directories.read_topic_id(files, "/data/u-0")
+    assert made == found.topics["u"].topic_id
+    for name in ("t", "u", "__consumer_offsets"):
+        assert f"{name}: its configs are not known" in caplog.text
+    assert "t: of 3 partitions these are not in log.dirs and begin empty: 1" in caplog.text
+    assert "__consumer_offsets: of 2 partitions these are not in log.dirs and begin empty: 0" in caplog.text
+
+
+def test_no_default_deletes_what_kafka_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """ZooKeeper had the configs; of a topic that is told by the metadata nothing is guessed."""
+    files = kafkas("kept-0", "compacted-0", "young-0", "__consumer_offsets-0")
+    files.write("/data/cleaner-offset-checkpoint", b"0\n2\ncompacted 0 5\n__consumer_offsets 0 7\n")
+    files.set_modified_ms("/data/.kafka_cleanshutdown", NOW_MS)
+    files.set_modified_ms(f"/data/young-0/{0:020d}.log", NOW_MS)
+    assert adopt(files)
+    topics = image(files).topics
+    assert topics["kept"].configs == {"retention.ms": "-1"}
+    assert topics["compacted"].configs == {"cleanup.policy": "compact"}
+    assert topics["young"].configs == {}
+    assert "compression.type" in topics["__consumer_offsets"].configs
+    unknown = "its configs are not known, as ZooKeeper or a lost log has them; it has the defaults, but"
+    assert f"kept: {unknown} keeps all, as Kafka kept more of it: set its own retention.ms" in caplog.text
+    assert f"compacted: {unknown} is compacted, as it was by Kafka" in caplog.text
+    files = with_metadata(kafkas("t-0", "u-0", ids={"u-0": IDS[4]}), *topic("t", IDS[0], 0), *topic("u", IDS[1], 0))
+    files.set_modified_ms("/data/.kafka_cleanshutdown", NOW_MS)
+    assert adopt(files)
+    found = image(files).topics
+    assert (found["t"].configs, found["u"].configs) == ({}, {"retention.ms": "-1"})
+
+
+def test_kafkas_metadata_tells_configs_and_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    unknown = bytes.fromhex("01600000")
+    files = with_metadata(
+        kafkas("t-0", "u-0", "u-1", ids={"t-0": IDS[0]}),
+        unknown,
+        *topic("t", IDS[0], 7, 9),
+        *topic("u", IDS[1], 0, 0),
+        *topic("gone", IDS[2], 0),
+        *topic("elsewhere", IDS[3], 0),
+        config("t", "retention.ms", "5"),
+        config("t", "retention.ms", "1000"),
+        config("t", "segment.bytes", "2000"),
+        config("t", "segment.bytes", None),
+        config("u", "remote.storage.enable", "true"),
+        config("gone", "retention.ms", "5"),
+        config("", "log.cleaner.threads", "3", BROKER_RESOURCE),
+        ProducerIdsRecord(broker_id=3, next_producer_id=5000),
+        RemoveTopicRecord(topic_id=IDS[2]),
+        b"\x01\x02\x00\x7f",
+    )
+    before = files.list(METADATA)
+    with caplog.at_level(logging.INFO):
+        assert adopt(files)
+    found = image(files)
+    assert found.topics.keys() == {"t", "u"}
+    assert found.topics["t"].configs == {"retention.ms": "1000"}
+    assert [state.leader_epoch for state in found.topics["t"].partitions] == [8, 10]
+    assert found.topics["u"].topic_id == IDS[1]
+    assert found.next_producer_id == 5000
+    assert files.list(METADATA) == before
+    for sentence in (
+        "2 of them of kinds that mean nothing here",
+        "u: remote.storage.enable is left out",
+        "1 topics have no partition in log.dirs and are not adopted: elsewhere",
+        "configs of broker (the default): not adopted, set them again where they matter: log.cleaner.threads",
+        "t: 2 partitions, id",
+    ):
+        assert sentence in caplog.text
+
+
+def test_a_directory_of_another_topic_of_that_name(caplog: pytest.LogCaptureFixture) -> None:
+    """All that there is of it are the records: they are kept, the configs are not theirs."""
+    files = with_metadata(kafkas("t-0", ids={"t-0": IDS[4]}), *topic("t", IDS[0], 3), config("t", "retention.ms", "5"))
+    assert adopt(files)
+    found = image(files).topics["t"]
+    assert (found.topic_id, found.configs) == (IDS[4], {})
+    assert "t: its directories are of another topic of that name" in caplog.text
+
+
+def test_partitions_of_two_topics_under_one_name() -> None:
+    files = kafkas("t-0", "t-1", "t-2", ids={"t-0": IDS[0], "t-1": IDS[1], "t-2": IDS[1]})
+    with pytest.raises(StorageError, match=r"/data/t-0: of another topic that was called t too.* move"):
+        adopt(files)
+    with_metadata(files, *topic("t", IDS[0], 0, 0, 0))
+    with pytest.raises(StorageError, match=r"/data/t-1, /data/t-2: of another topic"):
+        adopt(files)
+    assert foreign.is_foreign(files, ["/data"])
+
+
+def test_a_partition_far_from_all_others() -> None:
+    with pytest.raises(StorageError, match=r"3999999999 of 4000000001 partitions of t are not in log.dirs"):
+        adopt(kafkas("t-0", "t-4000000000"))
+
+
+def test_a_users_directory_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    files = kafkas("t-0")
+    files.make_directories("/data/holiday-24")
+    pictures = dict.fromkeys(("beach.jpg", "notes.tmp", "pic.index", "readme.swap", "old.deleted"), b"mine")
+    for name, content in pictures.items():
+        files.write(f"/data/holiday-24/{name}", content)
+    assert adopt(files)
+    assert "nothing of a log is in them, so they are left alone: /data/holiday-24" in caplog.text
+    assert image(files).topics.keys() == {"t"}
+    assert {name: files.read(f"/data/holiday-24/{name}") for name in files.list("/data/holiday-24")} == pictures
+
+
+def test_damaged_metadata_is_used_up_to_there(caplog: pytest.LogCaptureFixture) -> None:
+    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), config("t", "retention.ms", "5"))
+    files.append(f"{METADATA}/{0:020d}.log", b"torn")
+    assert adopt(files)
+    assert image(files).topics["t"].configs == {"retention.ms": "5"}
+    assert "of Kafka's metadata the 3 records before that are used" in caplog.text
+    files = kafkas("t-0")
+    files.make_directories(METADATA)
+    files.write(f"{METADATA}/{0:020d}.log", b"no batch, but more bytes than its header has" * 2)
+    assert adopt(files)
+    assert "t: its configs are not known" in caplog.text
+
+
+def test_producer_ids_begin_behind_those_that_wrote() -> None:
+    files = kafkas("t-0")
+    producers = Producers()
+    producers.record(read_header(numbered(0, producer_id=41)), 0)
+    files.write("/data/t-0/00000000000000000001.snapshot", producers.to_snapshot())
+    assert adopt(files)
+    assert image(files).next_producer_id == 42 + adoption.PRODUCER_IDS_APART
+
+
+def test_producer_ids_begin_behind_those_of_transactional_ids(caplog: pytest.LogCaptureFixture) -> None:
+    """They are in no snapshot any more when the producer was idle for a day."""
+    files = kafkas("t-0", "__transaction_state-7")
+    values = [b"\x00\x00" + (100).to_bytes(8, "big") + bytes(20), b"\x00\x01" + (70).to_bytes(8, "big"), None, b""]
+    path = f"/data/__transaction_state-7/{0:020d}.log"
+    files.write(path, build([Record(key=b"k", value=value) for value in values]) + b"torn")
+    survey = foreign.survey(files, ["/data"])
+    assert adoption.next_transactional_id(files, survey) == 101
+    assert "ids of transactional producers behind that are not known" in caplog.text
+    assert adopt(files)
+    files.truncate(path, files.size(path) - 4)
+    assert image(files).next_producer_id == 101 + adoption.PRODUCER_IDS_APART
+
+
+def test_partitions_in_several_directories() -> None:
+    files = kafkas("t-0", "u-1")
+    files.make_directories("/more/t-1")
+    files.write(f"/more/t-1/{0:020d}.log", b"")
+    files.write("/more/meta.properties", b"version=1\nnode.id=3\ncluster.id=abcdefghijklmnopqrstuv\n")
+    assert adopt(files, **{"log.dirs": "/none,/data/,/more"})
+    assert OWN_METADATA in files.list("/data")
+    assert OWN_METADATA not in files.list("/more")
+    assert files.locked == set()
+    topic_id = directories.read_topic_id(files, "/data/t-0")
+    assert topic_id == directories.read_topic_id(files, "/more/t-1")
+    assert {name: len(one.partitions) for name, one in image(files).topics.items()} == {"t": 2, "u": 2}
+
+
+@pytest.mark.parametrize("settings", [{"node_id": "4"}, {"node_id": "0"}])
+def test_another_node_id_is_an_error(settings: dict[str, str]) -> None:
+    files = kafkas("t-0")
+    before = files.list("/data")
+    with pytest.raises(StorageError, match=r"belongs to node.id=3"):
+        adopt(files, **settings)
+    assert files.list("/data").keys() == before.keys() | {".lock"}
+
+
+def test_a_running_kafka_has_the_lock() -> None:
+    files = kafkas("t-0")
+    files.lock("/data/.lock")
+    with pytest.raises(DirectoryLocked):
+        adopt(files)
+
+
+def test_what_is_ours_already_is_left_alone() -> None:
+    files = kafkas("t-0")
+    assert adopt(files)
+    before, writes = image(files), files.writes
+    assert not adopt(files)
+    assert files.writes == writes
+    assert image(files) == before
+    assert not adopt(kafkas())
+
+
+def test_where_nothing_is_there_is_nothing_to_adopt() -> None:
+    """A directory that is misspelt, or not mounted: no empty broker takes Kafka's place."""
+    files = CrashingFiles()
+    with pytest.raises(StorageError, match=r"--adopt: log.dirs=/data is no data directory: set that"):
+        adopt(files)
+    files.make_directories("/data/lost+found")
+    with pytest.raises(StorageError, match="is no data directory"):
+        adopt(files)
+    assert list(files.list("/data")) == ["lost+found"]
+
+
+def test_cut_short_it_is_kafkas_still_or_wholly_ours() -> None:
+    steps = 0
+    while True:
+        files = kafkas("t-0", "t-1", "u-0", ids={"t-0": IDS[0], "t-1": IDS[0]})
+        files.sync_all("/data")
+        files.cut_after = steps
+        try:
+            adopt(files)
+        except PowerCut:
+            steps += 1
+        else:
+            break
+        after = files.crash(Random(steps), power=True)
+        if foreign.is_foreign(after, ["/data"]):
+            assert adopt(after)
+        assert {name: len(one.partitions) for name, one in image(after).topics.items()} == {"t": 2, "u": 1}
+    assert steps > 10
+    assert OWN_METADATA in files.list("/data")
+
+
+def test_a_change_of_kafkas_metadata_counts_when_it_has_ended() -> None:
+    begin, end, abort = (bytes((1, kind, 0, 0)) for kind in (23, 24, 25))
+    files = with_metadata(
+        kafkas("a-0", "b-0", "c-0"),
+        begin, *topic("a", IDS[0], 0), config("a", "retention.ms", "1"), end,
+        begin, config("a", "retention.ms", "2"), *topic("b", IDS[1], 0), abort,
+        config("a", "segment.ms", "7"),
+        begin, *topic("c", IDS[2], 0),
+    )  # fmt: skip
+    assert adopt(files)
+    found = image(files).topics
+    assert found["a"].configs == {"retention.ms": "1", "segment.ms": "7"}
+    assert found["b"].topic_id != IDS[1]
+    assert found["c"].topic_id != IDS[2]
+
+
+def test_who_may_do_what_is_not_adopted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), *[bytes((1, 18, 0, 9, 9))] * 3, bytes((1, 11, 0, 9)))
+    assert adopt(files)
+    assert "3 records of ACLs are not adopted" in caplog.text
+    assert "1 records of SCRAM credentials are not adopted" in caplog.text
+
+
+def test_kafkas_metadata_in_a_directory_of_its_own() -> None:
+    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), config("t", "retention.ms", "5"))
+    files.make_directories("/meta")
+    files.make_directories("/meta/__cluster_metadata-0")
+    name = f"{0:020d}.log"
+    files.write(f"/meta/__cluster_metadata-0/{name}", files.read(f"{METADATA}/{name}"))
+    files.remove_tree(METADATA)
+    assert adopt(files, **{"metadata.log.dir": "/meta/"})
+    assert image(files).topics["t"].configs == {"retention.ms": "5"}
+
+
+def test_what_does_not_fit_is_left_out() -> None:
+    known = KafkaMetadata()
+    for record in (PartitionRecord(topic_id=IDS[0], partition_id=0), RemoveTopicRecord(topic_id=IDS[0])):
+        known.apply(record)
+    assert known == KafkaMetadata()

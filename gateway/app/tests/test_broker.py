@@ -1,0 +1,340 @@
+"""The whole broker over memory streams: what a client sees, without a port and without waiting."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from gateway.app.broker import FREEZE_PARTITIONS, freezing
+from gateway.metadata.journal import Journal
+from gateway.tests.harness import MemoryBroker, WireClient, run_broker
+from protocol.errors import ErrorCode
+from protocol.internal.metadata import BROKER_RESOURCE, MetadataRecord
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.incremental_alter_configs import (
+    SET,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records.batch import Record, build, iterate, split
+from storage.segment.slices import FileSlice
+
+
+def test_the_garbage_collector_passes_over_new_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[int] = []
+    partitions = [0] * 7
+    monkeypatch.setattr("gateway.app.broker.gc.freeze", lambda: frozen.append(len(partitions)))
+    changed = freezing(partitions)
+    for count in (7 + FREEZE_PARTITIONS - 1, 7 + FREEZE_PARTITIONS, 7 + FREEZE_PARTITIONS + 1):
+        partitions[:] = [0] * count
+        changed()
+    assert frozen == [7 + FREEZE_PARTITIONS]
+    partitions.clear()
+    changed()
+    partitions[:] = [0] * FREEZE_PARTITIONS
+    changed()
+    assert frozen == [7 + FREEZE_PARTITIONS, FREEZE_PARTITIONS]
+
+
+def batch(*values: bytes, timestamp: int = 1_700_000_000_000) -> bytearray:
+    return build([Record(offset, timestamp + offset, None, value, []) for offset, value in enumerate(values)])
+
+
+async def create(client: WireClient, name: str, partitions: int = 1) -> None:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    response = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7)
+    assert response.topics[0].error_code == ErrorCode.NONE
+
+
+def produce(name: str, records: bytes | bytearray, acks: int = -1, index: int = 0) -> ProduceRequest:
+    data = PartitionProduceData(index=index, records=records)
+    return ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[TopicProduceData(name=name, partition_data=[data])])
+
+
+def fetch(name: str, offset: int, max_wait_ms: int = 500, min_bytes: int = 1, **options: Any) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        topics=[FetchTopic(topic=name, partitions=[partition])],
+        **options,
+    )
+
+
+def values(response: Any) -> list[bytes | None]:
+    rows = [row for topic in response.responses for row in topic.partitions]
+    return [record.value for row in rows for _, view in split(row.records) for record in iterate(view)]
+
+
+def test_the_metadata_log_is_read_once_at_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        if not memory.broker.services.metadata.image.topics:
+            await create(memory.connect(), "t", 3)
+        else:
+            assert len(memory.broker.services.metadata.image.topic("t").partitions) == 3
+
+    run_broker(tmp_path, scenario)
+    read: list[Journal] = []
+    replay = Journal.replay
+
+    def note(journal: Journal, offset: int = 0) -> Iterator[MetadataRecord]:
+        read.append(journal)
+        return replay(journal, offset)
+
+    monkeypatch.setattr(Journal, "replay", note)
+    run_broker(tmp_path, scenario)
+    assert len(read) == 1
+
+
+@pytest.mark.slow
+def test_a_broker_replaces_its_metadata_log_by_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of topics that were deleted nothing is left, not even their ids; what was written is still there."""
+    monkeypatch.setattr("gateway.metadata.snapshot.MIN_BYTES", 500)
+    directory = tmp_path / "__headgate_metadata-0"
+    known = list[int]()
+
+    async def fill(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        await create(client, "kept", 3)
+        await client.ask(produce("kept", batch(b"v")), 9)
+        for number in range(4):
+            await create(client, f"t{number}")
+            await client.ask(DeleteTopicsRequest(topic_names=[f"t{number}"], timeout_ms=1_000), 3)
+        known.append(len(memory.broker._store.removed))
+        await trio.sleep(31)
+        await create(client, "last")
+        await trio.sleep(61)
+        known.append(len(memory.broker._store.removed))
+
+    run_broker(tmp_path, fill)
+    (snapshot,) = directory.glob("*.checkpoint")
+    (segment,) = directory.glob("*.log")
+    assert snapshot.name[:20] == segment.name[:20] > f"{10:020d}"
+    assert known == [4, 0]
+
+    async def look(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        described = await client.ask(MetadataRequest(topics=None), 9)
+        assert {topic.name: len(topic.partitions) for topic in described.topics} == {"kept": 3, "last": 1}
+        assert values(await client.ask(fetch("kept", 0), 11)) == [b"v"]
+        await create(client, "t0")
+
+    run_broker(tmp_path, look)
+
+
+def test_a_stop_writes_down_the_high_watermarks(tmp_path: Path) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        await create(memory.connect(), "t")
+        records = memoryview(build([Record(timestamp=1, value=b"v")]))
+        memory.broker.services.partitions.get("t", 0).append(records, 1, 1)
+
+    run_broker(tmp_path, scenario)
+    (checkpoint,) = tmp_path.rglob("replication-offset-checkpoint")
+    assert checkpoint.read_text() == "0\n1\nt 0 1\n"
+
+
+@pytest.mark.slow
+def test_committed_offsets_that_are_not_in_the_page_cache_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read in a thread then, while the broker starts."""
+
+    async def commit(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        await create(client, "t")
+        topic = OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(0, committed_offset=7)])
+        response = await client.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 2)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+    async def fetch_offset(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])])
+        while (response := await client.ask(request, 5)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            await trio.testing.wait_all_tasks_blocked()
+        assert response.topics[0].partitions[0].committed_offset == 7
+        assert reads
+
+    run_broker(tmp_path, commit)
+    reads: list[int] = []
+
+    def nothing_cached(_: FileSlice, position: int, __: int) -> None:
+        reads.append(position)
+
+    monkeypatch.setattr(FileSlice, "read_cached", nothing_cached)
+    run_broker(tmp_path, fetch_offset)
+
+
+@pytest.mark.parametrize("version", [3, 7, 9, 11])
+def test_a_produced_record_is_fetched(tmp_path: Path, version: int) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        await create(client, "t")
+        produced = await client.ask(produce("t", batch(b"a", b"b")), version)
+        row = produced.responses[0].partition_responses[0]
+        assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 0)
+        fetched = await client.ask(fetch("t", 0), 12)
+        assert values(fetched) == [b"a", b"b"]
+        assert fetched.responses[0].partitions[0].high_watermark == 2
+
+    run_broker(tmp_path, scenario)
+
+
+def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        await create(client, "t")
+        for number in range(5):
+            await client.send(produce("t", batch(b"%d" % number)), 7)
+        offsets: list[int] = []
+        while len(offsets) < 5:
+            for _, response in client._peer.receive(await client._some()):
+                offsets.append(response.responses[0].partition_responses[0].base_offset)
+        assert offsets == [0, 1, 2, 3, 4]
+
+    run_broker(tmp_path, scenario)
+
+
+def test_a_long_poll_is_woken_by_an_append(tmp_path: Path) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        client, other = memory.connect(), memory.connect()
+        await create(other, "t")
+        start = trio.current_time()
+        await client.send(fetch("t", 0, max_wait_ms=30_000), 12)
+        await trio.sleep(5)
+        await other.ask(produce("t", batch(b"late")), 7)
+        assert values(await client.receive()) == [b"late"]
+        assert trio.current_time() - start == pytest.approx(5, abs=0.001)
+
+    run_broker(tmp_path, scenario)
+
+
+def test_a_long_poll_ends_at_its_time(tmp_path: Path) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        await create(client, "t")
+        start = trio.current_time()
+        response = await client.ask(fetch("t", 0, max_wait_ms=700), 12)
+        assert values(response) == []
+        assert trio.current_time() - start == pytest.approx(0.7, abs=0.001)
+
+    run_broker(tmp_path, scenario)
+
+
+def test_min_bytes_are_waited_for(tmp_path: Path) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        client, other = memory.connect(), memory.connect()
+        await create(other, "t")
+        await client.send(fetch("t", 0, max_wait_ms=30_000, min_bytes=250), 12)
+        start = trio.current_time()
+        for _ in range(3):
+            await trio.sleep(1)
+            await other.ask(produce("t", batch(bytes(30))), 7)
+        assert len(values(await client.receive())) == 3
+        assert trio.current_time() - start == pytest.approx(3, abs=0.001)
+
+    run_broker(tmp_path, scenario)
+
+
+def test_acks_0_gets_no_reply_and_an_error_hangs_up(tmp_path: Path) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        await create(client, "t")
+        await client.send(produce("t", batch(b"quiet"), acks=0), 7)
+        assert values(await client.ask(fetch("t", 0), 12)) == [b"quiet"]
+        await client.send(produce("nowhere", batch(b"lost"), acks=0), 7)
+        with pytest.raises(EOFError):
+            await client.receive()
+
+    run_broker(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_offsets_by_time_and_at_the_ends(tmp_path: Path, isolation_level: int) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        await create(client, "t")
+        await client.ask(produce("t", batch(b"a", b"b", b"c", timestamp=1_000)), 7)
+        found = {}
+        for timestamp in (-1, -2, -3, 1_001, 2_000):
+            wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=-1)
+            topic = ListOffsetsTopic(name="t", partitions=[wanted])
+            request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[topic])
+            row = (await client.ask(request, 7)).topics[0].partitions[0]
+            found[timestamp] = (row.error_code, row.offset, row.timestamp)
+        assert found == {-1: (0, 3, -1), -2: (0, 0, -1), -3: (0, 2, 1_002), 1_001: (0, 1, 1_001), 2_000: (0, -1, -1)}
+
+    run_broker(tmp_path, scenario)
+
+
+def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+    async def write(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        await create(client, "t")
+        await client.ask(produce("t", batch(b"kept")), 7)
+
+    async def read(memory: MemoryBroker) -> None:
+        assert values(await memory.connect().ask(fetch("t", 0), 12)) == [b"kept"]
+
+    run_broker(tmp_path, write)
+    run_broker(tmp_path, read)
+
+
+def test_a_stop_answers_what_is_parked(tmp_path: Path) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        await create(client, "t")
+        await client.send(fetch("t", 0, max_wait_ms=60_000), 12)
+        await trio.testing.wait_all_tasks_blocked()
+        start = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(memory.broker.stop)
+            assert values(await client.receive()) == []
+        assert trio.current_time() - start < 2
+
+    run_broker(tmp_path, scenario)
+
+
+def test_an_unknown_api_hangs_up_and_others_are_served(tmp_path: Path) -> None:
+    async def scenario(memory: MemoryBroker) -> None:
+        bad, good = memory.connect(), memory.connect()
+        await bad.stream.send_all(bytes([0, 0, 0, 10, 0x7F, 0, 0, 0, 0, 0, 0, 1, 0xFF, 0xFF]))
+        assert await bad.stream.receive_some(100) == b""
+        await create(good, "t")
+
+    run_broker(tmp_path, scenario)
+
+
+def test_a_limit_on_connections_changes_at_once_and_survives_a_restart(tmp_path: Path) -> None:
+    limit = AlterConfigsResource(BROKER_RESOURCE, "", [AlterableConfig("max.connections", SET, "1")])
+
+    async def lower_it(memory: MemoryBroker) -> None:
+        client = memory.connect()
+        response = await client.ask(IncrementalAlterConfigsRequest([limit]), 1)
+        assert response.responses[0].error_code == ErrorCode.NONE
+        await only_one(memory, client)
+
+    async def only_one(memory: MemoryBroker, client: WireClient | None = None) -> None:
+        client = client or memory.connect()
+        await client.ask(MetadataRequest([]), 1)
+        with pytest.raises((EOFError, trio.BrokenResourceError)):
+            await memory.connect().ask(MetadataRequest([]), 1)
+        await client.ask(MetadataRequest([]), 1)
+
+    run_broker(tmp_path, lower_it)
+    run_broker(tmp_path, only_one)

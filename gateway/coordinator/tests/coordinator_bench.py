@@ -1,0 +1,115 @@
+"""A coordinator over a scripted partition, with a clock that tests move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, cast
+
+from gateway.coordinator.coordinator import Coordinator, Tools
+from gateway.coordinator.decision import Decision, Ticket
+from gateway.coordinator.groups.groups import Shard
+from gateway.coordinator.settings import GroupSettings
+from gateway.coordinator.tests.groups import FakeTopics
+from gateway.replication.appends import Appends
+from gateway.replication.partition import Partition
+from gateway.runtime.slices import Slices
+from gateway.runtime.waiting import Purgatory, Waiting
+from gateway.tests.manual import ManualTime
+from gateway.tests.scripted import ScriptedPartition
+from protocol.errors import ErrorCode, KafkaError
+from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from protocol.messages.heartbeat import HeartbeatResponse
+from protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+TIMEOUT_MS = 5_000
+
+
+class Bench:
+    """A coordinator over a scripted partition, and what its clients hear."""
+
+    def __init__(self, prepare: Callable[[ScriptedPartition], None] = lambda _: None) -> None:
+        self.time = ManualTime()
+        clock, scheduler = self.time.clock, self.time.scheduler
+        self.purgatory = Purgatory(clock, scheduler)
+        self.partition = ScriptedPartition(self.purgatory)
+        self.appends = Appends()
+        self.threads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        scheduler.in_thread = lambda work, done: self.threads.append((work, done))  # type: ignore[method-assign]
+        prepare(self.partition)
+        slices = Slices(clock, scheduler)
+        tools = Tools(clock, scheduler, self.purgatory, self.appends, slices, TIMEOUT_MS, 1 << 20, 0)
+        self.coordinator = Coordinator(cast("Partition", self.partition), tools, self._shard)
+
+    def _shard(self) -> Shard:
+        return Shard(GroupSettings(), FakeTopics({"t": 1}), Random(0), self.time.clock.now_ms)
+
+    @property
+    def shard(self) -> Shard:
+        shard = self.coordinator.shard
+        assert shard is not None
+        return shard
+
+    def ask(self, decide: Callable[[Shard, Ticket], Decision], group: str = "g", **options: Any) -> list[Any]:
+        """Put a request; returns what its client hears, in time, as a list that holds one reply in the end."""
+        heard: list[Any] = []
+        try:
+            outcome = self.coordinator.submit(group, decide, **options)
+        except KafkaError as error:
+            return [error.code]
+        if isinstance(outcome, Waiting):
+            self.purgatory.park(
+                outcome, lambda reply: heard.append(reply.code if isinstance(reply, KafkaError) else reply)
+            )
+        else:
+            heard.append(outcome)
+        return heard
+
+    def commit(self, offset: int, group: str = "g") -> list[Any]:
+        return self.ask(committing(offset, group), group)
+
+    def stage(self, offset: int, group: str = "g") -> list[Any]:
+        """A commit whose write is left to the end of the turn."""
+        return self.ask(committing(offset, group), group, lost=refused)
+
+    def offset(self, group: str = "g") -> int | None:
+        value = self.shard.offsets.of(group).get(("t", 0))
+        return None if value is None else value.offset
+
+    def cut(self) -> None:
+        """The log ends earlier than it did."""
+        told = cast("Partition", self.partition).when_cut
+        assert told is not None
+        told()
+
+    def run(self) -> None:
+        """Let everything happen that needs no time."""
+        for _ in range(4):
+            self.time.advance()
+
+
+def row(code: int) -> OffsetCommitResponse:
+    partitions = [OffsetCommitResponsePartition(0, code)]
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic("t", partitions=partitions)])
+
+
+def refused(code: ErrorCode) -> OffsetCommitResponse:
+    return row(code)
+
+
+def committing(offset: int, group: str = "g") -> Callable[[Shard, Ticket], Decision]:
+    records = [(OffsetCommitKey(group, "t", 0), OffsetCommitValue(offset, -1, "", 1))]
+    return lambda _, ticket: Decision(list(records), [(ticket, row(0))])
+
+
+def reading(shard: Shard, ticket: Ticket) -> Decision:
+    value = shard.offsets.of("g").get(("t", 0))
+    return Decision.reply(ticket, HeartbeatResponse(throttle_time_ms=-1 if value is None else value.offset))
+
+
+def read(offset: int) -> HeartbeatResponse:
+    return HeartbeatResponse(throttle_time_ms=offset)

@@ -1,0 +1,347 @@
+"""All coordinators of a broker: where a group belongs, the topic that is made for them, many groups in one request."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.coordinator.decision import Decision, Ticket
+from gateway.coordinator.groups.groups import Shard
+from gateway.coordinator.runtime import MAX_GROUP_ID_BYTES, java_hash, partition_of
+from gateway.metadata.local import LocalMetadata
+from gateway.runtime.waiting import Waiting
+from gateway.tests.builders import Node, refusal
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.heartbeat import HeartbeatResponse
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from storage.segment.segment import Segment
+
+TOPIC = "__consumer_offsets"
+
+
+def commit(node: Node, group: str, offset: int, topic: str = "t", version: int = 9, **options: Any) -> int:
+    partitions = [OffsetCommitRequestPartition(0, offset, **options)]
+    request = OffsetCommitRequest(group, -1, topics=[OffsetCommitRequestTopic(topic, partitions=partitions)])
+    code: int = node.ask(request, version).topics[0].partitions[0].error_code
+    return code
+
+
+def fetch(node: Node, *groups: str) -> list[tuple[int, dict[str, int]]]:
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None) for group in groups])
+    return [
+        (row.error_code, {topic.name: topic.partitions[0].committed_offset for topic in row.topics})
+        for row in node.ask(request, 8).groups
+    ]
+
+
+@pytest.fixture
+def served(node: Node) -> Node:
+    """A broker with the topics t and u."""
+    node.services.metadata.create_topic("t", 1)
+    node.services.metadata.create_topic("u", 1)
+    return node
+
+
+# Where a group belongs
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    # What java.lang.String.hashCode says in a JVM
+    [
+        ("", 0),
+        ("a", 97),
+        ("my-group", -1_906_497_762),
+        ("polygenelubricants", -(1 << 31)),
+        ("\u00e9t\u00e9", 227_742),
+        ("\U0001f600", 1_772_899),
+    ],
+)
+def test_hashes_are_those_of_java(text: str, value: int) -> None:
+    assert java_hash(text) == value
+
+
+def test_the_one_hash_that_has_no_absolute_value() -> None:
+    assert partition_of("polygenelubricants", 50) == 0
+    assert partition_of("a", 50) == 97 % 50
+    assert partition_of("a" * 1_000, 50) == abs(java_hash("a" * 1_000)) % 50
+
+
+# The topic
+
+
+def test_the_topic_is_made_when_it_is_first_asked_for(tmp_path: Path) -> None:
+    node = Node(tmp_path, offsets_topic_num_partitions="7", offsets_topic_segment_bytes="4096")
+    assert TOPIC not in node.services.metadata.image.topics
+    node.ask(FindCoordinatorRequest(key="g"), 3)
+    topic = node.services.metadata.image.topics[TOPIC]
+    assert len(topic.partitions) == 7
+    assert all(len(state.replicas) == 1 for state in topic.partitions)
+    assert topic.configs == {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "4096"}
+    node.close()
+
+
+def test_fifty_partitions_at_rest_are_small(tmp_path: Path) -> None:
+    node = Node(tmp_path, offsets_topic_num_partitions="50")
+    node.ask(FindCoordinatorRequest(key="g"), 3)
+    assert len(node.services.metadata.image.topics[TOPIC].partitions) == 50
+    files = [path for path in tmp_path.rglob(f"{TOPIC}-*/*") if path.is_file()]
+    assert len({path.parent for path in files}) == 50
+    blocks = sum(path.stat().st_blocks * 512 for path in tmp_path.rglob(f"{TOPIC}-*"))
+    assert blocks + sum(path.stat().st_blocks * 512 for path in files) < 1_000_000
+    node.close()
+
+
+def test_while_the_topic_cannot_be_made_clients_come_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalMetadata, "create_topic", fails)
+        assert refusal(node, FindCoordinatorRequest(key="g"), 3) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        rows = node.ask(FindCoordinatorRequest(coordinator_keys=["g", "h"]), 4).coordinators
+        assert [row.error_code for row in rows] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+    assert node.ask(FindCoordinatorRequest(key="g"), 3).error_code == ErrorCode.NONE
+
+
+def test_a_deleted_topic_takes_all_groups_with_it(served: Node) -> None:
+    commit(served, "g", 7)
+    served.services.metadata.delete_topic(TOPIC)
+    served.time.advance()
+    assert fetch(served, "g") == [(0, {})]
+    assert commit(served, "g", 8) == ErrorCode.NONE
+    assert fetch(served, "g") == [(0, {"t": 8})]
+
+
+def test_a_stop_lets_go_of_all_groups(served: Node) -> None:
+    commit(served, "g", 7)
+    served.services.groups.stop()
+    assert fetch(served, "g") == [(ErrorCode.NOT_COORDINATOR, {})]
+
+
+def test_a_partition_that_is_offline_has_its_coordinator_when_it_is_back(
+    served: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(served, "g", 7)
+    offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the segment is damaged")
+
+    def get(*_: object) -> None:
+        raise offline
+
+    groups = served.services.groups
+    with monkeypatch.context() as patched:
+        patched.setattr(served.services.partitions, "get", get)
+        groups._follow(served.services.metadata.image)
+        assert fetch(served, "g") == [(ErrorCode.NOT_COORDINATOR, {})]  # see handlers/offset_fetch.py
+        assert groups.gather(["g"], lambda *_: Decision(), list)[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert fetch(served, "g")[0][0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    served.time.advance()
+    assert fetch(served, "g") == [(0, {"t": 7})]
+
+
+# Requests
+
+
+def test_groups_are_where_they_belong_over_restarts(served: Node) -> None:
+    for number in range(20):
+        assert commit(served, f"g{number}", number) == ErrorCode.NONE
+    served.restart()
+    assert fetch(served, *(f"g{number}" for number in range(20))) == [(0, {"t": number}) for number in range(20)]
+    log = served.services.partitions.get(TOPIC, partition_of("g3", 4)).log
+    assert log.end_offset > 0
+
+
+@pytest.mark.parametrize("group, code", [("g" * MAX_GROUP_ID_BYTES, 0), ("\u20ac" * 10_923, 24), ("g" * 32_768, 24)])
+def test_an_id_must_fit_into_the_key_of_a_record(served: Node, group: str, code: int) -> None:
+    row = served.services.groups.gather(
+        [group], lambda _, __, ticket: Decision.reply(ticket, HeartbeatResponse()), lambda rows: rows[0]
+    )
+    assert row == HeartbeatResponse() if code == ErrorCode.NONE else row.code == code
+
+
+def test_commits_of_a_turn_are_written_before_anybody_looks(served: Node) -> None:
+    """The handler leaves the write to the end of the turn; `ask` ends it as the dispatcher does."""
+    assert commit(served, "g", 1) == ErrorCode.NONE
+    assert commit(served, "g", 2) == ErrorCode.NONE
+    partition = served.services.partitions.get(TOPIC, partition_of("g", 4))
+    assert partition.log.staged is None
+    assert partition.log.end_offset == 2
+
+
+def test_a_full_disk_at_the_end_of_the_turn(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was replayed and answered before its write takes back both; with a real log under it."""
+    assert commit(served, "g", 1) == ErrorCode.NONE
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Segment, "append", fails)
+        assert commit(served, "g", 2) == ErrorCode.NOT_COORDINATOR
+        assert fetch(served, "g") == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})]
+    for _ in range(3):
+        served.time.advance()
+    assert fetch(served, "g") == [(0, {"t": 1})]
+    assert commit(served, "g", 3) == ErrorCode.NONE
+    served.restart()
+    assert fetch(served, "g") == [(0, {"t": 3})]
+
+
+def test_a_slow_disk_is_written_to_by_threads(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert commit(served, "g", 1) == ErrorCode.NONE
+    threads: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(served.services.scheduler, "in_thread", lambda work, done: threads.append((work, done)))
+    disk = served.services.partitions.get(TOPIC, partition_of("g", 4)).disk
+    assert disk is not None
+    disk.is_slow = True
+    heard: list[Any] = []
+    partitions = [OffsetCommitRequestPartition(0, 2)]
+    request = OffsetCommitRequest("g", -1, topics=[OffsetCommitRequestTopic("t", partitions=partitions)])
+    waiting = served.handle(request, 8)
+    assert isinstance(waiting, Waiting)
+    served.services.purgatory.park(waiting, heard.append)
+    reading = served.handle(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)]), 8)
+    assert isinstance(reading, Waiting)
+    served.services.purgatory.park(reading, heard.append)
+    served.time.advance()
+    assert heard == []
+    ((work, done),) = threads
+    done(work())
+    served.time.advance()
+    committed, fetched = heard
+    assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert fetched.groups[0].topics[0].partitions[0].committed_offset == 2
+
+
+# Many groups in one request
+
+
+def test_an_error_of_one_group_stops_no_other(served: Node) -> None:
+    commit(served, "g", 1)
+
+    def decide(_: Shard, group_id: str, ticket: Ticket) -> Decision:
+        if group_id == "bad":
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        return Decision.reply(ticket, HeartbeatResponse())
+
+    replies = served.services.groups.gather(["g", "bad", "h" * 40_000], decide, list)
+    assert replies[0] == HeartbeatResponse()
+    assert [error.code for error in replies[1:]] == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID]
+
+
+def test_many_groups_wait_for_the_last(served: Node) -> None:
+    tickets: dict[str, Ticket] = {}
+
+    def park(_: Shard, group_id: str, ticket: Ticket) -> Decision:
+        tickets[group_id] = ticket
+        return Decision()
+
+    def answer(group_id: str) -> None:
+        reply = HeartbeatResponse(throttle_time_ms=ord(group_id))
+        served.services.groups.submit(
+            group_id, lambda _, ticket: Decision([], [(tickets[group_id], reply), (ticket, HeartbeatResponse())])
+        )
+        served.time.advance()
+
+    heard: list[Any] = []
+    waiting = served.services.groups.gather(["a", "b"], park, list)
+    assert isinstance(waiting, Waiting)
+    served.services.purgatory.park(waiting, heard.append)
+    answer("b")
+    assert heard == []
+    answer("a")
+    assert heard == [[HeartbeatResponse(throttle_time_ms=97), HeartbeatResponse(throttle_time_ms=98)]]
+
+
+def test_many_groups_at_a_stop(served: Node) -> None:
+    heard: list[Any] = []
+    waiting = served.services.groups.gather(["a", "b"], lambda *_: Decision(), list)
+    served.services.purgatory.park(waiting, heard.append)
+    served.services.purgatory.expire_all()
+    assert [error.code for error in heard[0]] == [ErrorCode.NOT_COORDINATOR] * 2
+
+
+# What recurs, and what changes elsewhere
+
+
+def test_offsets_of_a_deleted_topic_go_also_from_the_log(served: Node) -> None:
+    commit(served, "g", 1)
+    commit(served, "g", 2, topic="u")
+    served.services.metadata.delete_topic("t")
+    served.time.advance()
+    served.time.advance()
+    assert fetch(served, "g") == [(0, {"u": 2})]
+    served.restart()
+    assert fetch(served, "g") == [(0, {"u": 2})]
+
+
+def test_consumer_groups_hear_of_topics_that_come_grow_and_go(served: Node) -> None:
+    """The next heartbeat of a member has the partitions of the topics as they are then."""
+    metadata = served.services.metadata
+
+    def beat(epoch: int, **options: Any) -> Any:
+        response = served.ask(ConsumerGroupHeartbeatRequest("g", "m", epoch, **options), 1)
+        assert response.error_code == ErrorCode.NONE
+        return response
+
+    def partitions() -> dict[str, list[int]]:
+        rows = response.assignment.topic_partitions
+        return {metadata.image.topic_names[row.topic_id]: sorted(row.partitions) for row in rows}
+
+    response = beat(0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t", "later"], topic_partitions=[])
+    assert partitions() == {"t": [0]}
+    metadata.create_partitions("t", 3)
+    served.time.advance()
+    response = beat(response.member_epoch)
+    assert partitions() == {"t": [0, 1, 2]}
+    metadata.create_topic("later", 2)
+    served.time.advance()
+    response = beat(response.member_epoch)
+    assert partitions() == {"t": [0, 1, 2], "later": [0, 1]}
+
+
+def test_expired_offsets_go_and_the_group_with_the_last(tmp_path: Path) -> None:
+    node = Node(tmp_path, offsets_retention_minutes="1", offsets_retention_check_interval_ms="10000")
+    node.services.metadata.create_topic("t", 1)
+    commit(node, "g", 1)
+    node.time.advance(59_000)
+    assert fetch(node, "g") == [(0, {"t": 1})]
+    for _ in range(3):
+        node.time.advance(10_000)
+    assert fetch(node, "g") == [(0, {})]
+    assert node.ask(ListGroupsRequest(), 5).groups == []
+    node.restart()
+    assert fetch(node, "g") == [(0, {})]
+    node.close()
+
+
+def test_a_deleted_group_stays_deleted(served: Node) -> None:
+    commit(served, "g", 1)
+    rows = served.ask(DeleteGroupsRequest(["g", "nowhere"]), 2).results
+    assert [(row.group_id, row.error_code) for row in rows] == [("g", 0), ("nowhere", ErrorCode.GROUP_ID_NOT_FOUND)]
+    served.restart()
+    assert served.ask(ListGroupsRequest(), 5).groups == []
+
+
+def test_while_a_part_is_loaded_groups_are_not_listed(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(served, "g", 1)
+    coordinator = served.services.groups._coordinators[partition_of("g", 4)]
+    coordinator.reload("for a test")
+    assert refusal(served, ListGroupsRequest(), 5) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert fetch(served, "g") == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})]
+    served.services.metadata.delete_topic("t")  # while it is loaded
+    for _ in range(3):
+        served.time.advance()
+    assert fetch(served, "g") == [(0, {})]

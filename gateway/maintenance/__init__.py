@@ -1,0 +1,1 @@
+"""What recurs: flushes, retention, compaction, the health of log directories, the opening of logs."""

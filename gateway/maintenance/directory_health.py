@@ -1,0 +1,128 @@
+"""A log directory whose disk is gone: found out once, said once, and taken back when the disk is there again.
+
+A disk that fails refuses every write and every sync of every log on it. So the first error that may be the device's has
+a thread try the directory: see that it is the one it was, make a small file, write it, wait for it, remove it. If that
+fails too, nothing is written to the directory any more: its partitions refuse producers with one reason, and are read
+from as long as that works. The thread tries again, ever more rarely. Once that goes well all that was not known to be
+on the disk is mended (`gateway.maintenance.mender`), and the partitions are served as before. Other directories have
+nothing to do with it.
+
+Where a disk was unmounted there is a directory all the same, on the disk below. It takes files, and what it took would
+be hidden once the right one is mounted again: only `meta.properties` tells them apart.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+
+from gateway.runtime.clock import Clock
+from gateway.runtime.scheduler import Scheduler
+from protocol.errors import ErrorCode, KafkaError
+from storage.disk.directories import Meta, check_same
+from storage.files import NO_DESCRIPTORS, NO_ROOM, Files
+
+logger = logging.getLogger("headgate.upkeep")
+
+DEVICE_ERRORS = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("EIO", "ENODEV", "ENXIO", "EROFS", "ENOMEDIUM", "EREMOTEIO", "ESHUTDOWN", "EUCLEAN"),
+        *("ENOENT", "ENOTCONN", "ESTALE"),  # of a disk that was unmounted
+    )
+    if hasattr(errno, name)
+)
+"""What may be the device's fault, and not that of one file."""
+PROBE_NAME = ".headgate-probe"
+_PROBE = bytes(512)
+# After how long it is tried again; twice as long after each time, up to the longest.
+FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000.0, 60_000.0
+
+
+def probe(files: Files, directory: str, meta: Meta) -> None:
+    """Make sure that a directory is the one of this identity, and takes files.
+
+    Raises OSError; a want of room or descriptors is no fault of the disk.
+    """
+    path = f"{directory}/{PROBE_NAME}"
+    try:
+        check_same(files, directory, meta)
+        files.write(path, _PROBE, sync=True)
+        files.remove(path)
+        files.sync_directory(directory)
+    except OSError as error:
+        if error.errno not in (*NO_ROOM, *NO_DESCRIPTORS):
+            raise
+
+
+class DirectoryHealth:
+    """Whether one log directory takes anything."""
+
+    def __init__(
+        self,
+        directory: str,
+        files: Files,
+        meta: Meta,
+        changed: Callable[[str, KafkaError | None], None],
+        clock: Clock,
+        scheduler: Scheduler,
+    ) -> None:
+        """`meta` is its identity. `changed(directory, reason)`: it is offline; without a reason, online again."""
+        self.reason: KafkaError | None = None
+        """Why nothing is written to it; None while all is well."""
+        self._directory = directory
+        self._files = files
+        self._meta = meta
+        self._changed = changed
+        self._clock = clock
+        self._scheduler = scheduler
+        self._is_probing = False
+        self._wait_ms = FIRST_WAIT_MS
+        self._is_sound_until_ms = 0.0
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether its disk is gone."""
+        return self.reason is not None
+
+    def note(self, error: object) -> None:
+        """Something could not be done there."""
+        if isinstance(error, KafkaError):
+            error = error.__cause__
+        if not isinstance(error, OSError) or error.errno not in DEVICE_ERRORS or self._is_probing or self.is_offline:
+            return
+        if self._clock.monotonic_ms() >= self._is_sound_until_ms:
+            self._probe()
+
+    def _probe(self) -> None:
+        self._is_probing = True
+
+        def try_directory() -> None:
+            probe(self._files, self._directory, self._meta)
+
+        self._scheduler.in_thread(try_directory, self._probed)
+
+    def _probed(self, result: object) -> None:
+        self._is_probing = False
+        if isinstance(result, BaseException):
+            if self.reason is None:
+                self._go_offline(result)
+            self._scheduler.call_after(self._wait_ms, self._probe)
+            self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
+            return
+        # One file that fails at each append is no reason to sync another one as often.
+        self._is_sound_until_ms = self._clock.monotonic_ms() + FIRST_WAIT_MS
+        if self.reason is not None:
+            self.reason, self._wait_ms = None, FIRST_WAIT_MS
+            logger.warning("the log directory %s takes files again; its partitions are mended", self._directory)
+            self._changed(self._directory, None)
+
+    def _go_offline(self, error: BaseException) -> None:
+        why = (
+            f"the log directory {self._directory} is offline, as its disk takes nothing ({error}); it is tried again by"
+            " itself, and comes back without a restart"
+        )
+        logger.error("%s", why)
+        self.reason = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why)
+        self._changed(self._directory, self.reason)

@@ -1,0 +1,148 @@
+"""How the compaction of a log goes: what happens meanwhile ends it, and leaves what was there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty, offsets
+from gateway.runtime.scheduler import StoppedError
+from gateway.tests.builders import Node
+from gateway.tests.manual import Threads
+from protocol.records.batch import Record, build, read_header
+from storage.tests.builders import delete_old_segments
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path)
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def compactions(node: Node) -> Compactions:
+    return Compactions(node)
+
+
+def test_a_topic_that_is_deleted_meanwhile(node: Node, compactions: Compactions, caplog: Any) -> None:
+    dirty(node)
+    compactions.look()
+    worker = compactions.workers[0]
+    worker.step()
+    node.services.metadata.delete_topic("t")
+    dirty(node)
+    worker.step()
+    node.time.advance()
+    assert not caplog.records, "there is nothing wrong"
+    compactions.run()
+    assert offsets(node.services.partitions.get("t", 0)) == [9, 10, 11]
+
+
+@pytest.mark.parametrize("steps", range(7))
+def test_a_topic_that_is_deleted_at_any_step_is_nothing_to_be_told_of(
+    node: Node, compactions: Compactions, caplog: Any, steps: int
+) -> None:
+    dirty(node)
+    compactions.look()
+    worker = compactions.workers[0]
+    for _ in range(steps):
+        if worker.waiting:
+            worker.step()
+            node.time.advance()
+    node.services.metadata.delete_topic("t")
+    node.time.advance()
+    while worker.waiting:
+        worker.step()
+        node.time.advance()
+    assert not caplog.records, "there is nothing wrong"
+    successor = dirty(node)
+    compactions.run()
+    assert offsets(successor) == [9, 10, 11], "it does not wait"
+
+
+def test_a_policy_that_changes_meanwhile_ends_it(node: Node, compactions: Compactions) -> None:
+    partition = dirty(node)
+    compactions.look()
+    compactions.workers[0].step()
+    node.services.metadata.change_topic_configs("t", {"cleanup.policy": "delete"})
+    compactions.workers[0].step()
+    assert not compactions.cleaning.running
+    assert len(offsets(partition)) == 12
+
+
+def test_segments_that_are_deleted_meanwhile_end_it(node: Node, compactions: Compactions, caplog: Any) -> None:
+    partition = dirty(node, settings={"cleanup.policy": "compact,delete"})
+    compactions.look()
+    worker = compactions.workers[0]
+    worker.step()
+    partition.log.advance_start(partition.log.segments[1].base_offset)
+    delete_old_segments(partition.log, NOW_MS, partition.high_watermark)
+    before = offsets(partition)
+    worker.fail(StoppedError("the process looked for a file that is gone"))
+    assert offsets(partition) == before
+    assert not caplog.records
+    compactions.run()
+    assert offsets(partition) == [9, 10, 11]
+
+
+def test_without_room_for_a_new_segment_none_is_begun(
+    node: Node, compactions: Compactions, caplog: Any, monkeypatch: Any
+) -> None:
+    partition = dirty(node)
+    monkeypatch.setattr(partition.log.pool.files, "space", lambda path: (10**12, 100))
+    compactions.look()
+    compactions.workers[0].step()
+    assert "and 100 are left" in caplog.text
+    assert not compactions.cleaning.running
+
+
+def test_the_room_for_a_new_segment_is_asked_for_by_a_thread(
+    node: Node, compactions: Compactions, monkeypatch: Any
+) -> None:
+    partition, threads, asked = dirty(node), Threads(), list[str]()
+
+    def space(path: str) -> tuple[int, int]:
+        asked.append(path)
+        return 10**12, 10**11
+
+    monkeypatch.setattr(partition.log.pool.files, "space", space)
+    compactions.look()
+    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    (worker,) = compactions.workers
+    worker.step()
+    threads.run_one()  # which collects
+    assert (asked, worker.waiting) == ([], [])
+    threads.run_one()
+    assert asked == [partition.log.directory]
+    assert [name for name, *_ in worker.waiting] == ["rewrite"]
+
+
+def test_it_stops_in_the_middle(node: Node, compactions: Compactions, caplog: Any) -> None:
+    partition = dirty(node)
+    compactions.look()
+    worker = compactions.workers[0]
+    worker.step()
+    compactions.cleaning.stop()
+    assert worker.is_closed
+    worker.fail(StoppedError("the worker was closed"))
+    compactions.look()
+    assert not compactions.cleaning.running
+    assert len(offsets(partition)) == 12
+    assert not caplog.records
+
+
+def test_batches_that_cannot_be_read_are_told_of(node: Node, compactions: Compactions, caplog: Any) -> None:
+    from protocol.records.batch import HEADER_SIZE, with_records
+
+    partition = dirty(node)
+    sound = build([Record(timestamp=NOW_MS, key=b"k", value=b"v")])
+    bad = with_records(read_header(sound), bytes(sound[HEADER_SIZE:-1]) + b"\xff")
+    partition.append(memoryview(bad), 1, NOW_MS, validate="own")
+    dirty(node)
+    compactions.run()
+    assert "t-0 has 1 batches with records that cannot be read" in caplog.text
+    assert partition.log.compacted.offset == 25

@@ -1,0 +1,114 @@
+"""The metadata of one broker over a disk that may crash, with its snapshots, and threads that a test runs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator
+from functools import partial
+from random import Random
+from typing import Any
+
+from gateway.config import BrokerConfig
+from gateway.metadata.image import Image
+from gateway.metadata.local import LocalMetadata, Recorded, check_fresh
+from gateway.metadata.snapshot import load
+from gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS, SnapshotGenerator
+from gateway.metadata.topics import METADATA_TOPIC
+from gateway.tests.manual import ManualClock, Threads
+from protocol.records.compression import finish
+from storage.directory.stores import Stores
+from storage.log.log import Log
+from storage.tests.crashing_files import CrashingFiles
+
+DATA = "/data"
+DIRECTORY = f"{DATA}/{METADATA_TOPIC}-0"
+
+
+class Desk(Threads):
+    """Threads, slices and timers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def in_slices(self, work: Generator[None, None, Any], done: Callable[[Any], None]) -> None:
+        self.in_thread(partial(finish, work), done)
+
+    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> None:
+        self.timers.append((delay_ms, callback))
+
+    def run_timers(self, delay_ms: float) -> int:
+        """Run those that were to run after so long; how many."""
+        due = [callback for delay, callback in self.timers if delay == delay_ms]
+        self.timers = [one for one in self.timers if one[0] != delay_ms]
+        for callback in due:
+            callback()
+        return len(due)
+
+
+class MetadataNode:
+    """Metadata, opened as a broker opens it. Changes and snapshots wait for `threads`."""
+
+    def __init__(self, files: CrashingFiles, *paths: str) -> None:
+        self.files = files
+        self.config = BrokerConfig.load("", {"log.dirs": ",".join(paths or (DATA,))})
+        self.threads = Desk()
+        plain = self.config.log_config({})
+        self.stores = Stores.take(paths or (DATA,), files=files, node_id=0, config=plain, random=Random(1))
+        self.recorded = Recorded(self.config)
+        log = self.stores.open_now((METADATA_TOPIC, 0), plain, 0)
+        if log is None:
+            check_fresh(self.stores)
+        else:
+            self.recorded.settings(log)
+            self.stores.removed |= self.recorded.removed
+            self.stores.remove_strays(self.recorded.has_partition)
+        clock, random = ManualClock(), Random(2)
+        scheduler: Any = self.threads
+        self.metadata = LocalMetadata(self.stores, self.config, clock, random, self.recorded.image, scheduler)
+        self.generator = SnapshotGenerator(self.stores, self.metadata, self.recorded.snapshot, clock, scheduler)
+        self._numbers = itertools.count(self.log.end_offset)
+
+    @property
+    def log(self) -> Log:
+        return self.metadata.journal.log
+
+    @property
+    def records_read(self) -> int:
+        """How many records a start reads."""
+        return load(self.log).records_read
+
+    @property
+    def image(self) -> Image:
+        """What everybody sees."""
+        return self.metadata.image
+
+    def start(self) -> None:
+        """Have snapshots written from now on, and those that are due."""
+        self.generator.start()
+        self.threads.run_timers(START_DELAY_MS)
+        self.threads.run_all()
+
+    def retry(self) -> None:
+        """As if a minute passed."""
+        self.threads.run_timers(RETRY_MS)
+        self.threads.run_all()
+
+    def churn(self, count: int) -> None:
+        """Make so many topics, and delete them; each change is on the disk, or refused, at the end."""
+        for _ in range(count):
+            name = f"churned{next(self._numbers)}"
+            self.metadata.create_topic(name, 2)
+            self.threads.run_all()
+            self.metadata.delete_topic(name)
+            self.threads.run_all()
+
+    def snapshots(self) -> list[str]:
+        """The names of what is, or will be, a snapshot."""
+        return sorted(name for name in self.files.list(DIRECTORY) if ".checkpoint" in name and "epoch" not in name)
+
+
+def told(image: Image) -> tuple[object, ...]:
+    """What of an image the metadata log tells."""
+    configs = {key: dict(values) for key, values in image.configs.items() if values}
+    return image.topics, image.topic_names, image.features, configs, image.next_producer_id

@@ -1,0 +1,240 @@
+"""Listeners: who may connect, and what happens to connections from their first byte to shutdown."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import trio
+
+from gateway.api.context import Client
+from gateway.api.dispatch import Dispatcher
+from gateway.network import sockets
+from gateway.network.connection import Connection
+from gateway.network.memory import MemoryBudget
+from gateway.network.sockets import CANNOT_ACCEPT, NO_DESCRIPTORS, PAUSE_MS, SocketDriver, SocketEngine
+from gateway.network.streams import StreamDriver
+from gateway.runtime.clock import Clock
+from gateway.runtime.logs import LimitedLog
+from gateway.runtime.scheduler import Scheduler
+
+logger = logging.getLogger("headgate.server")
+
+# A frame of which less than a megabyte arrives in this time holds memory for nothing.
+FRAME_DEADLINE_MS = 30_000
+SWEEP_INTERVAL_S = 5.0
+SHOWN_REASON = 300
+# trio lowers this for every stream; at its 16 KiB a fetch would wake the loop for each such portion.
+_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
+
+
+Driver = StreamDriver | SocketDriver
+Socket = socket.socket | trio.socket.SocketType
+
+
+class Limits(NamedTuple):
+    """What peers may take. Bytes and counts; 0 or less for the socket buffers means the system's own size."""
+
+    max_frame_bytes: int
+    max_memory_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_idle_ms: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+    max_descriptors: int  # for connections; the others that the process may have are kept for files
+
+
+class Server:
+    """Accepts connections on any number of listeners: TCP by an engine each where there is epoll, others as streams."""
+
+    def __init__(self, dispatcher: Dispatcher, limits: Limits, clock: Clock, scheduler: Scheduler) -> None:
+        self.drivers: dict[Driver, None] = {}
+        self._engines: list[SocketEngine] = []
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._clock = clock
+        self._scheduler = scheduler
+        self._log = LimitedLog(logger, clock)
+        self._memory = MemoryBudget(limits.max_memory_bytes)
+        self._by_address: Counter[str] = Counter()
+        self._accepting = trio.CancelScope()
+        self.stopped = trio.Event()
+        self._all_gone = trio.Event()
+
+    def limit(self, limits: Limits) -> None:
+        """Admit further connections by these limits; those that are there stay. Memory and buffers are as before."""
+        self._limits = limits
+
+    async def serve(
+        self,
+        listeners: Sequence[tuple[str, trio.abc.Listener[Any]]],
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve `(listener name, listener)` pairs until `stop` has let the last connection go."""
+        async with trio.open_nursery() as connections:
+            connections.start_soon(self._sweep)
+            task_status.started()
+            with self._accepting:
+                async with trio.open_nursery() as accepting:
+                    for name, listener in listeners:
+                        accepting.start_soon(self._accept, name, listener, connections)
+            await self.stopped.wait()
+            connections.cancel_scope.cancel()
+
+    async def _accept(self, name: str, listener: trio.abc.Listener[Any], connections: trio.Nursery) -> None:
+        if sockets.AVAILABLE and isinstance(listener, trio.SocketListener):
+            bound = socket.socket(fileno=listener.socket.detach())
+            admit = partial(self._admit, name)
+            engine = SocketEngine(
+                bound,
+                admit,
+                self._forget,
+                self._clock,
+                self._scheduler,
+                self._log,
+                self._dispatcher.appends,
+                is_alone=lambda: len(engine) == len(self.drivers),
+            )
+            self._engines.append(engine)
+            connections.start_soon(engine.run)
+            return
+
+        async with listener:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno not in NO_DESCRIPTORS:
+                        raise
+                    self._log.error("cannot accept", CANNOT_ACCEPT, error.strerror, PAUSE_MS)
+                    await trio.sleep(PAUSE_MS / 1000)
+                else:
+                    connections.start_soon(self._handle, name, stream)
+
+    def _admit(self, name: str, engine: SocketEngine, sock: socket.socket) -> SocketDriver | None:
+        """A connection of an engine, if there may be one more."""
+        connection = self._connect(_client(name, sock))
+        if connection is None:
+            return None
+        self._tune(sock)
+        driver = SocketDriver(engine, sock, connection)
+        self._remember(driver)
+        return driver
+
+    async def _handle(self, name: str, stream: trio.abc.Stream) -> None:
+        """Serve one connection of a stream listener to its end."""
+        sock = stream.socket if isinstance(stream, trio.SocketStream) else None
+        connection = self._connect(_client(name, sock))
+        if connection is None:
+            await trio.aclose_forcefully(stream)
+            return
+        if sock is not None:
+            self._tune(sock)
+        driver = StreamDriver(stream, connection, self._clock, self._log)
+        self._remember(driver)
+        try:
+            await driver.run()
+        finally:
+            self._forget(driver)
+
+    def _connect(self, client: Client) -> Connection | None:
+        refusal = self._refusal(client.remote_host)
+        if refusal is not None:
+            self._log.warning(f"refused {client.remote_host}", "refused a connection from %s: %s", client, refusal)
+            return None
+        limits = self._limits
+        connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._complain)
+        connection.active_ms = self._clock.monotonic_ms()
+        return connection
+
+    def _remember(self, driver: Driver) -> None:
+        self.drivers[driver] = None
+        self._by_address[driver.connection.client.remote_host] += 1
+
+    def _complain(self, client: Client, reason: str) -> None:
+        shown = reason if len(reason) <= SHOWN_REASON else reason[:SHOWN_REASON] + "..."
+        shown = shown.encode("unicode_escape").decode("ascii")  # what a client wrote cannot look like a line of ours
+        self._log.warning(f"closed {client.remote_host}", "closing the connection of %s: %s", client, shown)
+
+    def _forget(self, driver: Driver) -> None:
+        del self.drivers[driver]
+        address = driver.connection.client.remote_host
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+        if not self.drivers and self._accepting.cancel_called:
+            self._all_gone.set()
+
+    def _refusal(self, address: str) -> str | None:
+        if len(self.drivers) >= self._limits.max_descriptors:
+            kept = f"{len(self.drivers)} are open, and what else this process may open is kept for its files"
+            return f"{kept}; raise its limit on open files (`ulimit -Hn`), or close some"
+        if len(self.drivers) >= self._limits.max_connections:
+            return f"max.connections={self._limits.max_connections} are open; raise it, or close some"
+        if self._by_address[address] >= self._limits.max_connections_per_ip:
+            return f"max.connections.per.ip={self._limits.max_connections_per_ip} are open from that address"
+        return None
+
+    def _tune(self, sock: Socket) -> None:
+        if self._limits.send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes)
+        if self._limits.receive_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer_bytes)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, 0x7FFF_FFFF)
+        except OSError:
+            logger.debug("TCP_NOTSENT_LOWAT cannot be set here")
+
+    async def _sweep(self) -> None:
+        """Close what has been idle for too long, and what holds part of a frame for too long."""
+        while True:
+            await trio.sleep(SWEEP_INTERVAL_S)
+            self._log.tell_left_out()
+            now_ms = self._clock.monotonic_ms()
+            for driver in list(self.drivers):
+                reason = self._overdue(driver, now_ms)
+                if reason is not None:
+                    driver.connection.close(reason)
+                    driver.abort()
+
+    def _overdue(self, driver: Driver, now_ms: float) -> str | None:
+        """Why a connection has to end: only what the client fails to do counts, not what the broker still owes it."""
+        connection = driver.connection
+        since_ms = connection.incomplete_since_ms
+        if since_ms is not None and driver.is_reading and now_ms - since_ms > FRAME_DEADLINE_MS:
+            return f"a request did not come on for {FRAME_DEADLINE_MS // 1000} s"
+        if not driver.is_owed and 0 < self._limits.max_idle_ms < now_ms - connection.active_ms:
+            return f"idle for longer than connections.max.idle.ms={self._limits.max_idle_ms}"
+        return None
+
+    async def stop(self, grace_s: float) -> None:
+        """Accept nothing more, let every connection send what it owes for at most `grace_s`, then close all."""
+        self._accepting.cancel()
+        for engine in self._engines:
+            engine.stop_accepting()
+        for driver in list(self.drivers):
+            driver.drain()
+        if self.drivers:
+            with trio.move_on_after(grace_s):
+                await self._all_gone.wait()
+        self.stopped.set()
+
+
+def _client(listener: str, sock: Socket | None) -> Client:
+    if sock is None:
+        return Client("memory", 0, "memory", 0, listener)
+    try:
+        remote, local = sock.getpeername(), sock.getsockname()
+    except OSError:  # gone before it was looked at
+        return Client("unknown", 0, "unknown", 0, listener)
+    return Client(_host(remote[0]), remote[1], _host(local[0]), local[1], listener)
+
+
+def _host(address: str) -> str:
+    """An address as people write it: an IPv4 client of a dual-stack socket is shown, and told, an IPv4 address."""
+    return address.removeprefix("::ffff:") if "." in address else address

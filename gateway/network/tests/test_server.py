@@ -1,0 +1,198 @@
+"""The server over memory streams: limits, the sweep, and the stop."""
+
+import errno
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from gateway.network.server import FRAME_DEADLINE_MS, Limits, Server
+from gateway.network.tests.test_connection import ScriptedDispatcher, framed
+from gateway.runtime.scheduler import Scheduler, TrioClock
+from gateway.tests.harness import MemoryListener
+
+LIMITS = Limits(
+    max_frame_bytes=1_000,
+    max_memory_bytes=10_000,
+    max_connections=3,
+    max_connections_per_ip=3,
+    max_idle_ms=600_000,
+    send_buffer_bytes=0,
+    receive_buffer_bytes=0,
+    max_descriptors=3,
+)
+
+
+class ExhaustedListener(MemoryListener):
+    """It has no descriptor to give, a few times."""
+
+    failures = 0
+
+    async def accept(self) -> trio.abc.Stream:
+        stream = await super().accept()
+        if not self.failures:
+            return stream
+        self.failures -= 1
+        self.return_to_backlog(stream)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+class Served:
+    """A running server, what it dispatches to, and a way to connect."""
+
+    def __init__(self, server: Server, listener: ExhaustedListener, dispatcher: ScriptedDispatcher) -> None:
+        self.server = server
+        self.listener = listener
+        self.connect = listener.connect
+        self.dispatcher = dispatcher
+
+
+def run(scenario: Callable[[Served], Awaitable[None]], **changed: int) -> None:
+    """Run `scenario` beside a server; the clock jumps when nothing else can happen."""
+
+    async def main() -> None:
+        listener, dispatcher = ExhaustedListener(), ScriptedDispatcher()
+        clock = TrioClock()
+        server = Server(dispatcher, LIMITS._replace(**changed), clock, Scheduler(clock))  # type: ignore[arg-type]
+        with trio.fail_after(10_000):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(server.serve, [("PLAINTEXT", listener)])
+                await scenario(Served(server, listener, dispatcher))
+                await server.stop(grace_s=1.0)
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+async def echo(stream: trio.abc.Stream, text: bytes) -> None:
+    await stream.send_all(framed(text))
+    assert bytes(await stream.receive_some(100)) == text
+
+
+async def is_closed(stream: trio.abc.Stream) -> bool:
+    return bytes(await stream.receive_some(100)) == b""
+
+
+@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_ip", "max_descriptors"])
+def test_one_connection_too_many_is_refused_and_the_others_stay(limit: str) -> None:
+    async def scenario(served: Served) -> None:
+        first, second = served.connect(), served.connect()
+        await echo(first, b"one")
+        await echo(second, b"two")
+        assert await is_closed(served.connect())
+        await echo(first, b"still there")
+        await second.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        await echo(served.connect(), b"room again")
+
+    run(scenario, **{limit: 2})
+
+
+def test_an_idle_connection_is_closed_and_a_parked_one_is_not() -> None:
+    async def scenario(served: Served) -> None:
+        idle, parked = served.connect(), served.connect()
+        await echo(idle, b"hello")
+        await parked.send_all(framed(b"park"))
+        await trio.sleep(60 + 6)
+        assert await is_closed(idle)
+        served.dispatcher.parked[0]([b"ready"])
+        assert bytes(await parked.receive_some(100)) == b"ready"
+
+    run(scenario, max_idle_ms=60_000)
+
+
+def test_the_sweep_is_no_activity_of_a_client_that_waits() -> None:
+    """From the last activity on a half-closed client is owed an answer for 30 s."""
+
+    async def scenario(served: Served) -> None:
+        parked = served.connect()
+        await parked.send_all(framed(b"park"))
+        await trio.testing.wait_all_tasks_blocked()
+        (driver,) = served.server.drivers
+        active_ms = driver.connection.active_ms
+        await trio.sleep(66)
+        assert driver.connection.active_ms == active_ms
+        served.dispatcher.parked[0]([b"ready"])
+        assert bytes(await parked.receive_some(100)) == b"ready"
+        assert driver.connection.active_ms > active_ms + 66_000 - 1
+
+    run(scenario, max_idle_ms=60_000)
+
+
+def test_half_a_request_does_not_hold_memory_for_ever() -> None:
+    async def scenario(served: Served) -> None:
+        slow = served.connect()
+        await slow.send_all(struct.pack(">i", 900))
+        for _ in range(FRAME_DEADLINE_MS // 1_000 + 6):
+            await trio.sleep(1)
+            if served.server.drivers:
+                await slow.send_all(b"x")
+        assert not served.server.drivers
+
+    run(scenario)
+
+
+def test_without_free_descriptors_a_stream_listener_pauses_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(served: Served) -> None:
+        early = served.connect()
+        await echo(early, b"hello")
+        served.listener.failures = 3
+        start = trio.current_time()
+        late = served.connect()
+        await echo(early, b"not disturbed")
+        assert trio.current_time() == start
+        await echo(late, b"patient")
+        assert trio.current_time() - start == pytest.approx(0.3)
+
+    run(scenario)
+    assert caplog.text.count("cannot accept connections: Too many open files") == 3
+
+
+def test_what_was_left_out_of_the_log_is_told_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(served: Served) -> None:
+        for _ in range(30):
+            await served.connect().send_all(b"GET / HTTP/1.1\r\n\r\n")
+            await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(20)
+
+    run(scenario, max_connections=100, max_connections_per_ip=100, max_descriptors=100)
+    assert sum("HTTP" in line for line in caplog.messages) == 5
+    assert "closed memory: 25 more of such lines were left out" in caplog.messages
+
+
+def test_a_stop_closes_idle_connections_at_once() -> None:
+    async def scenario(served: Served) -> None:
+        stream = served.connect()
+        await echo(stream, b"hello")
+        start = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(served.server.stop, 1.0)
+            assert await is_closed(stream)
+        assert trio.current_time() == start
+
+    run(scenario)
+
+
+def test_a_stop_waits_for_a_slow_reader_no_longer_than_its_grace() -> None:
+    async def scenario(served: Served) -> None:
+        stream = served.connect()
+        await stream.send_all(framed(b"park"))
+        await trio.testing.wait_all_tasks_blocked()
+        start = trio.current_time()
+        await served.server.stop(1.0)
+        assert trio.current_time() - start == pytest.approx(1.0)
+
+    run(scenario)
+
+
+def test_after_a_stop_nobody_is_accepted() -> None:
+    async def scenario(served: Served) -> None:
+        await served.server.stop(1.0)
+        stream: Any = served.connect()
+        with trio.move_on_after(1) as scope:
+            await stream.receive_some(1)
+        assert scope.cancelled_caught
+
+    run(scenario)

@@ -1,0 +1,282 @@
+"""A log from which the disk has lost something: who knew of it, or waits for it, is told, and groups are what is left.
+
+Threads run when a test says so. While one of them is not at work, nothing may be asked of the disk that could wait.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gateway.coordinator.tests.test_commit_at_any_cut import CrashingNode
+from gateway.maintenance.upkeep import Upkeep
+from gateway.metadata.topics import METADATA_TOPIC
+from gateway.replication.partition import Partition
+from gateway.runtime.waiting import Waiting
+from gateway.tests.manual import Threads
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.records.batch import Record, build
+from storage.tests.crashing_files import CrashingFiles
+
+WAITS = ("create", "open", "read", "remove", "rename", "sync", "sync_directory", "truncate", "write")
+
+
+class Bench:
+    """A node whose disk drops what it could not write."""
+
+    def __init__(self) -> None:
+        self.files = CrashingFiles()
+        self.files.drops_failed = (".log",)
+        self.node = CrashingNode(self.files)
+        services = self.node.services
+        services.metadata.create_topic("t", 1)
+        services.groups.prepare()
+        self.node.time.advance()
+        scheduler = services.scheduler
+        self.upkeep = Upkeep(self.node._store, services.partitions, self.node.config, services.clock, scheduler)
+        self.threads = Threads()
+        self.at_once = scheduler.in_thread
+        scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
+
+    def partition(self, topic: str = "t", index: int = 0) -> Partition:
+        return self.node.services.partitions.get(topic, index)
+
+    def append(self, count: int) -> None:
+        now_ms = self.node.time.clock.now_ms()
+        for _ in range(count):
+            self.partition().append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+
+    def lose(self, partition: Partition) -> None:
+        """What is not on the disk never will be."""
+        log = partition.log
+        self.files.fail(errno.EIO, "sync", path=f"{log.directory}/")
+        partition.sync_soon()
+        self.node.time.advance()
+        self.threads.run_all()
+        assert log.sync_error is not None
+        self.node.time.advance()
+        self.files.heal()
+
+    def mend(self) -> None:
+        """All of it. The loop waits for nothing."""
+        self.upkeep.mend()
+        while self.threads.waiting:
+            self.run_thread()
+
+    def run_thread(self) -> None:
+        work, done = self.threads.waiting.pop(0)
+        result = work()
+        fault = self.files.fail(errno.EIO, *WAITS)
+        done(result)
+        assert not fault.met
+        self.files.heal()
+
+    def ask(self, request: Any, version: int) -> Any:
+        """The response, or what the client hears later, in a list."""
+        outcome = self.node.handle(request, version)
+        if not isinstance(outcome, Waiting):
+            return outcome
+        heard: list[Any] = []
+        self.node.services.purgatory.park(outcome, heard.append)
+        self.node.time.advance()
+        return heard
+
+    def commit(self, offset: int) -> Any:
+        topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, offset)])
+        return self.ask(OffsetCommitRequest("g", topics=[topic]), 8).topics[0].partitions[0].error_code
+
+    def committed(self) -> tuple[int, int]:
+        response = self.ask(OffsetFetchRequest("g", topics=[OffsetFetchRequestTopic("t", [0])]), 7)
+        return response.error_code, response.topics[0].partitions[0].committed_offset if response.topics else -1
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.node.services.scheduler.in_thread = made.at_once  # type: ignore[method-assign]
+    made.node.close()
+
+
+def offsets_partition(bench: Bench) -> Partition:
+    """The partition of the group g."""
+    image = bench.node.services.metadata.image
+    from gateway.coordinator.runtime import partition_of
+
+    index = partition_of("g", len(image.topics["__consumer_offsets"].partitions))
+    return bench.partition("__consumer_offsets", index)
+
+
+def test_consumers_and_the_high_watermark_follow(bench: Bench) -> None:
+    bench.append(3)
+    partition = bench.partition()
+    partition.log.flush()
+    bench.append(2)
+    topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=5, partition_max_bytes=1 << 20)])
+    heard = bench.ask(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic]), 11)
+    bench.lose(partition)
+    assert (partition.high_watermark, heard) == (5, [])
+    bench.upkeep.mend()
+    bench.run_thread()
+    assert (partition.high_watermark, partition.log.end_offset) == (3, 3), "before the files are cut"
+    bench.node.time.advance()
+    ((row,),) = [response.responses[0].partitions for response in heard]
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(KafkaError, match="once more"):
+        bench.append(1)
+    bench.mend()
+    bench.append(1)
+    assert (partition.high_watermark, partition.log.end_offset, partition.log.sync_error) == (4, 4, None)
+
+
+def test_records_that_are_lost_raise_the_leader_epoch(bench: Bench) -> None:
+    bench.append(3)
+    partition = bench.partition()
+    partition.log.flush()
+    bench.append(2)
+    before = partition.leader_epoch
+    bench.lose(partition)
+    bench.upkeep.mend()
+    bench.run_thread()
+    with pytest.raises(KafkaError) as caught:
+        bench.partition()
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    bench.node.time.advance()
+    assert bench.partition() is partition
+    assert (partition.leader_epoch, bench.node.services.metadata.image.topics["t"].partitions[0].leader_epoch) == (
+        before + 1,
+        before + 1,
+    )
+    bench.mend()
+    bench.append(4)
+    assert partition.log.epochs.entries == [(before, 0), (before + 1, 3)]
+    assert partition.end_offset_for(before) == (before, 3)
+
+
+def test_a_repair_that_loses_nothing_raises_no_epoch(bench: Bench) -> None:
+    bench.files.drops_failed = ()
+    bench.append(3)
+    partition = bench.partition()
+    before = bench.node.services.metadata.end_offset
+    bench.lose(partition)
+    bench.mend()
+    bench.node.time.advance()
+    assert bench.partition() is partition
+    assert (partition.log.sync_error, partition.high_watermark) == (None, 3)
+    assert (partition.leader_epoch, bench.node.services.metadata.end_offset) == (0, before)
+
+
+def test_what_no_consumer_could_read_raises_no_epoch(bench: Bench) -> None:
+    """With `headgate.flush=commit` nobody was shown what no sync had covered."""
+    bench.node.services.metadata.create_topic("c", 1, configs={"headgate.flush": "commit"})
+    partition = bench.partition("c")
+    now_ms = bench.node.time.clock.now_ms()
+    partition.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+    bench.lose(partition)
+    bench.mend()
+    assert (partition.high_watermark, partition.log.end_offset) == (0, 0), "it is lost"
+    bench.node.time.advance()
+    assert (bench.partition("c").leader_epoch, partition.log.sync_error) == (0, None)
+
+
+def test_a_high_watermark_that_follows_syncs_is_not_above_the_end(bench: Bench) -> None:
+    """A write that failed has set the recovery point back, so that the disk may take what was synced before."""
+    bench.node.services.metadata.create_topic("c", 1, configs={"headgate.flush": "commit"})
+    partition = bench.partition("c")
+    now_ms = bench.node.time.clock.now_ms()
+    for _ in range(3):
+        partition.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+    bench.node.time.advance()
+    bench.threads.run_all()
+    assert partition.high_watermark == 3
+    bench.files.fail(errno.ENOSPC, "write", path="/c-0/", times=1)
+    with pytest.raises(KafkaError):
+        partition.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+    assert partition.log.recovery_point == 0
+    bench.files.file(partition.log.active.path).durable.clear()
+    bench.lose(partition)
+    bench.mend()
+    assert (partition.high_watermark, partition.log.end_offset) == (0, 0)
+
+
+def test_groups_are_what_the_log_says(bench: Bench) -> None:
+    assert bench.commit(1) == ErrorCode.NONE
+    partition = offsets_partition(bench)
+    partition.log.flush()
+    assert bench.commit(2) == ErrorCode.NONE
+    assert bench.committed() == (0, 2)
+    bench.lose(partition)
+    assert bench.committed() == (0, 2), "until it is known"
+    assert bench.commit(3) == ErrorCode.NOT_COORDINATOR
+    bench.upkeep.mend()
+    bench.run_thread()
+    assert bench.committed()[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    bench.mend()
+    for _ in range(5):
+        bench.node.time.advance()
+        bench.threads.run_all()
+    assert bench.committed() == (0, 1)
+    assert bench.commit(5) == ErrorCode.NONE
+    assert bench.committed() == (0, 5)
+
+
+def test_members_are_told_and_join_again(bench: Bench) -> None:
+    joined = bench.ask(join(), 2)
+    bench.node.time.advance(10_000)
+    (response,) = joined
+    member, generation = response.member_id, response.generation_id
+    assert (response.error_code, generation) == (0, 1)
+    waits = bench.ask(join(), 2)
+    assert not waits
+    partition = offsets_partition(bench)
+    bench.lose(partition)
+    bench.mend()
+    bench.node.time.advance()
+    ((told,),) = [waits]
+    assert code_of(told) in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    for _ in range(5):
+        bench.node.time.advance()
+        bench.threads.run_all()
+    beat = bench.ask(HeartbeatRequest("g", generation, member), 3)
+    assert beat.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def code_of(told: Any) -> ErrorCode:
+    return told.code if isinstance(told, KafkaError) else ErrorCode(told.error_code)
+
+
+def join() -> JoinGroupRequest:
+    protocols = [JoinGroupRequestProtocol("range", b"")]
+    return JoinGroupRequest("g", 30_000, 30_000, "", protocol_type="consumer", protocols=protocols)
+
+
+def test_metadata_of_which_something_is_lost_is_not_changed_until_a_restart(bench: Bench) -> None:
+    """As what follows it could be read by no start."""
+    metadata = bench.node.services.metadata
+    log = bench.node._store.logs[METADATA_TOPIC, 0]
+    end_offset = log.end_offset
+    metadata.create_topic("lost", 1)
+    log.recovery_point = 0  # as after a write that failed
+    log.fail(OSError(errno.EIO, "input/output error"))
+    last = next(position for position, header in log.active.walk() if header.base_offset >= end_offset)
+    del bench.files.file(log.active.path).content[last:]
+    bench.mend()
+    assert log.end_offset == end_offset
+    with pytest.raises(KafkaError, match=r"the disk has lost changes of topics or settings .* restart"):
+        metadata.create_topic("more", 1)
+    bench.node.services.scheduler.in_thread = bench.at_once  # type: ignore[method-assign]
+    bench.node.restart()
+    assert set(bench.node.services.metadata.image.topics) == {"t", "__consumer_offsets"}
+    bench.node.services.metadata.create_topic("more", 1)

@@ -1,0 +1,1 @@
+"""Time, threads and waiting: what the synchronous core runs on."""

@@ -1,0 +1,131 @@
+"""Log lines on stderr, by the standard `logging`, and the one line on stdout that says that a broker is ready."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from gateway.config import BrokerConfig
+    from gateway.runtime.clock import Clock
+
+LEVELS = ("debug", "info", "warning", "error")
+READY = "headgate ready "
+SERVING_FAILED = "serving %s failed; only this connection is closed"
+
+
+def ready_line(config: BrokerConfig, endpoints: Sequence[str]) -> str:
+    """`headgate ready PLAINTEXT://127.0.0.1:40123 node.id=0 log.dirs=/x`: what programs that start a broker wait for.
+
+    `endpoints` are what is really listened on, ports included; several are separated by commas.
+    """
+    return f"{READY}{','.join(endpoints)} node.id={config.node_id} log.dirs={','.join(config.log_directories)}"
+
+
+def configure(level: str = "info", stream: TextIO | None = None) -> None:
+    """Send all log lines to `stream` (stderr), with time, level and name; a second call replaces the first."""
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(Repeated())
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+
+
+class Repeated(logging.Filter):
+    """Errors that come again and again: at most `lines` from one place in `interval_s`, then how many were left out.
+
+    The same line comes once in `same_s`. A fault of ours writes a traceback, and a client that has found one can cause
+    it as often as it likes; a producer that a full disk refuses comes again twice a second, for hours.
+    """
+
+    def __init__(self, lines: int = 20, interval_s: float = 10.0, places: int = 1000, *, same_s: float = 30.0) -> None:
+        super().__init__()
+        self._lines = lines
+        self._interval_s = interval_s
+        self._places = places
+        self._same_s = same_s
+        self._windows: dict[tuple[str, str], tuple[float, int]] = {}
+        self._same: dict[tuple[str, str], tuple[float, int]] = {}  # when it was told, and how often it came since
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.ERROR:
+            return True
+        error = repr(record.exc_info[1]) if record.exc_info else ""
+        place, line = (record.name, str(record.msg)), (record.name, f"{record.msg} {record.args} {error}")
+        told_s, again = self._same.get(line, (record.created, -1))
+        if again >= 0 and record.created - told_s < self._same_s:
+            self._same[line] = told_s, again + 1
+            return False
+        begun_s, count = self._windows.get(place, (record.created, 0))
+        if record.created - begun_s >= self._interval_s:
+            again = max(again, 0) + max(count - self._lines, 0)
+            begun_s, count = record.created, 0
+        self._remember(self._windows, place, (begun_s, count + 1))
+        if count >= self._lines:
+            return False
+        self._remember(self._same, line, (record.created, 0))
+        if again > 0:
+            record.msg = f"{record.msg} ({again} more of such lines were left out)"
+        return True
+
+    def _remember(
+        self, known: dict[tuple[str, str], tuple[float, int]], key: tuple[str, str], value: tuple[float, int]
+    ) -> None:
+        if len(known) >= self._places:  # a place that puts values into its sentence
+            known.clear()
+        known[key] = value
+
+
+class LimitedLog:
+    """Log lines that a peer causes: at most `lines` of a kind in `interval_ms`, then how many were left out.
+
+    A kind is any short text; of each only a count is kept, and of at most `kinds` kinds, so that memory is bounded.
+    """
+
+    def __init__(
+        self, logger: logging.Logger, clock: Clock, *, lines: int = 5, interval_ms: float = 10_000, kinds: int = 1000
+    ) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._lines = lines
+        self._interval_ms = interval_ms
+        self._kinds = kinds
+        self._windows: dict[str, tuple[float, int]] = {}
+
+    def warning(self, kind: str, message: str, *arguments: object) -> None:
+        """Log a warning of this kind, unless there were too many of late."""
+        self.log(logging.WARNING, kind, message, *arguments)
+
+    def error(self, kind: str, message: str, *arguments: object, exc_info: BaseException | None = None) -> None:
+        """The same for what somebody has to look at."""
+        self.log(logging.ERROR, kind, message, *arguments, exc_info=exc_info)
+
+    def log(
+        self, level: int, kind: str, message: str, *arguments: object, exc_info: BaseException | None = None
+    ) -> None:
+        """Log a line of this kind, unless there were too many of late."""
+        now_ms = self._clock.monotonic_ms()
+        begun_ms, count = self._windows.get(kind, (now_ms, 0))
+        if now_ms - begun_ms >= self._interval_ms:
+            self._tell_left_out(kind, count)
+            begun_ms, count = now_ms, 0
+        self._remember(kind, begun_ms, count + 1)
+        if count < self._lines:
+            self._logger.log(level, message, *arguments, exc_info=exc_info)
+
+    def tell_left_out(self) -> None:
+        """Say how many lines were left out of kinds that have been quiet since. For whoever looks around regularly."""
+        now_ms = self._clock.monotonic_ms()
+        ended = [kind for kind, (begun_ms, _) in self._windows.items() if now_ms - begun_ms >= self._interval_ms]
+        for kind in ended:
+            self._tell_left_out(kind, self._windows.pop(kind)[1])
+
+    def _tell_left_out(self, kind: str, count: int) -> None:
+        if count > self._lines:
+            self._logger.warning("%s: %d more of such lines were left out", kind, count - self._lines)
+
+    def _remember(self, kind: str, begun_ms: float, count: int) -> None:
+        if kind not in self._windows and len(self._windows) >= self._kinds:
+            oldest = next(iter(self._windows))
+            self._tell_left_out(oldest, self._windows.pop(oldest)[1])
+        self._windows[kind] = (begun_ms, count)

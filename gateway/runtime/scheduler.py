@@ -1,0 +1,299 @@
+"""The seam to trio: how the synchronous core asks for something to happen later, or elsewhere.
+
+The core never awaits. It hands a function to this scheduler: to run at a moment (`call_at`), after the present turn
+(`call_soon`), in a worker thread (`in_thread`), or as a task of its own (`spawn`). All functions given to it run on the
+loop's thread, one after another. A function that raises is logged and does not stop the others. When a run of them
+ends, `settle` finishes what they began.
+"""
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+
+from gateway.runtime.clock import Clock
+from gateway.runtime.workers import Share, Workers, most_threads
+
+T = TypeVar("T")
+logger = logging.getLogger("headgate.scheduler")
+
+# A timer that was cancelled stays in the heap until it is due, or until such timers outnumber the live ones.
+_COMPACT_ABOVE = 1024
+
+# A thread that works in slices leaves Python's lock to the loop after so long: for a moment, in which the loop takes it
+# if it wants it, and then, while the loop is at work, for as long as it had it itself.
+SLICE_S = 0.0005
+MOMENT_S = 0.00005
+# Threads that work in slices take turns: two of them would hand the lock to each other, past the loop. If one waits for
+# longer than this, turns go on without the one that it waits for: that waits for a disk, and not for the lock.
+TURN_WITHIN_S = 0.02
+
+
+class StoppedError(RuntimeError):
+    """What work in slices ends with, when the loop ended before it."""
+
+
+class TrioClock:
+    """A clock that follows trio's, so that a `MockClock` moves the whole broker."""
+
+    def __init__(self, epoch_ms: int = 1_700_000_000_000) -> None:
+        self._offset_ms = epoch_ms - trio.current_time() * 1000.0
+
+    def now_ms(self) -> int:
+        return int(self._offset_ms + trio.current_time() * 1000.0)
+
+    def monotonic_ms(self) -> float:
+        return trio.current_time() * 1000.0
+
+
+class Timer:
+    """A function that runs once at `when_ms`, unless it is cancelled first."""
+
+    __slots__ = ("_scheduler", "arguments", "callback", "when_ms")
+
+    def __init__(
+        self, scheduler: "Scheduler", when_ms: float, callback: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> None:
+        self._scheduler = scheduler
+        self.when_ms = when_ms
+        self.callback: Callable[..., None] | None = callback
+        self.arguments = arguments
+
+    def cancel(self) -> None:
+        """Forget the function. Cancelling twice, or after it ran, does nothing."""
+        if self.callback is not None:
+            self.callback, self.arguments = None, ()
+            self._scheduler.note_cancelled()
+
+
+class Scheduler:
+    """One heap of timers and one queue of functions, served by one trio task (`run`)."""
+
+    def __init__(self, clock: Clock, disks: int = 1) -> None:
+        """`disks`: how many log directories there are, each of which may hang."""
+        self._clock = clock
+        self._most_threads = most_threads(disks)
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._sequence = itertools.count()
+        self._cancelled = 0
+        self._soon: deque[Callable[[], None]] = deque()
+        self.is_attended: bool | None = None
+        """Somebody is in a turn, and calls `run_soon` before it ends: the scheduler's task need not be woken.
+
+        None where nobody tells of turns.
+        """
+        self._wakeup = trio.Event()
+        self._sleeping_until_ms = float("-inf")
+        self._nursery: trio.Nursery | None = None
+        self._workers: Workers | None = None
+        self._reads: dict[str, Share] = {}
+        self._turn = threading.Lock()
+        self._in_slices: set[int] = set()  # threads
+        self.is_over = False
+        """`run` has ended: nothing can be spawned any more."""
+        self.settle: Callable[[], None] = _nothing
+        """Called at the end of each run of functions: timers, ends of threads and tasks, what was to run soon."""
+
+    def call_at(self, when_ms: float, callback: Callable[..., None], *arguments: Any) -> Timer:
+        """Run `callback(*arguments)` once the clock's `monotonic_ms` reaches `when_ms`."""
+        timer = Timer(self, when_ms, callback, arguments)
+        heapq.heappush(self._timers, (when_ms, next(self._sequence), timer))
+        if when_ms < self._sleeping_until_ms:
+            self._wakeup.set()
+        return timer
+
+    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """Run `callback` in `delay_ms` from now."""
+        return self.call_at(self._clock.monotonic_ms() + delay_ms, callback)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` after the present turn, in the order of the calls."""
+        self._soon.append(callback)
+        if not self.is_attended:
+            self._wakeup.set()
+
+    def in_thread(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        """Run `work` in a worker thread, then `done` with its result, or with the exception it raised, on the loop."""
+        if self._workers is None or self.is_over:
+            raise RuntimeError("the scheduler is not running: in_thread() was called before run() or after it ended")
+        self._workers.run(work, done)
+
+    def reads(self, disk: str) -> Share:
+        """The threads that read for clients what a disk has: that of a log directory, by its path."""
+        share = self._reads.get(disk)
+        if share is None:
+            share = self._reads[disk] = Share(self)
+        return share
+
+    def _wake(self, token: trio.lowlevel.TrioToken) -> None:
+        with suppress(trio.RunFinishedError):  # the loop has died, and `run` with it
+            token.run_sync_soon(self._take_back, idempotent=True)
+
+    def _take_back(self) -> None:
+        """Call who asked for work that has ended, and what they call soon: no other task need be woken for that."""
+        workers, was_attended, self.is_attended = self._workers, self.is_attended, True
+        try:
+            while workers is not None and (ended := workers.ended()) is not None:
+                _call(*ended)
+            _call(self.settle)
+            if not self.is_over:
+                self.run_soon()
+        finally:
+            self.is_attended = was_attended
+        if self.is_over:
+            self._wakeup.set()
+
+    def in_slices(self, work: Generator[None, None, T], done: Callable[[T | BaseException], None]) -> None:
+        """Run a generator in a worker thread, then `done` with what it returned, or with the exception it raised.
+
+        That is a `StoppedError` where the loop ended first.
+
+        A thread that computes takes Python's lock whenever the loop waits for anything, and keeps it for 5 ms. One that
+        pauses makes the loop wait for a slice at most, so `work` has to yield often.
+        """
+        self.in_thread(lambda: self._run_slices(work), done)
+
+    def _run_slices(self, work: Generator[None, None, T]) -> T:
+        me = threading.get_ident()
+        self._in_slices.add(me)
+        try:
+            while True:
+                turn = self._take_turn()
+                try:
+                    self._run_slice(work)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                finally:
+                    turn.release()
+                if len(self._in_slices) > 1:
+                    time.sleep(MOMENT_S)  # else this thread would have the next turn as well
+        finally:
+            self._in_slices.discard(me)
+
+    def _take_turn(self) -> threading.Lock:
+        while True:
+            turn = self._turn
+            if turn.acquire(timeout=TURN_WITHIN_S):
+                if turn is self._turn:
+                    return turn
+                turn.release()
+            elif turn is self._turn:
+                self._turn = threading.Lock()  # who waits for a disk may keep the other one: nobody waits for it again
+
+    def _run_slice(self, work: Generator[None, None, T]) -> None:
+        """One slice, and the pause behind it. Raises StopIteration at the end."""
+        until_s = time.perf_counter() + SLICE_S
+        while time.perf_counter() < until_s:
+            next(work)
+        time.sleep(MOMENT_S)
+        if self.is_over:  # the loop is about to end, and waits for this thread
+            raise StoppedError("the scheduler has stopped: nobody waits for this work")
+        if self.is_attended is not False:
+            time.sleep(SLICE_S)
+
+    def spawn(self, work: Callable[[], Awaitable[T]], done: Callable[[T | BaseException], None]) -> None:
+        """Run `work` as a task, then `done` with its result or with the exception it raised."""
+        if self._nursery is None:
+            raise RuntimeError("the scheduler is not running: spawn() was called before run() or after it ended")
+        self._nursery.start_soon(self._guard, work, done)
+
+    async def _guard(self, work: Callable[[], Awaitable[T]], done: Callable[[T | BaseException], None]) -> None:
+        result: T | BaseException
+        try:
+            result = await work()
+        except Exception as error:  # noqa: BLE001  whoever asked for the work decides what its failure means
+            result = error
+        _call(done, result)
+        _call(self.settle)
+
+    def note_cancelled(self) -> None:
+        """Count a cancelled timer; drop them all once they are most of the heap."""
+        self._cancelled += 1
+        if self._cancelled > _COMPACT_ABOVE and self._cancelled * 2 > len(self._timers):
+            self._timers[:] = [entry for entry in self._timers if entry[2].callback is not None]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
+    def run_due(self) -> None:
+        """Run what was queued and every timer that is due; what these add with `call_soon` runs as well."""
+        now_ms, timers = self._clock.monotonic_ms(), self._timers
+        while timers and timers[0][0] <= now_ms:
+            timer = heapq.heappop(timers)[2]
+            callback, arguments = timer.callback, timer.arguments
+            timer.callback, timer.arguments = None, ()
+            if callback is not None:
+                _call(callback, *arguments)
+            else:
+                self._cancelled -= 1
+        _call(self.settle)
+        self.run_soon()
+
+    def run_soon(self) -> None:
+        """Run what was queued by `call_soon`, and what that queues; then `settle`."""
+        while self._soon:
+            while self._soon:
+                _call(self._soon.popleft())
+            _call(self.settle)  # which may wake somebody
+
+    def idle_ms(self) -> float:
+        """How long there is nothing to be done, if nothing new comes. A thread may end at any time, or has to begin."""
+        if self._soon or (self._workers is not None and self._workers.running):
+            return 0.0
+        return self._timers[0][0] - self._clock.monotonic_ms() if self._timers else float("inf")
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve timers until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            wake = partial(self._wake, trio.lowlevel.current_trio_token())
+            self._workers = Workers(wake, self._most_threads)
+            task_status.started()
+            try:
+                while True:
+                    await self._sleep()
+                    self.run_due()
+            finally:
+                self._nursery = None
+                self.is_over = True
+                await self._end_threads(self._workers)
+
+    async def _end_threads(self, workers: Workers) -> None:
+        """Nobody may find a thread at work on what the end of the loop leaves to others."""
+        with trio.CancelScope(shield=True):
+            while workers.running:
+                self._wakeup = trio.Event()
+                await self._wakeup.wait()
+        workers.close()
+
+    async def _sleep(self) -> None:
+        """Wait for the next timer, or for something sooner."""
+        if self._wakeup.is_set():
+            self._wakeup = trio.Event()
+        if self._soon:
+            await trio.lowlevel.checkpoint()
+            return
+        self._sleeping_until_ms = self._timers[0][0] if self._timers else float("inf")
+        left_ms = self._sleeping_until_ms - self._clock.monotonic_ms()
+        with trio.move_on_after(max(left_ms, 0) / 1000.0):
+            await self._wakeup.wait()
+        self._sleeping_until_ms = float("-inf")
+
+
+def _nothing() -> None:
+    """There is nothing to settle."""
+
+
+def _call(callback: Callable[..., None], *arguments: Any) -> None:
+    try:
+        callback(*arguments)
+    except Exception:
+        logger.exception("a scheduled function failed; the broker goes on without it")

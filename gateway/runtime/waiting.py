@@ -1,0 +1,154 @@
+"""The purgatory: replies that are not ready, what wakes them, and when they give up.
+
+A handler that cannot answer yet returns a `Waiting`. It names the `WaitList`s whose change may complete it (a
+partition's high watermark, a coordinator's decision) and a deadline. There is no task and no polling per waiter: a
+change *touches* its list, and after the present turn every waiter of a touched list is tried once, however many changes
+the turn brought. So one receive that carries a hundred appends wakes a long-polling consumer once.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
+
+from gateway.runtime.clock import Clock
+from gateway.runtime.scheduler import Scheduler, Timer
+
+logger = logging.getLogger("headgate.waiting")
+
+
+SILENCE = object()
+"""The reply to a request that is owed none, when it is done."""
+
+
+class Watch(Protocol):
+    """A lasting interest in a `WaitList`, which the next touch of the list ends."""
+
+    def mark(self) -> "WaitList":
+        """Note that the thing has changed. Returns the list of those who wait for that note; it is touched next."""
+
+
+class WaitList:
+    """Those who wait for one thing. Its owner touches it through the purgatory when that thing changes."""
+
+    __slots__ = ("waiters", "watches")
+
+    def __init__(self) -> None:
+        self.watches: tuple[Watch, ...] = ()
+        # A dict, because it keeps the order of arrival and a set does not; for most partitions nobody ever waits.
+        self.waiters: dict[Waiting, None] | None = None
+
+
+class Waiting:
+    """A parked reply.
+
+    attempt(list) -> the reply once it can be made, else None; called with each touched list.
+    expire() -> the reply that is sent at the deadline or at shutdown.
+    Either may return another `Waiting`: the request then waits for what that one names.
+    is_silent: no reply is owed, so that it also goes on for a client that has hung up.
+    """
+
+    __slots__ = ("attempt", "deadline_ms", "done", "expire", "is_silent", "lists", "timer")
+
+    def __init__(
+        self,
+        lists: Collection[WaitList],
+        deadline_ms: float,
+        attempt: Callable[[WaitList], Any | None],
+        expire: Callable[[], Any],
+        is_silent: bool = False,
+    ) -> None:
+        self.is_silent = is_silent
+        self.lists = lists
+        self.deadline_ms = deadline_ms
+        self.attempt = attempt
+        self.expire = expire
+        self.timer: Timer | None = None
+        self.done: Callable[[Any], None] | None = None
+
+
+class Purgatory:
+    """Keeps what waits, and answers each exactly once: by a change, by its deadline, or never if it is abandoned."""
+
+    def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._touched: dict[WaitList, None] = {}
+        self._parked: dict[Waiting, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    def park(self, waiting: Waiting, done: Callable[[Any], None]) -> None:
+        """Keep `waiting`; later call `done(reply)` once, or `done(exception)` if making the reply failed."""
+        waiting.done = done
+        self._parked[waiting] = None
+        for wait_list in waiting.lists:
+            if wait_list.waiters is None:
+                wait_list.waiters = {}
+            wait_list.waiters[waiting] = None
+        waiting.timer = self._scheduler.call_at(waiting.deadline_ms, self._expire, waiting)
+
+    def touch(self, wait_list: WaitList) -> None:
+        """Something that `wait_list` stands for has changed: mark its watches, try its waiters after this turn."""
+        if wait_list.watches:
+            watches, wait_list.watches = wait_list.watches, ()
+            for watch in watches:
+                self.touch(watch.mark())
+        if wait_list.waiters:
+            if not self._touched:
+                self._scheduler.call_soon(self._run)
+            self._touched[wait_list] = None
+
+    def instead(self, waiting: Waiting, other: Waiting) -> None:
+        """Go on waiting for something else: what `other` says, whose `attempt` or `expire` makes the reply."""
+        done = waiting.done
+        if done is not None:
+            self._remove(waiting)
+            waiting.lists, waiting.deadline_ms = other.lists, other.deadline_ms
+            waiting.attempt, waiting.expire = other.attempt, other.expire
+            self.park(waiting, done)
+
+    def abandon(self, waiting: Waiting) -> None:
+        """Forget it: whoever waited is gone."""
+        self._remove(waiting)
+
+    def expire_all(self) -> None:
+        """Answer everything now with what it has: the broker is about to stop."""
+        for waiting in list(self._parked):
+            self._expire(waiting)
+
+    def _run(self) -> None:
+        touched, self._touched = self._touched, {}
+        for wait_list in touched:
+            for waiting in list(wait_list.waiters or ()):
+                if waiting.done is not None:
+                    self._finish(waiting, _made(waiting.attempt, wait_list))
+
+    def _expire(self, waiting: Waiting) -> None:
+        if waiting.done is not None:
+            self._finish(waiting, _made(waiting.expire))
+
+    def _finish(self, waiting: Waiting, reply: Any | None) -> None:
+        done = waiting.done
+        if isinstance(reply, Waiting):
+            self.instead(waiting, reply)
+        elif reply is not None and done is not None:
+            self._remove(waiting)
+            done(reply)
+
+    def _remove(self, waiting: Waiting) -> None:
+        waiting.done = None
+        self._parked.pop(waiting, None)
+        for wait_list in waiting.lists:
+            if wait_list.waiters:
+                wait_list.waiters.pop(waiting, None)
+        if waiting.timer is not None:
+            waiting.timer.cancel()
+
+
+def _made(make: Callable[..., Any], *arguments: Any) -> Any:
+    """The reply, or the exception that making it raised: the connection it belongs to deals with either."""
+    try:
+        return make(*arguments)
+    except Exception as error:  # noqa: BLE001
+        return error

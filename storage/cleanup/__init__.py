@@ -1,0 +1,1 @@
+"""What a log no longer has to keep: retention, and compaction."""

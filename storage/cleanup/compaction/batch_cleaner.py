@@ -1,0 +1,159 @@
+"""What becomes of one batch after another of a log: itself, another one with fewer records, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import batch, compression, filtering
+from protocol.records.batch import (
+    CODEC_MASK,
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+)
+from protocol.records.compression import Steps
+from storage.cleanup import cleaner
+from storage.cleanup.cleaner import Fate, LastBatch
+from storage.cleanup.compaction.batches import kind, records
+from storage.cleanup.compaction.job import Job
+from storage.cleanup.compaction.keys import Keys
+from storage.config import LONG_MAX
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was met, and what was kept of it."""
+
+    records: int = 0
+    kept_records: int = 0
+    unreadable_batches: int = 0
+
+
+class BatchCleaner:
+    """Asked about all batches of a job up to `end_offset`, in their order. `counts`: set anew by whoever wants that."""
+
+    def __init__(self, job: Job, keys: Keys, end_offset: int) -> None:
+        self._job = job
+        self._keys = keys
+        self._transactions = job.transactions_since(0)
+        self._producers = {producer_id: LastBatch(*last) for producer_id, *last in job.producers}
+        # Producer -> first offset of an aborted transaction that ends behind all. Its records stay, or the index of a
+        # later segment would tell of what is not there.
+        self._held = {producer_id: first for producer_id, first, marker in job.aborted if first < end_offset <= marker}
+        self.counts = Counts()
+
+    def clean(self, header: BatchHeader, view: memoryview, *, is_last_of_group: bool) -> Steps[Buffer | None]:
+        """What a batch becomes: `view` itself, if it stays as it is. Yields now and then."""
+        has_nothing_to_mark = False
+        if header.is_control:
+            has_nothing_to_mark = self._transactions.marker_may_go(header, kind(header, view))
+            may_go = has_nothing_to_mark and self._is_over(header)
+        else:
+            may_go = self._transactions.may_go(header)
+            if may_go and self._held.get(header.producer_id, cleaner.NO_OFFSET) <= header.base_offset:
+                return self._whole(header, view)
+        last = self._producers.get(header.producer_id)
+        if header.last_offset >= self._keys.last_offsets.get(header.producer_id, cleaner.NO_OFFSET):
+            last = LastBatch(header.producer_epoch, header.last_offset)
+        fate = cleaner.fate(header, records_may_go=may_go, is_last_of_group=is_last_of_group, last=last)
+        if not header.records_count:
+            return None if fate in {Fate.DROP, Fate.FILTER} else view
+        if fate in {Fate.DROP, Fate.EMPTY}:
+            self.counts.records += header.records_count
+            return None if fate is Fate.DROP else _empty(header)
+        if header.is_control:
+            begins_delay = has_nothing_to_mark and header.delete_horizon_ms is None
+            made = (yield from self._with_horizon(header, view)) if begins_delay else view
+            return self._whole(header, made)
+        return (yield from self._filter(header, view, fate))
+
+    def _whole(self, header: BatchHeader, data: Buffer) -> Buffer:
+        """All of its records stay."""
+        self.counts.records += header.records_count
+        self.counts.kept_records += header.records_count
+        return data
+
+    def _is_over(self, header: BatchHeader) -> bool:
+        """Whether the time has passed during which a deletion or a marker is to be seen."""
+        horizon = header.delete_horizon_ms
+        return horizon is not None and horizon <= self._job.now_ms
+
+    def _filter(self, header: BatchHeader, view: memoryview, fate: Fate) -> Steps[Buffer | None]:
+        """A batch of records without those that may go; itself where it cannot be read."""
+        keys = self._keys
+        try:
+            if keys.is_plain(header):
+                made, count = yield from self._pick(header, view, keys.survivors(header))
+            else:
+                made, count = yield from self._look_up(header, view)
+        except KafkaError:
+            self.counts.unreadable_batches += 1
+            return self._whole(header, view)
+        self.counts.records += header.records_count
+        self.counts.kept_records += count
+        return _empty(header) if made is None and fate is Fate.FILTER_KEEP else made
+
+    def _pick(self, header: BatchHeader, view: memoryview, offsets: Sequence[int]) -> Steps[tuple[Buffer | None, int]]:
+        """The records with these offsets, and how many they are: most batches need not even be decompressed."""
+        if not offsets:
+            return None, 0
+        if len(offsets) == header.records_count:
+            return view, len(offsets)
+        kept = yield from filtering.pick_steps(header, records(header, view), offsets)
+        body = b"".join(kept.parts)
+        return (yield from self._rebuild(header, body, kept.count, begins_delay=False)), kept.count
+
+    def _look_up(self, header: BatchHeader, view: memoryview) -> Steps[tuple[Buffer | None, int]]:
+        """The records whose keys have no later one, and how many they are. Raises KafkaError."""
+        table = None if header.base_offset > self._keys.latest else self._keys.table
+        kept = yield from filtering.filter_steps(
+            header, records(header, view), table, keeps_tombstones=not self._is_over(header)
+        )
+        begins_delay = kept.tombstones > 0 and header.delete_horizon_ms is None
+        if not kept.count:
+            return None, 0
+        if kept.count == header.records_count and not begins_delay:
+            return view, kept.count
+        body = b"".join(kept.parts)
+        return (yield from self._rebuild(header, body, kept.count, begins_delay=begins_delay)), kept.count
+
+    def _with_horizon(self, header: BatchHeader, view: memoryview) -> Steps[Buffer]:
+        """A marker with the time until which it stays."""
+        body = bytes(view[HEADER_SIZE:])
+        return (yield from self._rebuild(header, body, header.records_count, begins_delay=True))
+
+    def _rebuild(self, header: BatchHeader, body: bytes, count: int, *, begins_delay: bool) -> Steps[Buffer]:
+        """The batch with these records. `begins_delay`: of now, until what has no value may go.
+
+        Raises KafkaError for times that a header cannot hold.
+        """
+        newest = filtering.newest_time(header, body, count)
+        if not MIN_TIMESTAMP <= newest <= MAX_TIMESTAMP:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"a record has the timestamp {newest}")
+        base_timestamp, attributes = header.base_timestamp, header.attributes
+        if begins_delay:
+            horizon = min(self._job.now_ms + self._job.delete_retention_ms, LONG_MAX)
+            body = yield from filtering.move_times_steps(body, count, base_timestamp - horizon)
+            base_timestamp, attributes = horizon, attributes | DELETE_HORIZON
+        codec = header.compression
+        packed: Buffer = body
+        if codec != compression.NONE:
+            packed = yield from compression.compress_steps(codec, body, self._job.levels[codec])
+        return batch.with_records(
+            header._replace(
+                attributes=attributes, base_timestamp=base_timestamp, max_timestamp=newest, records_count=count
+            ),
+            packed,
+        )
+
+
+def _empty(header: BatchHeader) -> bytearray:
+    """A batch with no records, for the sake of its offsets and its producer. Source: `writeEmptyHeader` of Kafka."""
+    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
+    return batch.with_records(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, records_count=0), b"")

@@ -1,0 +1,85 @@
+"""The batches of the segments that are compacted, each whole and with its CRC checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocol.errors import KafkaError
+from protocol.records import batch, compression, control
+from protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
+from protocol.records.control import UNKNOWN, Marker
+from storage.cleanup.cleaner import SegmentFacts
+from storage.cleanup.compaction.job import Damaged, Job
+from storage.disk.pool import Pool
+from storage.segment.segment import LOG_SUFFIX
+
+
+class Batches:
+    """The batches of a job's segments, which are read through a window of `Job.read_bytes`.
+
+    `read_bytes`: how much was read of them yet.
+    """
+
+    def __init__(self, pool: Pool, job: Job) -> None:
+        self._pool = pool
+        self._job = job
+        self.read_bytes = 0
+
+    def path(self, base_offset: int) -> str:
+        """The file of a segment."""
+        return f"{self._job.directory}/{base_offset:020d}{LOG_SUFFIX}"
+
+    def of(self, facts: SegmentFacts) -> Iterator[tuple[BatchHeader, memoryview, int]]:
+        """Each batch of a segment with where it ends. Raises Damaged, OSError."""
+        path, size = self.path(facts.base_offset), facts.size
+        file = self._pool.files.open(path)
+        try:
+            position = start = 0
+            window = memoryview(b"")
+            while position < size:
+                try:
+                    header = batch.read_header(window, position - start) if position - start < len(window) else None
+                except KafkaError:
+                    header = None
+                if header is None or position - start + header.size > len(window):
+                    window = memoryview(file.read_at(min(self._job.read_bytes, size - position), position))
+                    start, header = position, _header(window, path, position)
+                    if header.size > len(window):
+                        window = memoryview(file.read_at(min(header.size, size - position), position))
+                view = window[position - start : position - start + header.size]
+                if len(view) < header.size or not batch.check_crc(view):
+                    raise Damaged(
+                        f"{path}, byte {position}, offset {header.base_offset}: the CRC of the batch is wrong"
+                    )
+                position += header.size
+                self.read_bytes += header.size
+                yield header, view, position
+        finally:
+            file.release()
+
+
+def _header(window: memoryview, path: str, position: int) -> BatchHeader:
+    try:
+        return batch.read_header(window)
+    except KafkaError as error:
+        raise Damaged(f"{path}, byte {position}: {error.message}") from None
+
+
+def records(header: BatchHeader, view: memoryview) -> bytes:
+    """Those of a batch, decompressed. Raises KafkaError where they cannot be."""
+    return bytes(compression.decompress(header.compression, view[HEADER_SIZE:]))
+
+
+def marker(header: BatchHeader, view: Buffer) -> Marker | None:
+    """The transaction marker in a control batch; None if its record was taken out, or is nothing that is known."""
+    return control.read(view) if header.records_count else None
+
+
+def kind(header: BatchHeader, view: Buffer) -> int | None:
+    """What a control batch says; None if its record was taken out, UNKNOWN if it is nothing that is known here."""
+    if not header.records_count:
+        return None
+    found = marker(header, view)
+    if found is None:
+        return UNKNOWN
+    return control.COMMIT if found.is_commit else control.ABORT

@@ -1,0 +1,194 @@
+"""One compaction as plain values: what a log gives for it, and what comes back of those who compute it.
+
+A `Job` says all that they need, so that it can go to another process as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from protocol.records import compression
+from protocol.records.batch import NO_TIMESTAMP
+from storage.cleanup import cleaner
+from storage.cleanup.cleaner import AbortedTransaction, CleanedTransactions, Dirt, LogFacts, SegmentFacts
+from storage.config import LONG_MAX
+from storage.log.log import Log
+from storage.segment.aborted import parse
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One compaction. `segments`: all that may be rewritten; the last ends at `first_uncleanable`.
+
+    `producers`: id, epoch and last offset of what each producer wrote last, where that may be all that a power cut
+    leaves of it; `unsafe_producers`: those of which it may leave less, and nobody remembers what; `aborted`: producer
+    id, first offset, and that of the marker.
+    `has_transactions`: segments have indexes of aborted transactions. `levels`: of each codec, by its number. Sizes in
+    bytes.
+    """
+
+    directory: str
+    segments: Sequence[SegmentFacts]
+    first_dirty: int
+    first_uncleanable: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    table_bytes: int
+    read_bytes: int
+    levels: Sequence[int | None]
+    producers: Sequence[tuple[int, int, int]]
+    unsafe_producers: Sequence[int]
+    aborted: Sequence[tuple[int, int, int]]
+    has_transactions: bool
+
+    @classmethod
+    def from_values(cls, values: dict[str, Any]) -> Job:
+        """From what `dataclasses.asdict` gives, also by way of JSON."""
+        return cls(**{**values, "segments": [SegmentFacts(*facts) for facts in values["segments"]]})
+
+    @property
+    def ended(self) -> list[tuple[SegmentFacts, int]]:
+        """Each segment with the offset at which it ends."""
+        ends = [*(facts.base_offset for facts in self.segments[1:]), self.first_uncleanable]
+        return list(zip(self.segments, ends, strict=True))
+
+    def transactions_since(self, offset: int) -> CleanedTransactions:
+        """Those that were aborted at `offset` or behind it, for a walk that begins there."""
+        aborted = map(AbortedTransaction._make, self.aborted)
+        return CleanedTransactions(its for its in aborted if its.marker_offset >= offset)
+
+
+class Collected(NamedTuple):
+    """The keys were collected up to `end_offset`. `groups`: the base offsets of segments that become one.
+
+    `table_share`: how much of the room for keys they took.
+    """
+
+    end_offset: int
+    groups: list[list[int]]
+    read_bytes: int
+    table_share: float
+
+
+class Rewritten(NamedTuple):
+    """A group as one new segment, on the disk: the sizes of its `.log`, `.index`, `.timeindex`, `.txnindex`.
+
+    Without `is_changed` nothing could be left out, and no file is there.
+    """
+
+    is_changed: bool
+    sizes: tuple[int, int, int, int]
+    read_bytes: int
+    records: int
+    kept_records: int
+    unreadable_batches: int
+
+
+class Damaged(Exception):
+    """A segment is not what was written. Compaction does not touch it."""
+
+
+def assess(log: Log, now_ms: int, up_to: int, patient: bool = True) -> Dirt:
+    """How dirty a log is, below the high watermark `up_to`. Raises OSError; ColdRead if not `patient`."""
+    with log.pool.waiting(patient):
+        return cleaner.assess(_facts(log, up_to), log.config, now_ms)
+
+
+def _facts(log: Log, up_to: int) -> LogFacts:
+    with_ages = log.config.max_compaction_lag_ms != LONG_MAX  # else nobody asks, and it has to be read from the file
+    with_times = log.config.min_compaction_lag_ms > 0
+    segments = log.segments
+    for number, segment in enumerate(segments[:-1]):  # messages of magic 0 and 1 are left alone, with all before them
+        if segment.holds_messages:
+            segments = log.segments[number + 1 :]
+    active = log.segments[-1]
+    facts = [
+        SegmentFacts(
+            segment.base_offset,
+            segment.size,
+            segment.offsets.size,
+            segment.times.size,
+            segment.max_timestamp if with_times and segment is not active else NO_TIMESTAMP,
+            segment.first_timestamp if with_ages and segment is not active and segment.size else NO_TIMESTAMP,
+        )
+        for segment in segments
+    ]
+    start_offset = max(log.start_offset, facts[0].base_offset)
+    limit = min(up_to, log.stable_offset, log.recovery_point)
+    if log.has_transactions and log.recovery_point < log.end_offset:  # else a power cut may take a marker back
+        limit = min(limit, log.decided_offset)
+    return LogFacts(facts, start_offset, log.end_offset, log.compacted.offset, limit)
+
+
+def plan(log: Log, dirt: Dirt, now_ms: int, *, table_bytes: int, read_bytes: int, patient: bool = True) -> Job:
+    """The job of cleaning what `assess` has found.
+
+    Raises OSError, BadFile for a damaged index; ColdRead if not `patient`.
+    """
+    log.compacted.finish()
+    with log.pool.waiting(patient):
+        return _plan(log, dirt, now_ms, table_bytes, read_bytes)
+
+
+def _plan(log: Log, dirt: Dirt, now_ms: int, table_bytes: int, read_bytes: int) -> Job:
+    config = log.config
+    facts = [facts for facts in _facts(log, log.end_offset).segments if facts.base_offset < dirt.first_uncleanable]
+    producers, unsafe_producers = _last_batches(log, dirt.first_uncleanable)
+    return Job(
+        directory=log.directory,
+        segments=facts,
+        first_dirty=dirt.first_dirty,
+        first_uncleanable=dirt.first_uncleanable,
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        table_bytes=table_bytes,
+        read_bytes=read_bytes,
+        levels=[config.compression_level(name) for name in compression.type_names],
+        producers=producers,
+        unsafe_producers=unsafe_producers,
+        aborted=list(_aborted(log, dirt.first_uncleanable)),
+        has_transactions=log.has_transactions,
+    )
+
+
+def plan_merge(
+    log: Log, end_offset: int, now_ms: int, *, table_bytes: int, read_bytes: int, patient: bool = True
+) -> Job | None:
+    """What follows a compaction up to an offset: that neighbours which have become small by it become one.
+
+    None where there are none. Raises OSError, BadFile; ColdRead if not `patient`.
+    """
+    dirt = Dirt(end_offset, end_offset, 0, 0, 0)
+    job = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=read_bytes, patient=patient)
+    groups = cleaner.grouped(job.segments, end_offset, job.segment_bytes, job.segment_index_bytes)
+    return job if len(groups) < len(job.segments) else None
+
+
+def _last_batches(log: Log, up_to: int) -> tuple[list[tuple[int, int, int]], list[int]]:
+    """The `producers` and `unsafe_producers` of a job that ends at an offset, which is safe on the disk."""
+    producers, unsafe = list[tuple[int, int, int]](), list[int]()
+    safe_end = log.recovery_point
+    for producer_id, producer in log.producers.by_id.items():
+        last = max((batch.last_offset for batch in producer.batches if batch.last_offset < safe_end), default=-1)
+        if not producer.batches or 0 <= last < up_to:
+            producers.append((producer_id, producer.epoch, last))
+        if last < 0 and safe_end < log.end_offset:  # those before are not remembered, or are of the epoch before
+            unsafe.append(producer_id)
+    return producers, unsafe
+
+
+def _aborted(log: Log, up_to: int) -> Iterator[tuple[int, int, int]]:
+    """The aborted transactions that began before an offset: producer id, first offset, and that of the marker."""
+    for segment in log.segments:
+        if segment.aborted is not None and segment.aborted.entries:
+            for aborted in parse(segment.aborted.content()):
+                if aborted.first_offset < up_to:
+                    yield aborted.producer_id, aborted.first_offset, aborted.last_offset

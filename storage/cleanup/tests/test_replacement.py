@@ -1,0 +1,578 @@
+"""One segment in the place of others: a crash at any moment leaves the ones or the other, whole."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from protocol.records.batch import read_header
+from protocol.records.compression import finish
+from storage.cleanup.compaction.job import assess
+from storage.cleanup.compaction.rounds import Collect, Gone, Rewrite, Round, compact, go_on
+from storage.cleanup.compaction.work import Compaction
+from storage.cleanup.replacement import CLEANED_SUFFIX, Compacted, Replacement
+from storage.directory.store import Store
+from storage.disk import checkpoint
+from storage.disk.pool import SWAP_SUFFIX
+from storage.errors import CorruptLog
+from storage.log.log import Log
+from storage.recovery import mending
+from storage.segment.segment import Segment
+from storage.tests.builders import NOW_MS, TOPIC_ID, content, delete_old_segments, open_store
+from storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, offsets, put, records, values
+from storage.tests.crashing_files import CrashingFiles, MemoryDirectory, PowerCut
+
+LARGE = replace(COMPACT, segment_bytes=4000)  # so that the three segments become one
+PARTITION = "/data/t-0"
+KEY = "t", 0
+EXPECTED = {f"k{number}": f"{number + 16}" + "v" * 60 for number in range(8)} | {"head": "1"}
+
+
+def filled(files: CrashingFiles) -> Store:
+    """A store whose log t-0 has three closed segments, safe on the disk, and something in the active one."""
+    store = open_store(files, LARGE)
+    log = store.create(*KEY, TOPIC_ID, LARGE, NOW_MS)
+    for number in range(24):
+        put(log, keyed((f"k{number % 8}", f"{number}" + "v" * 60)))
+        if number % 8 == 7:
+            close_segment(log)
+    put(log, keyed(("head", "1")))
+    log.flush()
+    store.checkpoint({KEY: log.end_offset})
+    return store
+
+
+def batches_in(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where each batch begins and ends."""
+    position = 0
+    while position < len(data):
+        end = position + read_header(data, position).size
+        yield position, end
+        position = end
+
+
+def names(files: CrashingFiles, suffix: str) -> list[str]:
+    return sorted(name for name in files.list(PARTITION) if name.endswith(suffix))
+
+
+def steps_of_a_compaction() -> int:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    before = files.writes
+    compact(log, NOW_MS)
+    return files.writes - before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("power", [False, True])
+def test_a_crash_at_any_step_leaves_a_log_of_which_no_last_value_is_lost(power: bool) -> None:
+    kept = set()
+    for cut_after in range(steps_of_a_compaction() + 1):
+        for seed in range(9 if power else 1):
+            files = CrashingFiles()
+            files.mixes_names = seed > 5
+            log = filled(files).logs[KEY]
+            end_offset = log.end_offset
+            files.cut_after = cut_after
+            with suppress(PowerCut):
+                compact(log, NOW_MS)
+            files = files.crash(Random(seed), power=power)
+            store = open_store(files, LARGE)
+            assert not store.failed
+            log = store.logs[KEY]
+            assert values(log) == EXPECTED
+            assert log.end_offset == end_offset
+            assert_indexes(log)
+            assert not [name for name in files.list(PARTITION) if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, ".torn"))]
+            kept.add(len(records(log)))
+            store.close()
+    assert {9, 25} <= kept, "before, and after"
+
+
+def test_a_crash_while_a_crash_is_mended() -> None:
+    for number in range(200):
+        files = CrashingFiles()
+        files.mixes_names = number % 2 > 0
+        log = filled(files).logs[KEY]
+        compacting(files, log)
+        files = files.crash(Random(number), power=False)
+        files.cut_after = number
+        try:
+            open_store(files, LARGE)
+        except PowerCut:
+            files = files.crash(Random(number), power=True)
+            log = open_store(files, LARGE).logs[KEY]
+            assert values(log) == EXPECTED
+            assert_indexes(log)
+        else:
+            return
+    pytest.fail("it never ended")
+
+
+def compacting(files: CrashingFiles, log: Log) -> Replacement:
+    """A compaction of the three segments into one, up to the moment at which the new one has won."""
+    ready: list[Replacement] = []
+
+    class Stopped(Exception):
+        pass
+
+    def stop(self: Compacted, replacement: Replacement, delay_ms: float) -> bool:
+        ready.append(replacement)
+        raise Stopped
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Compacted, "end", stop)
+        with pytest.raises(Stopped):
+            compact(log, NOW_MS)
+    assert names(files, SWAP_SUFFIX) == [f"{0:020d}{kind}{SWAP_SUFFIX}" for kind in (".index", ".log", ".timeindex")]
+    return ready[0]
+
+
+def test_a_new_segment_that_had_won_is_taken_up_at_the_next_start(caplog: pytest.LogCaptureFixture) -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    compacting(files, log)
+    with caplog.at_level(logging.INFO, "headgate.storage"):
+        log = open_store(files.crash(Random(1), power=True), LARGE).logs[KEY]
+    assert "up to offset 24" in caplog.text
+    assert offsets(records(log)) == [*range(16, 25)]
+    assert values(log) == EXPECTED
+
+
+def test_a_segment_that_was_being_written_is_worth_nothing() -> None:
+    files = CrashingFiles()
+    filled(files)
+    files.write(f"{PARTITION}/{8:020d}.log{CLEANED_SUFFIX}", b"half of a batch")
+    files.write(f"{PARTITION}/{8:020d}.index{CLEANED_SUFFIX}", b"")
+    files = files.crash(Random(1), power=False)
+    log = open_store(files, LARGE).logs[KEY]
+    assert len(records(log)) == 25
+    assert not names(files, CLEANED_SUFFIX)
+
+
+def test_of_a_segment_that_kafka_split_the_whole_one_stays_until_all_parts_are_there() -> None:
+    files = CrashingFiles()
+    filled(files)
+    for base in (0, 4):
+        data = files.read(f"{PARTITION}/{base // 4 * 8:020d}.log")
+        suffix = SWAP_SUFFIX if base else CLEANED_SUFFIX
+        files.write(f"{PARTITION}/{base:020d}.log{suffix}", data)
+    log = open_store(files.crash(Random(1), power=False), LARGE).logs[KEY]
+    assert len(records(log)) == 25
+
+
+@pytest.mark.parametrize("cut_after", range(8, 22))
+def test_what_a_round_has_left_does_not_undo_what_another_has_done(cut_after: int) -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    log = store.logs[KEY]
+    log.config = COMPACT
+    left = f"{PARTITION}/{0:020d}.log{CLEANED_SUFFIX}"
+    files.write(left, b"of a process that was killed")
+    log.advance_start(8)
+    delete_old_segments(log, NOW_MS, log.end_offset)
+    store.checkpoint({KEY: log.end_offset})
+    expected = values(log)
+    put(log, keyed(("k1", "new")))
+    log.flush()
+    files.cut_after = cut_after
+    with suppress(PowerCut):
+        _replace_with_copy(log, 1)
+    log = open_store(files.crash(Random(1), power=False), LARGE).logs[KEY]
+    assert values(log) == expected | {"k1": "new"}
+    assert_indexes(log)
+
+
+def _replace_with_copy(log: Log, number: int) -> None:
+    old = log.segments[number : number + 1]
+    log.compacted.replace(log.pool.files, old, _copied(log, number), 1000.0)
+
+
+@pytest.mark.parametrize("reaches", [False, True])
+def test_only_a_segment_that_reaches_into_a_new_one_undoes_it(reaches: bool) -> None:
+    files = CrashingFiles()
+    filled(files)
+    rest = files.read(f"{PARTITION}/{8:020d}.log")
+    if reaches:
+        files.append(f"{PARTITION}/{0:020d}.log", rest)
+    files.remove(f"{PARTITION}/{8:020d}.log")
+    files.write(f"{PARTITION}/{8:020d}.log{SWAP_SUFFIX}", rest)
+    files.write(f"{PARTITION}/{0:020d}.log{CLEANED_SUFFIX}", b"")
+    files = files.crash(Random(1), power=False)
+    log = open_store(files, LARGE).logs[KEY]
+    assert offsets(records(log)) == [*range(25)]
+    assert [segment.base_offset for segment in log.segments] == ([0, 16, 24] if reaches else [0, 8, 16, 24])
+    assert not names(files, CLEANED_SUFFIX)
+
+
+def test_a_new_segment_that_is_damaged_is_not_taken_up_and_nothing_is_touched() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    compacting(files, log)
+    swap = files.file(f"{PARTITION}/{0:020d}.log{SWAP_SUFFIX}")
+    swap.content[90] ^= 1
+    files = files.crash(Random(1), power=False)
+    store = open_store(files, LARGE)
+    assert isinstance(store.failed[KEY], CorruptLog)
+    assert "from a copy" in str(store.failed[KEY])
+    assert names(files, ".log") != []
+
+
+@pytest.mark.parametrize("cut_after", range(10, 17))
+def test_what_was_replaced_does_not_come_back_however_the_disk_keeps_names(cut_after: int) -> None:
+    """Neither where it was not yet written down how far the log is safe, so that all of it is looked at."""
+    for seed in range(20):
+        files = CrashingFiles()
+        files.mixes_names = True
+        compacting(files, filled(files).logs[KEY])
+        files.remove("/data/recovery-point-offset-checkpoint")
+        files.sync_directory("/data")
+        files = files.crash(Random(1), power=False)
+        files.cut_after = cut_after  # the old ones are being removed, and the new one gets its name
+        with suppress(PowerCut):
+            open_store(files, LARGE)
+        log = open_store(files.crash(Random(seed), power=True), LARGE).logs[KEY]
+        assert values(log) == EXPECTED
+
+
+@pytest.mark.parametrize("cut_after", range(3, 14))
+def test_a_start_that_is_cut_short_leaves_a_new_segment_that_the_next_one_takes_up(cut_after: int) -> None:
+    """The one behind it was made after the last sync, and is lost: what is replaced tells alone where it may end."""
+    for seed in range(20):
+        files = CrashingFiles()
+        files.mixes_names = True
+        compacting(files, filled(files).logs[KEY])
+        files.remove(f"{PARTITION}/{24:020d}.log")
+        files.remove("/data/recovery-point-offset-checkpoint")
+        files.sync_directory("/data")
+        files = files.copy()
+        files.mixes_names = True
+        files.cut_after = cut_after
+        with suppress(PowerCut):
+            open_store(files, LARGE)
+        store = open_store(files.crash(Random(seed), power=True), LARGE)
+        assert not store.failed
+        assert values(store.logs[KEY]) == {key: value for key, value in EXPECTED.items() if key != "head"}
+
+
+def test_a_new_segment_that_would_reach_behind_the_old_ones_takes_nothing_away() -> None:
+    """A bit of the offset of its last batch is wrong, which no checksum covers."""
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    compacting(files, log)
+    path = f"{PARTITION}/{0:020d}.log{SWAP_SUFFIX}"
+    swap, last = files.file(path), [position for position, _ in batches_in(files.read(path))][-1]
+    swap.content[last + 6] ^= 1
+    logs = names(files, ".log")
+    store = open_store(files.crash(Random(1), power=False), LARGE)
+    assert "would end at offset" in str(store.failed[KEY])
+    assert names(files, ".log") == logs
+
+
+# What happens to the log meanwhile
+
+
+def test_segments_that_are_being_replaced_are_not_deleted_meanwhile() -> None:
+    """The new one may win already, and would come back after a crash without them."""
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    replacement = compacting(files, log)
+    log.advance_start(8)
+    assert delete_old_segments(log, NOW_MS, log.end_offset) == 0
+    assert log.compacted.end(replacement, 0.0)
+    log.compacted.finish()
+    log.advance_start(24)
+    assert delete_old_segments(log, NOW_MS, log.end_offset) == 1
+    log = open_store(files.crash(Random(1), power=False), LARGE).logs[KEY]
+    assert [segment.base_offset for segment in log.segments] == [24]
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_new_segment_is_deleted_behind_those_that_it_replaced(is_refused: bool) -> None:
+    """Those would be there in the next start, and of what follows the first would be gone."""
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    replacement = log.compacted.begin(files, log.segments[:1], _copied(log))
+    replacement.run()
+    if is_refused:
+        files.fail(errno.EIO, "rename", path=f"{0:020d}.log")
+    assert log.compacted.end(replacement, 0.0)
+    log.advance_start(24)
+    with pytest.raises(OSError, match="cannot be renamed") if is_refused else nullcontext():
+        assert delete_old_segments(log, NOW_MS, log.end_offset) == 3
+    files.heal()
+    after = files.copy()
+    after.remove("/data/recovery-point-offset-checkpoint")
+    again = open_store(after, LARGE).logs[KEY]
+    assert again.start_offset == (0 if is_refused else 24)
+    assert values(again)["head"] == "1"
+    assert delete_old_segments(log, NOW_MS, log.end_offset) == (3 if is_refused else 0)
+
+
+def test_a_reader_finds_the_new_one_while_a_thread_gives_it_its_names() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    assert log.compacted.end(compacting(files, log), 0.0)
+    (new,) = [segment for segment in log.segments if segment.suffix == SWAP_SUFFIX]
+    for name in names(files, SWAP_SUFFIX):
+        files.rename(f"{PARTITION}/{name}", f"{PARTITION}/{name.removesuffix(SWAP_SUFFIX)}")
+    log.release()
+    assert new.suffix == SWAP_SUFFIX, "nobody has told the log yet"
+    assert values(log) == EXPECTED
+    assert_indexes(log)
+
+
+def test_what_was_not_renamed_is_tried_again_and_once_all_is_done_nothing_is() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    replacement = compacting(files, log)
+    assert log.compacted.end(replacement, 0.0)
+    for path in (".log", ".index", ".timeindex", ".index.swap", ".log.swap", ".log.swap"):
+        files.fail(errno.EIO, "rename", path=path, times=1)
+        with pytest.raises(OSError, match="cannot be renamed"):
+            replacement.settle()
+        files.heal()
+        log.release()
+        assert values(log) == EXPECTED
+    replacement.settle()
+    new = replacement.new
+    assert all(map(files.exists, (new.path, new.offsets.path, new.times.path))), "its own were not given up"
+    before = files.list(PARTITION)
+    replacement.settle()
+    log.compacted.finish()
+    assert files.list(PARTITION) == before
+    assert not [name for name in before if name.endswith(SWAP_SUFFIX)]
+    assert values(log) == EXPECTED
+
+
+def test_the_start_is_written_down_while_what_is_before_it_may_come_back() -> None:
+    """And where some of that does, and some not, it takes nothing with it."""
+    files = CrashingFiles()
+    store = filled(files)
+    log = store.logs[KEY]
+    log.compacted.begin(files, log.segments[:1], _copied(log)).run()
+    log.advance_start(16)
+    log.flush()
+    assert log.has_own_start
+    store.checkpoint({KEY: log.end_offset})
+    checkpoint.write_offsets(files, f"/data/{checkpoint.RECOVERY_POINTS}", {})
+    files.remove(f"{PARTITION}/{8:020d}.log")
+    log = open_store(files.crash(Random(1), power=False), LARGE).logs[KEY]
+    assert (log.start_offset, offsets(records(log))) == (16, [*range(16, 25)])
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "deleted", "cut"])
+def test_only_a_thread_waits_for_the_disk_whatever_happens_meanwhile(meanwhile: str) -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    syncs: list[str] = []
+    files.delay(lambda: syncs.append("now"), "sync_directory", "sync", path=PARTITION)
+    with pytest.raises(Gone if meanwhile == "cut" else StopIteration):
+        _drive(log, meanwhile, syncs)
+    expected = {"nothing": [0, 24], "deleted": [0, 24], "cut": [0, 8, 16]}
+    assert [segment.base_offset for segment in log.segments] == expected[meanwhile]
+    assert not names(files, CLEANED_SUFFIX)
+    assert not names(files, SWAP_SUFFIX)
+    assert syncs
+
+
+def _drive(log: Log, meanwhile: str, syncs: list[str]) -> None:
+    steps = Round(log, assess(log, NOW_MS, 25), NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16).steps()
+    work: Compaction | None = None
+    answer: Any = None
+    while True:
+        before = len(syncs)
+        request = go_on(steps, answer)
+        assert len(syncs) == before, "the loop has waited"
+        if isinstance(request, Collect):
+            work = Compaction(log.pool, request.job)
+            answer = finish(work.collect())
+        elif isinstance(request, Rewrite):
+            assert work is not None
+            answer = finish(work.rewrite(request.bases))
+            if meanwhile == "cut":
+                log.truncate_to(20)
+        else:
+            answer = request.work()
+            if meanwhile == "deleted" and len(syncs) > before:  # behind the question for room
+                log.advance_start(8)
+                delete_old_segments(log, NOW_MS, log.end_offset)
+
+
+def test_the_old_ones_are_gone_for_good_before_nothing_says_so_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    durable: list[set[str]] = []
+    rename = files.rename
+
+    def note(old: str, new: str) -> None:
+        if old.endswith(f".log{SWAP_SUFFIX}"):
+            directory = files.find(PARTITION)
+            assert isinstance(directory, MemoryDirectory)
+            durable.append({name for name in directory.durable if name.endswith((".log", SWAP_SUFFIX))})
+        rename(old, new)
+
+    monkeypatch.setattr(files, "rename", note)
+    compact(log, NOW_MS)
+    assert len(durable) == 1
+    assert f"{0:020d}.log{SWAP_SUFFIX}" in durable[0]
+    assert not durable[0] & {f"{base:020d}.log" for base in (0, 8, 16)}
+
+
+def test_records_that_were_cut_off_meanwhile_do_not_come_back() -> None:
+    for begins_later in (False, True):
+        files = CrashingFiles()
+        store = filled(files)
+        log = store.logs[KEY]
+        replacement = None if begins_later else compacting(files, log)
+        if begins_later:
+            replacement = log.compacted.begin(files, log.segments[:1], log.segments[0])
+            replacement.new = _copied(log)
+        assert replacement is not None
+        log.compacted._begun = replacement
+        log.truncate_to(4)
+        replacement.run()
+        assert not log.compacted.end(replacement, 0.0)
+        files = files.crash(Random(2), power=True)
+        log = open_store(files, LARGE).logs[KEY]
+        assert log.end_offset == 4
+        assert offsets(records(log)) == [0, 1, 2, 3]
+
+
+def _copied(log: Log, number: int = 0) -> Segment:
+    files, segment = log.pool.files, log.segments[number]
+    for kind in (".log", ".index", ".timeindex"):
+        path = segment.path.removesuffix(".log") + kind
+        files.write(path + CLEANED_SUFFIX, files.read(path))
+    sizes = (segment.size, segment.offsets.size, segment.times.size, -1)
+    return Segment(log.pool, log.directory, segment.base_offset, sizes, suffix=CLEANED_SUFFIX)
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_names_that_cannot_be_changed_now_are_changed_later(
+    is_restarted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    replacement = compacting(files, log)
+
+    def refuse(old: str, new: str) -> None:
+        raise OSError(5, "the disk refuses")
+
+    monkeypatch.setattr(files, "rename", refuse)
+    assert log.compacted.end(replacement, 0.0)
+    assert offsets(records(log)) == [*range(16, 25)], "it is read under the name that it has"
+    put(log, keyed(("k0", "last")))
+    with pytest.raises(OSError, match="cannot be renamed"):
+        close_and_compact(log)
+    monkeypatch.undo()
+    if is_restarted:
+        log = open_store(files.crash(Random(1), power=True), LARGE).logs[KEY]
+    close_and_compact(log)
+    assert values(log) == EXPECTED | {"k0": "last"}
+    assert_indexes(log)
+    assert not names(files, SWAP_SUFFIX) or is_restarted
+
+
+def test_names_are_not_swapped_while_a_log_is_mended() -> None:
+    """A thread may be writing an index once more, under the name that one of a new segment would get."""
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    assert log.compacted.end(compacting(files, log), 0.0)
+    work = mending.begin(log)
+    assert work is not None
+    dirt = assess(log, NOW_MS, log.end_offset)
+    with pytest.raises(Gone, match="is being mended"):
+        go_on(Round(log, dirt, NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16).steps(), None)
+    finish(work.steps())
+    mending.take_up(log, work)
+    mending.end(log, work)
+    close_and_compact(log)
+    assert not names(files, SWAP_SUFFIX)
+    assert values(log) == EXPECTED
+
+
+def close_and_compact(log: Log) -> None:
+    if log.segments[-1].size:
+        close_segment(log)
+    compact(log, NOW_MS)
+
+
+def test_what_was_replaced_is_removed_later() -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    log = store.logs[KEY]
+    log.config = COMPACT  # so that each becomes a segment of its own
+    snapshots = names(files, ".snapshot")
+    compact(log, NOW_MS)
+    assert {f"{PARTITION}/{base:020d}.log.{number}.deleted" for number, base in ((1, 0), (2, 8))} <= set(
+        store.pool.doomed
+    )
+    store.remove_deleted()
+    assert not names(files, ".deleted")
+    assert content(log)
+    assert set(names(files, ".snapshot")) <= set(snapshots), "those of replaced segments go with them"
+
+
+def test_who_planned_to_read_a_segment_that_was_replaced_twice_finds_what_was_in_it() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    log.config = COMPACT
+    planned = log.segments[0]
+    before = files.read(planned.path)
+    for _ in range(2):
+        compact(log, NOW_MS)
+        put(log, keyed(*((f"k{number}", "new") for number in range(8))))
+        close_segment(log)
+    assert planned.slice(0, planned.size).read() == before
+
+
+# The checkpoint
+
+
+def test_where_a_compaction_ended_is_known_after_a_restart() -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    compact(store.logs[KEY], NOW_MS)
+    store.checkpoint({})
+    assert b"t 0 24\n" in files.read("/data/cleaner-offset-checkpoint")
+    files = files.crash(Random(1), power=True)
+    assert open_store(files, LARGE).logs[KEY].compacted.offset == 24
+
+
+def test_without_the_checkpoint_all_is_dirty() -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    compact(store.logs[KEY], NOW_MS)
+    store.close()
+    files.remove("/data/cleaner-offset-checkpoint")
+    store = open_store(files, LARGE)
+    log = store.logs[KEY]
+    assert log.compacted.offset == -1
+    assert compact(log, NOW_MS)
+    assert values(log) == EXPECTED
+
+
+def test_what_was_cleaned_of_a_deleted_partition_is_not_true_of_a_new_one() -> None:
+    files = CrashingFiles()
+    store = filled(files)
+    compact(store.logs[KEY], NOW_MS)
+    store.checkpoint({})
+    store.delete(*KEY)
+    store.create(*KEY, TOPIC_ID, LARGE, NOW_MS)
+    assert open_store(files.crash(Random(1), power=False), LARGE).logs[KEY].compacted.offset == -1
+
+
+def test_a_log_that_was_cut_is_dirty_from_there_on() -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    compact(log, NOW_MS)
+    log.truncate_to(20)
+    assert log.compacted.offset <= 20

@@ -1,0 +1,128 @@
+"""What may be deleted: by time, by size, behind the start; never above the high watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.cleanup.retention import Expirable, expired
+
+# Ends at 10, 20, 30, 40; 100 bytes each; the highest timestamps are 1000, 2000, 3000, 4000
+SEGMENTS = [Expirable(10 * number, 100, 1000 * number) for number in range(1, 5)]
+
+
+def count(segments: list[Expirable] = SEGMENTS, **settings: Any) -> int:
+    defaults = {"now_ms": 5000, "retention_ms": -1, "retention_bytes": -1, "start_offset": 0, "up_to": 40}
+    if "last" not in settings:
+        settings |= {"total_bytes": sum(segment.size for segment in segments), "last": len(segments) - 1}
+    return expired(segments, **{**defaults, **settings})
+
+
+def test_without_limits_nothing_goes() -> None:
+    assert count() == 0
+    assert count([]) == 0
+
+
+@pytest.mark.parametrize("retention_ms,expected", [(0, 4), (999, 4), (1000, 3), (3999, 1), (4000, 0)])
+def test_by_time(retention_ms: int, expected: int) -> None:
+    assert count(retention_ms=retention_ms) == expected
+
+
+@pytest.mark.parametrize(
+    "retention_bytes,expected", [(0, 4), (99, 3), (100, 3), (250, 1), (300, 1), (301, 0), (400, 0)]
+)
+def test_by_size(retention_bytes: int, expected: int) -> None:
+    assert count(retention_bytes=retention_bytes) == expected
+
+
+@pytest.mark.parametrize("start_offset,expected", [(9, 0), (10, 1), (25, 2), (40, 4)])
+def test_behind_the_start(start_offset: int, expected: int) -> None:
+    assert count(start_offset=start_offset) == expected
+
+
+@pytest.mark.parametrize("up_to,expected", [(9, 0), (10, 1), (39, 3), (40, 4)])
+def test_nothing_above_the_high_watermark(up_to: int, expected: int) -> None:
+    assert count(retention_ms=0, up_to=up_to) == expected
+
+
+def test_a_young_segment_keeps_all_behind_it() -> None:
+    young = [SEGMENTS[0], SEGMENTS[1]._replace(newest_ms=5000), *SEGMENTS[2:]]
+    assert count(young, retention_ms=500) == 1
+    assert count(young, retention_ms=500, retention_bytes=250) == 1
+
+
+def test_only_an_empty_segment_at_the_end_stays() -> None:
+    """It is the one being written; an empty one before it, as compaction may leave, goes like any other."""
+    empty = Expirable(10, 0, 1000)
+    assert count([empty], retention_ms=0, retention_bytes=0, start_offset=10, up_to=10) == 0
+    assert count([empty, Expirable(20, 100, 2000)], retention_ms=2500) == 2
+    assert count([empty, Expirable(20, 100, 2000)], retention_ms=3500) == 1
+    assert count([empty, Expirable(20, 100, 2000)], retention_bytes=100) == 1
+    assert count([empty, Expirable(20, 100, 2000)], retention_bytes=101) == 0
+
+
+def kafkas(
+    segments: list[Expirable], now_ms: int, retention_ms: int, retention_bytes: int, start_offset: int, up_to: int
+) -> int:
+    """What Kafka's `UnifiedLog.deleteOldSegments` does: start offset, size, time, each over what the last one left."""
+
+    def delete(left: list[Expirable], should_delete: Callable[[Expirable], bool]) -> list[Expirable]:
+        gone = 0
+        for number, segment in enumerate(left):
+            is_last_and_empty = number == len(left) - 1 and segment.size == 0
+            if up_to < segment.end_offset or is_last_and_empty or not should_delete(segment):
+                break
+            gone += 1
+        return left[gone:]
+
+    left = delete(segments, lambda segment: segment.end_offset <= start_offset)
+    size = sum(segment.size for segment in left)
+    if 0 <= retention_bytes <= size:
+        surplus = [size - retention_bytes]
+
+        def is_surplus(segment: Expirable) -> bool:
+            if surplus[0] - segment.size < 0:
+                return False
+            surplus[0] -= segment.size
+            return True
+
+        left = delete(left, is_surplus)
+    if retention_ms >= 0:
+        left = delete(left, lambda segment: now_ms - segment.newest_ms > retention_ms)
+    return len(segments) - len(left)
+
+
+@given(st.data())
+def test_the_same_goes_as_in_kafka(data: st.DataObject) -> None:
+    few = st.integers(0, 6)
+    ends = sorted(data.draw(st.sets(st.integers(1, 20), min_size=1, max_size=6)))
+    segments = [Expirable(end, data.draw(few), data.draw(few)) for end in ends]
+    limits = st.integers(-1, 20)
+    now_ms, retention_ms, retention_bytes = data.draw(few), data.draw(st.integers(-1, 6)), data.draw(limits)
+    start_offset, up_to = data.draw(limits), data.draw(limits)
+    expected = kafkas(segments, now_ms, retention_ms, retention_bytes, start_offset, up_to)
+    most = data.draw(st.none() | st.integers(0, 7))
+    found = count(
+        segments,
+        now_ms=now_ms,
+        retention_ms=retention_ms,
+        retention_bytes=retention_bytes,
+        start_offset=start_offset,
+        up_to=up_to,
+        most=most,
+    )
+    assert found == (expected if most is None else min(expected, most))
+
+
+@pytest.mark.parametrize(
+    "settings,looked_at", [({"retention_ms": 2500}, 3), ({"retention_ms": 0, "most": 1}, 1), ({}, 1)]
+)
+def test_no_more_is_looked_at_than_decides(settings: dict[str, int], looked_at: int) -> None:
+    asked = iter(SEGMENTS)
+    found = count(asked, total_bytes=400, last=3, **settings)  # type: ignore[arg-type]
+    assert found == max(0, looked_at - ("most" not in settings))
+    assert len(list(asked)) == 4 - looked_at

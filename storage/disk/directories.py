@@ -1,0 +1,235 @@
+"""Names and small files of a data directory and of the partitions' directories in it, as Apache Kafka has them.
+
+    <log.dirs>/.lock  .kafka_cleanshutdown  meta.properties  *-checkpoint
+    <log.dirs>/<topic>-<partition>/                     partition.metadata and the log
+    <log.dirs>/<topic>-<partition>.<32 hex>-delete/     being deleted
+
+`meta.properties` says whose directory it is; `partition.metadata` which topic's, by id, so that a topic made anew under
+an old name is not taken for the old one.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import re
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from random import Random
+from typing import NamedTuple
+
+from storage.disk import checkpoint
+from storage.errors import BadFile, StorageError, WrongDirectory
+from storage.files import Files
+
+META_PROPERTIES = "meta.properties"
+PARTITION_METADATA = "partition.metadata"
+MAX_NAME = 255
+_DELETED = re.compile(r".+\.[0-9a-f]{32}-delete")
+# <base offset>.<kind>, and what a file of a segment has behind that while it is made, replaced, deleted or kept aside
+_OF_SEGMENT = re.compile(
+    r"([0-9]{20})\.(?:log|index|timeindex|txnindex|snapshot)(?:\.(?:[0-9]+|cleaned|swap|deleted|tmp|torn))*"
+)
+_FIRST_SEGMENT = f"{0:020d}.log"
+# The last is a snapshot of the metadata log: <end offset>-<epoch>.checkpoint
+_BESIDE_SEGMENTS = re.compile(
+    r"(?:leader-epoch-checkpoint|partition\.metadata|[0-9]{20}-[0-9]{10}\.checkpoint)(?:\.tmp)?"
+)
+_PARTITION = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>[0-9]+)")
+
+
+class Meta(NamedTuple):
+    """The identity of a data directory."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+
+def partition_name(topic: str, partition: int) -> str:
+    """A partition's directory."""
+    return f"{topic}-{partition}"
+
+
+def parse_partition(name: str) -> tuple[str, int] | None:
+    """Topic and partition of a directory's name; None if it is no partition's. Partitions of a topic share its name."""
+    found = _PARTITION.fullmatch(name)
+    return None if found is None else (sys.intern(found["topic"]), int(found["partition"]))
+
+
+def base_of(name: str) -> int | None:
+    """The offset in the name of a segment's file, or of a snapshot's, whatever is behind it; None for all others."""
+    found = _OF_SEGMENT.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def is_of_log(name: str) -> bool:
+    """Whether a file in a partition's directory has a name that a log gives; all others are somebody else's."""
+    return base_of(name) is not None or _BESIDE_SEGMENTS.fullmatch(name) is not None
+
+
+def is_no_partition(names: Collection[str]) -> bool:
+    """Whether a directory with these names in it is no partition's, though it may be called like one.
+
+    An empty one is a partition's: so a crash leaves what was being made.
+    """
+    return bool(names) and not any(map(is_of_log, names))
+
+
+def holds_nothing(sizes: Mapping[str, int]) -> bool:
+    """Whether nothing was ever written to a partition of which these are the files: as its making leaves it, or less.
+
+    `sizes` as `Files.list` gives them.
+    """
+    return {name: size for name, size in sizes.items() if name != PARTITION_METADATA} in ({}, {_FIRST_SEGMENT: 0})
+
+
+def deleted_name(topic: str, partition: int, random: Random) -> str:
+    """The name that a partition's directory has while it is deleted.
+
+    Long topic names are cut, to fit into a file name.
+    """
+    suffix = f"-{partition}.{random.randbytes(16).hex()}-delete"
+    return topic[: MAX_NAME - len(suffix)] + suffix
+
+
+def stray_name(topic: str, partition: int, random: Random) -> str:
+    """The name of a directory that is no partition's any more, and that stays. Source: Kafka's `UnifiedLog`."""
+    suffix = f"-{partition}.{random.randbytes(16).hex()}-stray"
+    return topic[: MAX_NAME - len(suffix)] + suffix
+
+
+def is_deleted(name: str) -> bool:
+    """Whether a directory is being deleted."""
+    return _DELETED.fullmatch(name) is not None
+
+
+def random_id(random: Random) -> str:
+    """A new id in Kafka's form: 16 bytes as 22 characters, none that a command line would take for an option."""
+    while True:
+        text = format_id(random.randbytes(16))
+        if not text.startswith("-"):
+            return text
+
+
+def format_id(value: bytes) -> str:
+    """16 bytes -> 22 characters (base64, for URLs, not padded)."""
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def parse_id(text: str) -> bytes:
+    """22 characters -> 16 bytes; raises ValueError."""
+    value = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    if len(value) != 16:
+        raise ValueError(f"{text!r} is not an id of 16 bytes")
+    return value
+
+
+def read_meta(files: Files, directory: str) -> Meta | None:
+    """The identity of a data directory; None for a new one. Raises BadFile."""
+    path = f"{directory}/{META_PROPERTIES}"
+    if not files.exists(path):
+        return None
+    values = _properties(files.read(path).decode(errors="replace"))
+    node_id = values.get("node.id", values.get("broker.id", ""))
+    if not node_id.isdigit() or not values.get("cluster.id"):
+        raise BadFile(
+            f"{path} names no node.id and cluster.id; bring it back, or write them into it as the cluster knows them"
+        )
+    return Meta(values["cluster.id"], int(node_id), values.get("directory.id", ""))
+
+
+def node_id(files: Files, paths: Iterable[str]) -> int | None:
+    """Whose data directories these are, as far as they say it."""
+    for path in paths:
+        with contextlib.suppress(OSError, BadFile):
+            meta = read_meta(files, path)
+            if meta is not None:
+                return meta.node_id
+    return None
+
+
+def write_meta(files: Files, directory: str, meta: Meta) -> None:
+    """Make `meta.properties` (version 1: KIP-631, KIP-858)."""
+    text = f"#\ncluster.id={meta.cluster_id}\ndirectory.id={meta.directory_id}\nnode.id={meta.node_id}\nversion=1\n"
+    checkpoint.replace(files, f"{directory}/{META_PROPERTIES}", text.encode())
+
+
+def own(files: Files, directory: str, node_id: int, cluster_id: str | None, random: Random) -> Meta:
+    """Read the identity of a data directory, or give a new one its identity.
+
+    Raises WrongDirectory if it is another node's, or of another cluster; StorageError if that cannot be told.
+    """
+    meta = read_meta(files, directory)
+    if meta is None:
+        called = [name for name, size in files.list(directory).items() if size < 0 and parse_partition(name)]
+        orphan = next((name for name in called if not is_no_partition(files.list(f"{directory}/{name}"))), None)
+        if orphan is not None:
+            raise StorageError(
+                f"{directory} holds {orphan} but no {META_PROPERTIES}, which says whose it is; bring that file back"
+            )
+        meta = Meta(cluster_id or random_id(random), node_id, random_id(random))
+        write_meta(files, directory, meta)
+    elif meta.node_id != node_id:
+        raise WrongDirectory(
+            f"{directory} belongs to node.id={meta.node_id}, not {node_id}; set that node.id, or another log.dirs"
+        )
+    elif cluster_id not in (None, meta.cluster_id):
+        raise WrongDirectory(
+            f"{directory} belongs to cluster {meta.cluster_id}, not {cluster_id}; set another log.dirs"
+        )
+    elif not meta.directory_id:  # as Kafka before 3.7 left it
+        meta = meta._replace(directory_id=random_id(random))
+        with contextlib.suppress(OSError):  # where there is no room it gets another one at the next start
+            write_meta(files, directory, meta)
+    return meta
+
+
+def check_same(files: Files, directory: str, meta: Meta) -> None:
+    """Make sure that the directory is still the one with this identity. Raises OSError: ENODEV if it is another one.
+
+    Where a disk was unmounted there is the directory on which it was mounted, on another disk.
+    """
+    path = f"{directory}/{META_PROPERTIES}"
+    try:
+        files.size(path)  # which tells why it is not to be had
+        found = read_meta(files, directory)
+    except (FileNotFoundError, BadFile):
+        found = None
+    if found is None or found._replace(directory_id=found.directory_id or meta.directory_id) != meta:
+        raise OSError(errno.ENODEV, f"{path} is gone, or another one: is the right disk mounted?")
+
+
+def read_topic_id(files: Files, directory: str) -> bytes | None:
+    """The topic id in a partition's directory; None if there is no file (before Kafka 2.8). Raises BadFile."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    try:
+        lines = files.read(path).decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return None
+    rows = dict(line.split(": ", 1) for line in lines if ": " in line)
+    try:
+        return parse_id(rows["topic_id"])
+    except (KeyError, ValueError):
+        raise BadFile(f"{path} names no topic id") from None
+
+
+def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
+    """Make `partition.metadata`; it is on the disk after the log's first flush."""
+    files.write(f"{directory}/{PARTITION_METADATA}", topic_metadata(topic_id))
+
+
+def replace_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
+    """The same in a directory that holds a log already: it is on the disk when this returns."""
+    checkpoint.replace(files, f"{directory}/{PARTITION_METADATA}", topic_metadata(topic_id))
+
+
+def topic_metadata(topic_id: bytes) -> bytes:
+    """The content of `partition.metadata`."""
+    return f"version: 0\ntopic_id: {format_id(topic_id)}\n".encode()
+
+
+def _properties(text: str) -> dict[str, str]:
+    rows = (line.partition("=") for line in text.splitlines() if not line.startswith(("#", "!")))
+    return {name.strip(): value.strip() for name, _, value in rows if name.strip()}

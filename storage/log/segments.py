@@ -1,0 +1,362 @@
+"""The segments of one log, one behind the other; the last is written to. Finds offsets in them, and plans reads.
+
+Synchronous, and of one thread, as the log is. A reader that goes on where it ended costs no search: the place is
+remembered.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from operator import is_
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
+from protocol.records.control import Marker
+from storage.cleanup.replacement import Compacted
+from storage.cleanup.retention import Expirable
+from storage.segment.aborted import Reaching
+from storage.segment.hops import seek
+from storage.segment.segment import Segment
+from storage.segment.slices import FileSlice, MessagesSlice
+
+_MEMO_ENTRIES = 64
+_MOST_EMPTY = 1000  # are passed over in one read: each takes two microseconds
+
+
+class Segments:
+    """From the oldest to `active`, the one being written. There is always one."""
+
+    __slots__ = ("_compacted", "_items", "_memo", "active")
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._items = list(segments)
+        self.active = self._items[-1]
+        self._memo: dict[int, tuple[Segment, int]] | None = None
+        self._compacted: Compacted | None = None
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._items[number]
+
+    @property
+    def compacted(self) -> Compacted:
+        """What compaction did; made when first asked for, as most logs are never compacted."""
+        if self._compacted is None:
+            self._compacted = Compacted(self)
+        return self._compacted
+
+    @property
+    def are_being_replaced(self) -> bool:
+        """Whether a compaction is about to put another one in the place of some, or to give that up."""
+        return self._compacted is not None and self._compacted.is_under_way
+
+    def deletable(self, count: int) -> int:
+        """How many of the first ones, `count` at most, may be deleted beside what compaction does."""
+        return count if self._compacted is None else self._compacted.before_begun(count)
+
+    @property
+    def were_compacted(self) -> bool:
+        """Whether somebody asked for `compacted`."""
+        return self._compacted is not None
+
+    @property
+    def size(self) -> int:
+        """Bytes in all of them."""
+        return sum(segment.size for segment in self._items)
+
+    @property
+    def hold_messages(self) -> bool:
+        """Whether there may be messages of magic 0 and 1 in one of them."""
+        return any(segment.holds_messages for segment in self._items)
+
+    def facts(self, start_offset: int, end_offset: int, *, reads_times: bool) -> Iterator[Expirable]:
+        """What decides which of them may go, the oldest first, each when it is asked for. Raises OSError, ColdRead.
+
+        Times are not read where nobody wants them, nor of a segment before the log's start.
+        """
+        for segment, behind in zip_longest(self._items, self._items[1:]):
+            end = end_offset if behind is None else behind.base_offset
+            is_wanted = reads_times and end > start_offset
+            yield Expirable(end, segment.size, _newest_ms(segment) if is_wanted else NO_TIMESTAMP)
+
+    # Finding
+
+    def position_of(self, offset: int) -> int:
+        """The number of the segment in which an offset is, or would be."""
+        if len(self._items) == 1:
+            return 0
+        return max(0, bisect_right(self._items, offset, key=_base_offset) - 1)
+
+    def owner(self, offset: int) -> Segment:
+        """The segment in which an offset is, or would be."""
+        return self._items[self.position_of(offset)]
+
+    def since(self, offset: int) -> list[Segment]:
+        """The segments from the one with an offset on."""
+        return self._items[self.position_of(offset) :]
+
+    def locate(self, offset: int) -> tuple[Segment, int]:
+        """Where the batch that holds `offset`, or the next one behind it, begins."""
+        if self._memo is not None:
+            found = self._memo.get(offset)
+            if found is not None:
+                return found
+        number = self.position_of(offset)
+        segment = self._items[number]
+        position = segment.locate(offset)
+        while position == segment.size and segment is not self.active:
+            number += 1
+            segment, position = self._items[number], 0
+        self._remember(offset, segment, position)
+        return segment, position
+
+    def headers(self, offset: int) -> Iterator[BatchHeader]:
+        """The headers of all batches from the one that holds `offset` to the end.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
+        """
+        for header, _ in self.batches(offset, reads_markers=False):
+            yield header
+
+    def batches(self, offset: int, *, reads_markers: bool = True) -> Iterator[tuple[BatchHeader, Marker | None]]:
+        """The same, with the transaction markers that there are. Raises KafkaError as `headers` does."""
+        first = self.position_of(offset)
+        for number in range(first, len(self._items)):
+            segment = self._items[number]
+            walk = segment.walk(segment.locate(offset) if number == first else 0)
+            for _, header in walk:
+                yield header, walk.marker(header) if reads_markers else None
+            if walk.problem:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {walk.position}: {walk.problem}")
+
+    def headers_before(self, end: int, bytes_back: int) -> Iterator[BatchHeader]:
+        """The headers of batches up to the offset `end`, from about so many bytes before it on."""
+        last = first = self.position_of(end)
+        position = self._items[last].locate(end) - bytes_back
+        while position < 0 and first:
+            first -= 1
+            position += self._items[first].size
+        for number in range(first, last + 1):
+            segment = self._items[number]
+            start = segment.offsets.floor_position(max(0, position)) if number == first else 0
+            for _, header in segment.walk(start):
+                if header.last_offset > end:
+                    return
+                yield header
+
+    # Reading
+
+    def aborted(self, start: int, up_to: int) -> Reaching:
+        """The aborted transactions with records from `start` on and before `up_to`.
+
+        They are known where their markers are, which may be in a later segment. Raises OSError, ColdRead.
+        """
+        found = []
+        for number in range(self.position_of(start), len(self._items)):
+            index = self._items[number].aborted
+            if index is not None and index.entries:
+                some, is_complete = index.collect(start, up_to)
+                found += some
+                if is_complete:
+                    break
+        return found
+
+    def bound(self, offset: int, piece: FileSlice, end_offset: int) -> int:
+        """An offset behind all batches of a piece that was planned for an offset, and not much higher."""
+        if self._compacted is not None and offset < self._compacted.offset:  # the piece may be of a later segment
+            return end_offset
+        segment, _ = self.locate(offset)
+        bound = segment.offsets.bound(piece.position + len(piece))
+        if bound is not None:
+            return bound
+        if segment is self.active:
+            return end_offset
+        return self._items[self.position_of(segment.base_offset) + 1].base_offset
+
+    def plan(self, offset: int, max_bytes: int, up_to: int, end_offset: int, at_least_one: bool) -> FileSlice | None:
+        """A read of whole batches of one segment, as `Log.read` describes it. Raises OSError, ColdRead."""
+        segment, position = self.locate(offset)
+        if self._compacted is not None and offset < self._compacted.offset:
+            segment, position = self._behind_empty(segment, position, up_to)
+        limit = segment.size if up_to >= end_offset else self._limit(segment, up_to)
+        if limit - position > max_bytes:
+            limit = self._cut(segment, position, max_bytes, at_least_one)
+        elif segment is self.active:
+            self._remember(min(up_to, end_offset), segment, limit)
+        if limit <= position:
+            return None
+        kind = MessagesSlice if segment.holds_messages else FileSlice
+        return kind(segment.file, position, limit - position)
+
+    def _behind_empty(self, segment: Segment, position: int, up_to: int) -> tuple[Segment, int]:
+        """Where the next batch with records is; else the last one without: so nobody asks for one after the other.
+
+        librdkafka takes ten answers without a record in a row for a message that is too large.
+        """
+        found = segment, position
+        for _ in range(_MOST_EMPTY):
+            if segment.holds_messages:  # a message of that size is none of these
+                break
+            hop = seek(segment, position, position)
+            if hop is None:
+                if segment is self.active:
+                    break
+                segment, position = self._items[self.position_of(segment.base_offset) + 1], 0
+                continue
+            start, position, base_offset, _ = hop
+            if base_offset >= up_to:
+                break
+            found = segment, start
+            if position - start > HEADER_SIZE:
+                break
+        return found
+
+    def _cut(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool) -> int:
+        """Where a read ends that may not take all: before the batch that does not fit, unless it is the first."""
+        start, end, base_offset, last_offset = segment.cut(position, position + max_bytes)
+        if start > position:
+            self._remember(base_offset, segment, start)
+            return start
+        if not at_least_one:
+            return position
+        if end < segment.size:
+            self._remember(last_offset + 1, segment, end)
+        return end
+
+    def _limit(self, segment: Segment, up_to: int) -> int:
+        """The position in this segment that a read up to an offset may not pass."""
+        owner, position = self.locate(up_to)
+        return position if owner is segment else segment.size
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        """A sequential consumer asks next for the offset at which its last read ended."""
+        memo = self._memo
+        if memo is None:
+            memo = self._memo = {}
+        elif len(memo) >= _MEMO_ENTRIES:
+            del memo[next(iter(memo))]
+        memo[offset] = (segment, position)
+
+    def forget(self) -> None:
+        """Forget where readers were."""
+        self._memo = None
+
+    # Changing
+
+    def add(self, segment: Segment) -> None:
+        """Go on in a new one."""
+        if self._memo is not None:  # it was the end of the one before
+            self._memo.pop(segment.base_offset, None)
+        self._items.append(segment)
+        self.active = segment
+
+    def delete_first(self, delay_ms: float) -> None:
+        """Delete the oldest of several; its files go after `delay_ms`. Raises OSError, and then it stays."""
+        self._memo = None
+        self._items[0].delete(delay_ms)
+        del self._items[0]
+
+    def first(self, count: int) -> list[Segment]:
+        """The oldest ones."""
+        return self._items[:count]
+
+    def forget_first(self, count: int) -> list[Segment]:
+        """The oldest ones, which are no longer among these; at least one stays."""
+        self._memo = None
+        gone = self._items[:count]
+        del self._items[:count]
+        for segment in gone:
+            segment.close()
+        return gone
+
+    def put_back(self, segments: Sequence[Segment]) -> None:
+        """Have these, which were forgotten, as the oldest ones again."""
+        self._items[:0] = segments
+
+    def seal(self, unsynced: list[str]) -> bool:
+        """Write out all indexes that are not; whether there were any. Raises OSError.
+
+        They are those of the last one, and of others for which there was no room. Their paths are added to `unsynced`.
+        """
+        is_changed = False
+        for segment in list(self._items):  # for a thread that rolls; the loop may take up a compaction meanwhile
+            if not segment.is_sealed and segment.seal():
+                unsynced += segment.sealed_files
+                is_changed = True
+        return is_changed
+
+    def drop_behind(self, segment: Segment, position: int) -> None:
+        """Remove the bytes of a segment from a position on, and the segments behind it. Raises OSError."""
+        self._memo = None
+        if self._compacted is not None:
+            self._compacted.cut(segment.base_offset)
+        while self._items[-1] is not segment:
+            self._delete_last()
+        segment.truncate(position)
+        segment.file.sync()
+        if not position and len(self._items) > 1:
+            self._delete_last()
+        self.active = self._items[-1]
+
+    def forget_behind(self, base_offset: int, position: int) -> None:
+        """The same in memory alone, of segments that are behind, or empty; the files are left as they are."""
+        number = self.position_of(base_offset)
+        self._forget(self._items[number if number and not position else number + 1 :])
+        self.active = self._items[-1]
+
+    def begin_anew(self, segment: Segment) -> None:
+        """Have this one instead of all; the files are left as they are."""
+        self._forget(self._items)
+        self.add(segment)
+
+    def _forget(self, gone: Sequence[Segment]) -> None:
+        """These are the last ones."""
+        self._memo = None
+        if self._compacted is not None:
+            self._compacted.forget(gone[0].base_offset if gone else self.active.base_offset)
+        del self._items[len(self._items) - len(gone) :]
+        for segment in gone:
+            segment.retire()
+
+    def renew(self, segment: Segment) -> None:
+        """Have this one, whose indexes were made anew, in the place of the one that begins where it does."""
+        number = self.position_of(segment.base_offset)
+        old, self._items[number] = self._items[number], segment
+        old.close()
+        segment.created_ms = old.created_ms
+        self._memo = None
+        if old is self.active:
+            self.active = segment
+
+    def _delete_last(self) -> None:
+        self._items[-1].delete()  # one that fails is still the last
+        del self._items[-1]
+
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether all of these are here, one behind the other, before the active one."""
+        first = self.position_of(segments[0].base_offset)
+        found = self._items[first : first + len(segments)]
+        return len(found) == len(segments) and all(map(is_, found, segments)) and self.active not in segments
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Have a new one, which begins where the first of `old` did, in the place of these. They must be here."""
+        first = self.position_of(old[0].base_offset)
+        self._items[first : first + len(old)] = [new]
+        self._memo = None
+
+
+def _newest_ms(segment: Segment) -> int:
+    if segment.max_timestamp >= 0 or not segment.size:
+        return segment.max_timestamp
+    return segment.modified_ms  # its records have no time, as before Kafka 0.10
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

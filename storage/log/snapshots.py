@@ -1,0 +1,92 @@
+"""The `.snapshot` files of a partition: producers' states, each at the offset in its name."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable
+
+from protocol.records.compression import Steps
+from storage.disk.directories import base_of
+from storage.errors import BadFile
+from storage.files import Files
+from storage.log.producers import SNAPSHOT_SUFFIX, Producers
+from storage.log.segments import Segments
+
+logger = logging.getLogger("headgate.storage")
+
+
+def save(files: Files, directory: str, offset: int, producers: Producers) -> None:
+    """Write the state before `offset`. Neither atomic nor synced: it has a checksum, and can be made again.
+
+    Raises OSError, and then there is none.
+    """
+    path = _path(directory, offset)
+    try:
+        files.write(path, producers.to_snapshot())
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(path)
+        raise
+
+
+def offsets(names: Iterable[str]) -> list[int]:
+    """Which snapshots a directory has."""
+    bases = (base_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+    return [base for base in bases if base is not None]
+
+
+def load_latest(
+    files: Files, directory: str, known: Iterable[int], start_offset: int, end_offset: int
+) -> tuple[Producers, int]:
+    """The newest state that is not behind `end_offset`, and its offset; an empty one and -1 if there is none.
+
+    Where the first segment begins behind a state nobody knows what came between: a transaction that is open in it may
+    have ended, and would be taken to be open for ever.
+    """
+    for offset in sorted(known, reverse=True):
+        if start_offset <= offset <= end_offset:
+            path = _path(directory, offset)
+            try:
+                return Producers.from_snapshot(files.read(path)), offset
+            except FileNotFoundError:
+                continue  # it went together with a segment that was cut off
+            except BadFile as error:
+                logger.warning("%s is not used: %s; the producers' state is taken from the log", path, error)
+                files.remove(path)
+    return Producers(), -1
+
+
+def replayed(
+    files: Files, directory: str, known: Iterable[int], segments: Segments, end_offset: int
+) -> Steps[tuple[Producers, int]]:
+    """The state at the end of a log, by the newest snapshot and the batches behind it; and where these begin.
+
+    A log that was begun anew behind its end may have an empty segment in front still, after a power cut, and a gap
+    behind that. Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
+    """
+    start_offset = next((segment for segment in segments if segment.size), segments.active).base_offset
+    producers, offset = load_latest(files, directory, known, start_offset, end_offset)
+    offset = max(offset, start_offset)
+    if offset < end_offset:
+        for header, marker in segments.batches(offset):
+            producers.record(header, header.base_offset, marker)
+            yield
+    return producers, offset
+
+
+def remove_behind(files: Files, directory: str, known: Iterable[int], end_offset: int) -> list[int]:
+    """Delete the snapshots of states behind an offset, for good; those that are left.
+
+    One that came back would speak of batches that are not there.
+    """
+    stale = {offset for offset in known if offset > end_offset}
+    for offset in stale:
+        files.remove(_path(directory, offset))
+    if stale:
+        files.sync_directory(directory)
+    return [offset for offset in known if offset not in stale]
+
+
+def _path(directory: str, offset: int) -> str:
+    return f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}"

@@ -1,0 +1,77 @@
+"""Cutting a log: nothing goes on to promise what is gone."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from storage.disk import checkpoint
+from storage.tests.builders import (
+    DIRECTORY,
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    append_own,
+    batch,
+    marker,
+    new_log,
+    open_store,
+    transactional,
+)
+from storage.tests.crashing_files import CrashingFiles
+
+KEY = "t", 0
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_flush_promises_nothing_of_what_was_cut_meanwhile(again: bool) -> None:
+    log = new_log(CrashingFiles())
+    append(log, *(batch() for _ in range(50)))
+    flush = log.begin_flush()
+    if again:
+        log.restart_at(20, NOW_MS)
+    else:
+        log.truncate_to(20)
+    append(log, *(batch() for _ in range(50)))
+    flush.run()
+    log.end_flush(flush)
+    assert log.recovery_point == 20
+
+
+def test_the_checkpoint_promises_less_before_the_log_is_cut() -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    append(log, *(batch() for _ in range(10)))
+    log.flush()
+    store.checkpoint({KEY: 10})
+    points = f"{DIRECTORY}/{checkpoint.RECOVERY_POINTS}"
+    assert checkpoint.read_offsets(files, points) == {KEY: 10}
+    log.truncate_to(4)
+    assert log.recovery_point == 4
+    assert checkpoint.read_offsets(files, points) == {KEY: 4}
+
+
+def test_a_cut_behind_the_end_is_none_and_one_before_the_start_a_fault() -> None:
+    log = new_log(CrashingFiles())
+    append(log, *(batch() for _ in range(10)))
+    log.truncate_to(10)
+    assert log.end_offset == 10
+    log.advance_start(5)
+    with pytest.raises(ValueError, match="before its start"):
+        log.truncate_to(4)
+
+
+def test_a_log_that_begins_anew_elsewhere_has_no_transaction_open() -> None:
+    """One that a snapshot still tells of ended in what is gone: its marker will not come again."""
+    files = CrashingFiles()
+    log = new_log(files)
+    append_own(log, transactional(0))
+    log.seal()
+    append_own(log, marker(False))
+    log.restart_at(5, NOW_MS)
+    append(log, batch())
+    assert log.stable_offset == log.end_offset == 6
+    assert open_store(files.crash(Random(1), power=False)).logs[KEY].stable_offset == 6

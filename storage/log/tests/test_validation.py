@@ -1,0 +1,197 @@
+"""What a leader checks: here what `test_log` does not reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import HEADER_SIZE, Record, assemble, build, check_crc, iterate, read_header
+from protocol.records.compression import LZ4, compress, finish
+from storage.config import LogConfig
+from storage.log import validation
+from storage.tests.builders import NOW_MS, batch
+
+HOUR_MS = 3_600_000
+
+
+def refusal(data: memoryview, config: LogConfig, validate: str = "header") -> ErrorCode:
+    try:
+        validation.prepare(data, config, NOW_MS, validate)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    "timestamp,settings,code",
+    [
+        (NOW_MS + HOUR_MS, {}, ErrorCode.NONE),
+        (NOW_MS + HOUR_MS + 1, {}, ErrorCode.INVALID_TIMESTAMP),
+        (NOW_MS + HOUR_MS + 1, {"message_timestamp_type": "LogAppendTime"}, ErrorCode.NONE),
+        (0, {}, ErrorCode.NONE),
+        (-1, {"message_timestamp_before_max_ms": 5}, ErrorCode.NONE),
+        (NOW_MS - 6, {"message_timestamp_before_max_ms": 5}, ErrorCode.INVALID_TIMESTAMP),
+    ],
+)
+def test_times(timestamp: int, settings: dict[str, Any], code: ErrorCode) -> None:
+    assert refusal(batch(timestamp=timestamp), LogConfig(**settings)) is code
+
+
+def test_the_times_of_all_records_are_looked_at_only_in_full() -> None:
+    config = LogConfig(message_timestamp_before_max_ms=5)
+    data = memoryview(build([Record(timestamp=NOW_MS), Record(timestamp=NOW_MS - 6)]))
+    assert refusal(data, config) is ErrorCode.NONE
+    assert refusal(data, config, "full") is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_log_append_time_from_a_client() -> None:
+    """As Kafka has it: it is CreateTime after all, and refused where the broker sets times."""
+    data = batch(2, log_append_time_ms=NOW_MS)
+    code, sentence, records = told(data, LogConfig(message_timestamp_type="LogAppendTime"), "header")
+    assert (code, records) == (ErrorCode.INVALID_TIMESTAMP, [0, 1])
+    assert sentence == "a producer cannot send timestamp type LogAppendTime"
+    stored = validation.prepare(data, LogConfig(), NOW_MS, "header")
+    assert not read_header(stored).is_log_append_time
+    assert check_crc(stored)
+
+
+def test_recompression_leaves_what_is_right_alone() -> None:
+    config = LogConfig(compression_type="gzip")
+    data = batch(3, compression=1)
+    assert validation.prepare(data, config, NOW_MS, "header") is data
+    plain = batch(3)
+    packed = validation.prepare(plain, config, NOW_MS, "header")
+    assert read_header(packed).compression == 1
+    assert list(iterate(packed)) == list(iterate(plain))
+
+
+def told(data: memoryview, config: LogConfig, validate: str = "full") -> tuple[ErrorCode, str, list[int]]:
+    """How a batch is refused: code, sentence, and which records."""
+    with pytest.raises(KafkaError) as caught:
+        finish(validation.prepare_steps(data, config, NOW_MS, validate))
+    return caught.value.code, caught.value.message, [number for number, _ in caught.value.record_errors]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_each_refused_record_is_told(codec: int) -> None:
+    config = LogConfig(cleanup_policy=("compact",), message_timestamp_before_max_ms=5)
+    keyless = [Record(timestamp=NOW_MS, key=key) for key in (None, b"k", None, None, None)]
+    assert told(memoryview(build(keyless, compression=codec)), config, "header") == (
+        ErrorCode.INVALID_RECORD,
+        "4 records are refused: "
+        + "; ".join([f"record {n}: it has no key; every record of a compacted topic needs one" for n in (0, 2, 3)]),
+        [0, 2, 3, 4],
+    )
+    late = memoryview(build([*keyless[:1], Record(timestamp=NOW_MS - 6, key=b"k")], compression=codec))
+    code, _, records = told(late, config)
+    assert (code, records) == (ErrorCode.INVALID_TIMESTAMP, [0, 1])
+    late = memoryview(build([Record(timestamp=NOW_MS - 6)], compression=codec))  # one thing of each is told
+    assert told(late, config)[0] is ErrorCode.INVALID_RECORD
+
+
+def test_what_the_header_says_of_times_is_told_of_records() -> None:
+    config = LogConfig(message_timestamp_before_max_ms=5)
+    times = [NOW_MS, NOW_MS + HOUR_MS + 1, NOW_MS + HOUR_MS, -1, NOW_MS + HOUR_MS + 2]
+    data = build([Record(timestamp=time) for time in times], compression=1)
+    assert told(memoryview(data), config, "header")[::2] == (ErrorCode.INVALID_TIMESTAMP, [1, 4])
+    lie = memoryview(assemble(0, 0, 0, NOW_MS, NOW_MS - 6, 1, build([Record(timestamp=NOW_MS)])[HEADER_SIZE:]))
+    assert told(lie, config, "header")[::2] == (ErrorCode.INVALID_TIMESTAMP, [])
+
+
+def test_at_once_no_record_is_looked_at_for_a_time_that_the_header_tells() -> None:
+    late = build([Record(timestamp=NOW_MS + HOUR_MS + 1)])
+    broken = memoryview(assemble(0, 1, 0, NOW_MS, NOW_MS + HOUR_MS + 1, 1, b"no gzip"))
+    for data in (memoryview(late), broken):
+        with pytest.raises(KafkaError) as caught:
+            validation.prepare(data, LogConfig(), NOW_MS, "header")
+        assert (caught.value.code, tuple(caught.value.record_errors)) == (ErrorCode.INVALID_TIMESTAMP, ())
+
+
+def test_one_refused_record_is_told_in_the_singular() -> None:
+    config = LogConfig(message_timestamp_before_max_ms=5)
+    data = memoryview(build([Record(timestamp=NOW_MS), Record(timestamp=NOW_MS - 6)]))
+    times = f"its timestamp {NOW_MS - 6} is not between {NOW_MS - 5} and {NOW_MS + HOUR_MS}"
+    assert told(data, config)[1] == f"one record is refused: record 1: {times}"
+
+
+def test_times_do_not_matter_where_the_broker_sets_them() -> None:
+    data = memoryview(build([Record(timestamp=NOW_MS), Record(timestamp=NOW_MS - 6)]))
+    config = LogConfig(message_timestamp_before_max_ms=5, message_timestamp_type="LogAppendTime")
+    assert refusal(data, config, "full") is ErrorCode.NONE
+
+
+def test_an_lz4_frame_that_java_could_not_read_is_refused_in_full() -> None:
+    sound = build([Record(timestamp=NOW_MS, value=b"v")], compression=LZ4)
+    header = read_header(sound)
+    two_frames = sound[HEADER_SIZE:] + compress(LZ4, b"")
+    data = memoryview(assemble(0, LZ4, 0, header.base_timestamp, header.max_timestamp, 1, two_frames))
+    assert refusal(data, LogConfig()) is ErrorCode.NONE
+    code, sentence, _ = told(data, LogConfig())
+    assert code is ErrorCode.INVALID_RECORD
+    assert "bytes follow its first frame" in sentence
+
+
+def test_what_becomes_too_large_in_another_codec_is_refused() -> None:
+    data = batch(1, size=5000, compression=4)
+    assert refusal(data, LogConfig(max_message_bytes=1000)) is ErrorCode.NONE
+    config = LogConfig(max_message_bytes=1000, compression_type="uncompressed")
+    assert refusal(data, config) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_only_batches_in_another_codec_are_made_anew() -> None:
+    parts = [build([Record(timestamp=NOW_MS, value=b"v")], compression=codec) for codec in range(5)]
+    config = LogConfig(compression_type="zstd")
+    data = memoryview(bytearray().join(parts))
+    view = finish(validation.prepare_steps(data, config, NOW_MS, "header", may_be_many=True))
+    batches = validation.stored(view, config, NOW_MS)
+    assert [header.compression for header, _ in batches] == [4] * 5
+    assert view.tobytes().endswith(parts[4])
+    assert [one.value for _, part in batches for one in iterate(part)] == [b"v"] * 5
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_client_sends_one_batch(codec: int) -> None:
+    part = build([Record(timestamp=NOW_MS, key=b"k")], compression=codec)
+    for config in (LogConfig(), LogConfig(compression_type="gzip"), LogConfig(cleanup_policy=("compact",))):
+        assert refusal(memoryview(bytearray(part)), config) is ErrorCode.NONE
+        assert refusal(memoryview(part * 2), config) is ErrorCode.INVALID_RECORD
+        assert refusal(memoryview(part * 2), config, "own") is ErrorCode.NONE
+        assert refusal(memoryview(part * 2)[:-1], config) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_the_time_of_the_append_is_set_last() -> None:
+    config = LogConfig(message_timestamp_type="LogAppendTime", compression_type="gzip")
+    data = batch(2)
+    view = validation.prepare(data, config, NOW_MS, "header")
+    assert not read_header(view).is_log_append_time
+    batches = validation.stored(view, config, NOW_MS)
+    assert [(header.is_log_append_time, header.max_timestamp) for header, _ in batches] == [(True, NOW_MS)]
+    assert check_crc(batches[0][1])
+
+
+def test_an_lz4_frame_is_not_looked_at_in_the_first_slice() -> None:
+    """It may have a block for each byte; and the first slice is done on the loop."""
+    data = memoryview(assemble(0, LZ4, 0, NOW_MS, NOW_MS, 1, b"no frame"))
+    steps = validation.prepare_steps(data, LogConfig(), NOW_MS, "full")
+    next(steps)
+    with pytest.raises(KafkaError, match="does not begin with a frame"):
+        next(steps)
+
+
+def test_long_work_comes_in_slices() -> None:
+    """The first slice of what is short and plain is all; a codec is never called in the first."""
+    few, many = [Record(timestamp=NOW_MS)] * 3, [Record(timestamp=NOW_MS, value=bytes(100))] * 2000
+
+    def slices(records: list[Record], codec: int, **settings: Any) -> int:
+        config = LogConfig(max_message_bytes=1 << 20, **settings)
+        data = memoryview(build(records, compression=codec))
+        return len(list(validation.prepare_steps(data, config, NOW_MS, "full")))
+
+    assert slices(few, 0) == 0
+    assert slices(many, 0) > 10
+    assert slices(few, 4) == 1
+    assert slices(few, LZ4) == 1
+    assert slices(few, 4, compression_type="gzip") == 3
+    assert slices(few, 4, compression_type="zstd") == 1

@@ -1,0 +1,390 @@
+"""Sparse indexes of a segment, in Kafka's own layout.
+
+`.index` (offset -> position) and `.timeindex` (timestamp -> offset).
+
+    .index       relative offset i32 | position i32            last offset of a batch, where that batch begins
+    .timeindex   timestamp i64 | relative offset i32           highest timestamp so far, last offset of its batch
+
+Offsets are relative to the segment's base offset. An entry is added before a batch that begins more than
+`index.interval.bytes` behind the entry before, so that both are a function of the log's bytes and can be rebuilt from
+them at any time. New entries are kept in memory and written in blocks: after a crash the recovery writes them anew.
+Unlike Kafka's, the files are never longer than their entries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from operator import lt
+from typing import ClassVar
+
+from storage.disk.pool import Pool
+from storage.files import ColdRead
+
+BLOCK_BYTES = 4096
+"""As much is kept in memory before it is written."""
+NO_TIMESTAMP = -1
+MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
+
+
+class WrongIndex(OSError):
+    """A file is not what was written to it; `storage.recovery.mending` makes it again."""
+
+    def __init__(self, path: str, base_offset: int, what: str = "was cut") -> None:
+        super().__init__(errno.EIO, f"the index {what}: changed behind the broker's back, it is to be made again", path)
+        self.base_offset = base_offset
+
+
+class EntryFile:
+    """Entries of one size behind each other, in a file and, the last of them, only in memory yet."""
+
+    __slots__ = (
+        "_is_torn",
+        "_pending",
+        "_pool",
+        "_suffix",
+        "_written",
+        "base_offset",
+        "directory",
+        "entries",
+        "is_whole",
+    )
+    SUFFIX: ClassVar[str]
+    ENTRY: ClassVar[struct.Struct]
+
+    def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1, suffix: str = "") -> None:
+        """`written` is the size of the file that is there; -1 if there is none.
+
+        One that holds no whole entries counts as empty. `suffix` is what its name has behind it, as its segment's.
+        """
+        self._pool = pool
+        self.directory = directory
+        self.base_offset = base_offset
+        self.is_whole = written >= 0 and written % self.ENTRY.size == 0
+        self._written = written if self.is_whole else 0
+        self.entries = self._written // self.ENTRY.size
+        self._pending: bytes | bytearray = b""  # most have nothing
+        self._is_torn = False  # the file may be longer than what was written of it
+        self._suffix = self.SUFFIX + suffix
+
+    @property
+    def path(self) -> str:
+        """Its file."""
+        return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
+
+    def rename(self, suffix: str) -> None:
+        """Put another suffix behind its name. Raises OSError."""
+        if self._suffix != self.SUFFIX + suffix:
+            self._pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{self.SUFFIX}{suffix}")
+            self._suffix = self.SUFFIX + suffix
+
+    def note_deleted(self, suffix: str) -> None:
+        """The file was renamed, and will go."""
+        self._suffix = self.SUFFIX + suffix
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries, in the file or not yet."""
+        return self.entries * self.ENTRY.size
+
+    @property
+    def written(self) -> int:
+        """Bytes of those in the file."""
+        return self._written
+
+    def content(self) -> bytes:
+        """All entries as in the file."""
+        written = self._read_written() if self._written else b""
+        return written + self._pending
+
+    def _read_written(self) -> bytes:
+        """What is in the file. Raises ColdRead if the pool is not patient."""
+        return self._read(self._written, 0)
+
+    def _read(self, length: int, position: int) -> bytes:
+        """Some of the file; less where it was cut. Raises ColdRead if the pool is not patient."""
+        file = self._pool.open(self.path)
+        try:
+            if self._pool.is_patient:
+                return file.read_at(length, position)
+            data = file.read_cached(length, position)
+            if data is None and file.size() >= position + length:
+                raise ColdRead(file, self.path, length, position)
+            return file.read_at(length, position) if data is None else bytes(data)
+        finally:
+            file.release()
+
+    def flush(self) -> None:
+        """Write what is only in memory yet. Raises OSError, and then it still is."""
+        if not self._pending:
+            return
+        if self._written:
+            self._append_pending()
+        else:
+            self.is_whole = False
+            self._pool.files.write(self.path, self._pending)
+            self.is_whole, self._is_torn = True, False
+        self._written += len(self._pending)
+        self._pending = b""
+
+    def note_written(self) -> None:
+        """Somebody has written the file, with all that was in memory."""
+        self._written += len(self._pending)
+        self._pending = b""
+        self.is_whole, self._is_torn = True, False
+
+    def _keep(self, entry: bytes) -> None:
+        if not self._pending:
+            self._pending = bytearray()
+        self._pending += entry
+        self.entries += 1
+
+    def _flush_block(self) -> None:
+        """Write what is in memory, if it is a block or another one. Without room it stays there, and can be derived."""
+        size = len(self._pending)
+        if size >= BLOCK_BYTES and size % BLOCK_BYTES < self.ENTRY.size and not self._pool.defers_blocks:
+            with contextlib.suppress(OSError):
+                self.flush()
+
+    def _append_pending(self) -> None:
+        self._cut_torn()
+        self._is_torn = True
+        try:
+            self._pool.files.append(self.path, self._pending)
+        except OSError:
+            with contextlib.suppress(OSError):  # a full disk may have taken a part of it
+                self._cut_torn()
+            raise
+        self._is_torn = False
+
+    def _cut_torn(self) -> None:
+        """Cut off what a failed write left. Raises OSError."""
+        if self._is_torn:
+            self._pool.files.truncate(self.path, self._written)
+            self._is_torn = False
+
+    def move_to(self, pool: Pool) -> None:
+        """Share this pool from now on; nothing is loaded."""
+        self._pool = pool
+
+    def touch(self) -> None:
+        """Make sure that there is a file with all entries, as Kafka wants one even without any. Raises OSError."""
+        self.flush()
+        self._cut_torn()
+        if not self.is_whole:
+            self._pool.files.write(self.path, b"")
+            self.is_whole = True
+
+    def truncate(self, entries: int) -> None:
+        """Keep only the first `entries`. Where the disk refuses to cut the file, that is done with the next write."""
+        if entries >= self.entries:
+            return
+        self.entries = entries
+        size = self.size
+        if size < self._written:
+            self._written = size
+            self._is_torn = True
+            self._pending = b""
+            with contextlib.suppress(OSError):
+                self._cut_torn()
+        else:
+            self._pending = self._pending[: size - self._written]
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Forget what was loaded."""
+        raise NotImplementedError
+
+
+class Index(EntryFile):
+    """Entries of (key, value), keys and values both increasing, on disk and, when something is looked up, in memory."""
+
+    __slots__ = ("_columns", "_last")
+    KEY_TYPE: ClassVar[str]
+
+    def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1, suffix: str = "") -> None:
+        super().__init__(pool, directory, base_offset, written, suffix)
+        self._columns: tuple[array[int], array[int]] | None = None
+        self._last: tuple[int, int] | None = None
+
+    def last(self) -> tuple[int, int]:
+        """Key and value of the last entry, both relative. Raises IndexError if there is none, ColdRead as `_load`."""
+        if self._last is None:
+            self._last = self._read_last()
+        return self._last
+
+    def first(self) -> tuple[int, int]:
+        """The same of the first entry."""
+        keys, values = self._load()
+        return keys[0], values[0]
+
+    @property
+    def is_increasing(self) -> bool:
+        """Whether each entry is behind the one before, as all are that were written; a lost block leaves zeros."""
+        if not self.entries:
+            return True
+        keys, values = self._load()
+        return bool(keys[0] or values[0]) and all(all(map(lt, column, column[1:])) for column in (keys, values))
+
+    def truncate(self, entries: int) -> None:
+        """Keep only the first `entries`. The last of them is known then: appends compare with it behind a write."""
+        if entries < self.entries:
+            self._last = None
+            if entries:
+                keys, values = self._load()
+                self._last = keys[entries - 1], values[entries - 1]
+        super().truncate(entries)
+
+    def take_back(self, entries: int, last: tuple[int, int] | None) -> None:
+        """The same where the last of them is known, so that nothing is read: the disk may refuse that too."""
+        self._last = last
+        super().truncate(entries)
+
+    def give_back(self) -> None:
+        """Forget what was loaded."""
+        if self._columns is not None:
+            self._columns = None
+            self._pool.unloaded(self)
+
+    def _add(self, key: int, value: int) -> None:
+        self._keep(self.ENTRY.pack(key, value))
+        self._last = (key, value)
+        if self._columns is not None:
+            self._columns[0].append(key)
+            self._columns[1].append(value)
+        self._flush_block()
+
+    def _read_last(self) -> tuple[int, int]:
+        size = self.ENTRY.size
+        if not self.entries:
+            raise IndexError(f"{self.path} has no entries")
+        if self._pending:
+            key, value = self.ENTRY.unpack(self._pending[-size:])
+            return key, value
+        data = self._read(size, self._written - size)
+        if len(data) < size:
+            raise WrongIndex(self.path, self.base_offset)
+        key, value = self.ENTRY.unpack(data)
+        return key, value
+
+    def _load(self) -> tuple[array[int], array[int]]:
+        """All entries, in memory from now on. Raises ColdRead if the pool is not patient."""
+        columns = self._columns
+        if columns is None:
+            data = self.content()
+            stride, width = self.ENTRY.size, self.ENTRY.size - 4
+            columns = (_column(data, 0, width, stride, self.KEY_TYPE), _column(data, width, 4, stride, "i"))
+            self._columns = columns
+        self._pool.used(self, self.size)
+        return columns
+
+
+class OffsetIndex(Index):
+    """Where the batch of an offset begins."""
+
+    __slots__ = ()
+    SUFFIX = ".index"
+    ENTRY = struct.Struct(">ii")
+    KEY_TYPE = "i"
+
+    @property
+    def last_position(self) -> int:
+        """Where the last indexed batch begins; 0 if there is none."""
+        return self.last()[1] if self.entries else 0
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Index the batch that begins at `position` and ends with `last_offset`."""
+        self._add(last_offset - self.base_offset, position)
+
+    def floor(self, offset: int) -> int:
+        """The position of the last indexed batch that does not end behind `offset`; 0 if there is none."""
+        if not self.entries:
+            return 0
+        if self._columns is None and self.last()[0] <= offset - self.base_offset:  # so it is for most that is asked
+            return self.last_position
+        keys, positions = self._load()
+        found = bisect_right(keys, offset - self.base_offset)
+        return positions[found - 1] if found else 0
+
+    def floors(self, offset: int) -> Iterator[int]:
+        """What else `floor` might have been, if an entry is wrong: all positions, those at the end first, and 0."""
+        keys, positions = self._load()
+        yield from (positions[at] for at in reversed(range(len(keys))) if keys[at] <= offset - self.base_offset)
+        yield 0
+
+    def floor_position(self, position: int) -> int:
+        """The last indexed batch that begins at or before `position`; 0 if there is none."""
+        if not self.entries:
+            return 0
+        _, positions = self._load()
+        found = bisect_right(positions, position)
+        return positions[found - 1] if found else 0
+
+    def bound(self, position: int) -> int | None:
+        """An offset behind all batches that begin before `position`, not much higher; None if no entry tells."""
+        if not self.entries:
+            return None
+        offsets, positions = self._load()
+        found = bisect_left(positions, position)
+        return self.base_offset + offsets[found] if found < len(offsets) else None
+
+    def truncate_to(self, position: int) -> None:
+        """Forget the batches that begin at or behind `position`."""
+        if self.entries and self.last_position >= position:
+            _, positions = self._load()
+            self.truncate(bisect_right(positions, position - 1))
+
+
+class TimeIndex(Index):
+    """Up to which offset all timestamps are at most some value."""
+
+    __slots__ = ()
+    SUFFIX = ".timeindex"
+    ENTRY = struct.Struct(">qi")
+    KEY_TYPE = "q"
+
+    @property
+    def last_timestamp(self) -> int:
+        """The highest timestamp indexed; -1 if there is none."""
+        return self.last()[0] if self.entries else NO_TIMESTAMP
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last entry; one before the base offset if there is none."""
+        return self.base_offset + (self.last()[1] if self.entries else -1)
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Index the highest timestamp so far, unless it is indexed already."""
+        if timestamp > self.last_timestamp:
+            self._add(timestamp, offset - self.base_offset)
+
+    def floor(self, timestamp: int) -> int:
+        """An offset before which every batch is older than `timestamp`; the base offset if none is known."""
+        if not self.entries:
+            return self.base_offset
+        timestamps, offsets = self._load()
+        found = bisect_right(timestamps, timestamp)
+        return self.base_offset + (offsets[found - 1] if found else 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries at or behind `offset`."""
+        if self.entries and self.last()[1] + self.base_offset >= offset:
+            _, offsets = self._load()
+            self.truncate(bisect_right(offsets, offset - 1 - self.base_offset))
+
+
+def _column(data: bytes, start: int, width: int, stride: int, kind: str) -> array[int]:
+    """One big-endian field of every entry: strided copies run in C, a loop over the entries would not."""
+    packed = bytearray(len(data) // stride * width)
+    for byte in range(width):
+        packed[byte::width] = data[start + byte :: stride]
+    column = array(kind)
+    column.frombytes(packed)
+    if sys.byteorder == "little":
+        column.byteswap()
+    return column

@@ -1,0 +1,480 @@
+"""One `.log` file with its indexes: written to, sealed, cut, deleted; and asked where an offset is.
+
+How it is read is said elsewhere: `hops` from batch to batch, `walk` header after header, `slices` for who sends bytes.
+
+A segment is named by its base offset, in 20 digits. Its file is batches one after another and nothing else, never
+ending in zeros.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from protocol.records import batch
+from protocol.records.batch import BatchHeader
+from storage.disk.pool import Pool
+from storage.files import ColdRead, File
+from storage.segment import locating, messages
+from storage.segment.aborted import Aborted, AbortedIndex
+from storage.segment.hops import WINDOW_BYTES, Hop, damaged, seek
+from storage.segment.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
+from storage.segment.slices import FileSlice, MessagesSlice
+from storage.segment.walk import Walk
+
+LOG_SUFFIX = ".log"
+DELETED_SUFFIX = ".deleted"
+DERIVED_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, AbortedIndex.SUFFIX, ".snapshot")
+_UNKNOWN = -2  # a timestamp that has to be looked up first
+
+Written: TypeAlias = tuple[int, int, int]
+"""What the indexes need of a batch: its size, last offset and highest timestamp."""
+
+
+class Segment:
+    """One segment file. `first_timestamp` and `max_timestamp` are those of batches; -1 where there is none."""
+
+    __slots__ = (
+        "_file",
+        "_first_timestamp",
+        "_has_debris",
+        "_indexed_position",
+        "_is_retired",
+        "_max_offset",
+        "_max_timestamp",
+        "_modified_ms",
+        "_pool",
+        "_suffix",
+        "aborted",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "holds_messages",
+        "is_sealed",
+        "may_be_longer",
+        "offsets",
+        "size",
+        "times",
+        "was_cut",
+    )
+
+    def __init__(
+        self,
+        pool: Pool,
+        directory: str,
+        base_offset: int,
+        sizes: Sequence[int] = (0, -1, -1, -1),
+        created_ms: int = 0,
+        suffix: str = "",
+    ) -> None:
+        """`sizes` are those of `.log`, `.index`, `.timeindex` and `.txnindex`, -1 for a file that is not there.
+
+        `aborted` is there where transactions ended, and from the first one of the log on. `suffix` is behind the names
+        of its files, as long as it is not a segment of its log yet.
+        """
+        self._pool = pool
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = sizes[0]
+        # Nothing is said by the indexes of nothing.
+        offsets_size, times_size, aborted_size = sizes[1:] if self.size else (-1, -1, -1)
+        self.offsets = OffsetIndex(pool, directory, base_offset, offsets_size, suffix)
+        self.times = TimeIndex(pool, directory, base_offset, times_size, suffix)
+        has_aborted = aborted_size >= 0
+        self.aborted = AbortedIndex(pool, directory, base_offset, aborted_size, suffix) if has_aborted else None
+        self.created_ms = created_ms
+        self._suffix = LOG_SUFFIX + suffix
+        self.holds_messages = False
+        """Whether there may be messages of magic 0 and 1 in it: see `storage.segment.messages`."""
+        self._file: File | None = None
+        self._has_debris = False  # bytes of a failed write lie behind the end, and the disk refused to cut them off
+        self.was_cut = False
+        """Whether bytes behind the end were cut off, as a failed write's: until a sync they are there after a crash."""
+        self.may_be_longer = False  # the file: a thread appends to it, or is to cut it
+        self._is_retired = False
+        self._first_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
+        self._max_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
+        self._max_offset = base_offset
+        self._indexed_position = 0
+        self._modified_ms: int | None = None  # as long as it is sealed
+        self.is_sealed = sizes[0] > 0
+
+    @classmethod
+    def create(cls, pool: Pool, directory: str, base_offset: int, now_ms: int, suffix: str = "") -> Segment:
+        """A new one, with an empty `.log` file."""
+        segment = cls(pool, directory, base_offset, created_ms=now_ms, suffix=suffix)
+        pool.files.write(segment.path, b"")
+        return segment
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path}, {self.size} bytes)"
+
+    @property
+    def path(self) -> str:
+        """Its `.log` file."""
+        return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
+
+    def rename(self, suffix: str) -> None:
+        """Put another suffix behind its names, that of the `.log` last: it says that all are there. Raises OSError."""
+        for index in (self.offsets, self.times, self.aborted):
+            if index is not None:
+                index.rename(suffix)
+        if self._suffix != LOG_SUFFIX + suffix:
+            self._pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{LOG_SUFFIX}{suffix}")
+            self._suffix = LOG_SUFFIX + suffix
+
+    @property
+    def suffix(self) -> str:
+        """What is behind its names."""
+        return self._suffix[len(LOG_SUFFIX) :]
+
+    @property
+    def file(self) -> File:
+        """The open file; opened at first use. Of a deleted segment it is closed with its last reader."""
+        file = self._file
+        if file is None:
+            self._check_alive()
+            file = self._pool.open(self.path)
+            if self.is_deleted:
+                return file
+            if file.size() > self.size and not self.may_be_longer:
+                self._has_debris = True
+                with contextlib.suppress(OSError):  # it can be read; what is appended next has to cut it off
+                    self._cut_debris(file)
+            self._file = file
+            self._pool.opened(self)
+        return file
+
+    def _cut_debris(self, file: File) -> None:
+        """Cut off what a failed write left behind the end. Raises OSError."""
+        file.truncate(self.size)
+        self._has_debris, self.was_cut = False, True
+
+    def _check_alive(self) -> None:
+        if self._is_retired:
+            raise OSError(errno.ESTALE, "the log was deleted; its path may be another's by now", self.path)
+
+    def retire(self) -> None:
+        """Close the file for good."""
+        self.close()
+        self._is_retired = True
+
+    def hold(self) -> File:
+        """The open file with one more reference, which the caller releases."""
+        file = self.file
+        file.references += 1
+        return file
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether pieces keep its file open already, so that one more costs nothing."""
+        return self._file is not None and self._file.lent > 0
+
+    def give_back(self) -> None:
+        """Close the file, once no slice holds it any more; the next use opens it again."""
+        if self._file is not None:
+            self._file.release()
+            self._file = None
+
+    def move_to(self, pool: Pool) -> None:
+        """Share this pool from now on; the file is closed, and no index is loaded."""
+        self.close()
+        self._pool = pool
+        self.offsets.move_to(pool)
+        self.times.move_to(pool)
+        if self.aborted is not None:
+            self.aborted.move_to(pool)
+
+    def close(self) -> None:
+        """Close the file and forget the loaded indexes."""
+        self._pool.closed(self)
+        self.give_back()
+        self.offsets.give_back()
+        self.times.give_back()
+        if self.aborted is not None:
+            self.aborted.give_back()
+
+    @property
+    def modified_ms(self) -> int:
+        """When the file was last written to; that of a sealed one is looked up once. Raises OSError."""
+        if self._modified_ms is None or not self.is_sealed:
+            self._modified_ms = self._pool.files.modified_ms(self.path)
+        return self._modified_ms
+
+    # Timestamps
+
+    @property
+    def max_timestamp(self) -> int:
+        """The highest timestamp in the segment."""
+        if self._max_timestamp == _UNKNOWN:
+            self._load_max_timestamp()
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the first batch that has the highest timestamp."""
+        if self._max_timestamp == _UNKNOWN:
+            self._load_max_timestamp()
+        return self._max_offset
+
+    @property
+    def first_timestamp(self) -> int:
+        """The timestamp of the first batch: the segment's age is counted from it."""
+        if self._first_timestamp == _UNKNOWN:
+            self._load_first_timestamp()
+        return self._first_timestamp
+
+    def _load_first_timestamp(self) -> None:
+        self._first_timestamp = self.read_head(self.read_window(0)).max_timestamp
+
+    def _load_max_timestamp(self) -> None:
+        """From the last entry of the time index, which is written when the segment is sealed."""
+        if self.times.entries:
+            timestamp, relative = self.times.last()
+            self._max_timestamp, self._max_offset = timestamp, self.base_offset + relative
+        else:
+            self._max_timestamp = NO_TIMESTAMP
+
+    # Writing
+
+    def look_up(self) -> None:
+        """Have in memory what the first append since the start asks for. Raises OSError, ColdRead, and KafkaError.
+
+        That is its age, what `_unseal` looks at, and the page in which the file ends.
+        """
+        if not self.is_sealed:
+            return
+        if self._first_timestamp == _UNKNOWN:
+            self._load_first_timestamp()
+        if self.times.entries:
+            self.times.last()
+            self.times.first()
+        if self.offsets.entries:
+            self.offsets.last()
+        self.read_window(self.size - 1)
+
+    def append(
+        self, data: memoryview | bytes | bytearray, batches: Iterable[Written], index_interval_bytes: int
+    ) -> None:
+        """Write whole batches at the end.
+
+        Raises OSError, and then the file is as it was before; if the disk refuses even that, it is when the file is
+        opened next.
+        """
+        position = self.size
+        file = self._file or self.file
+        if self.is_sealed:
+            self._unseal()
+        if self._has_debris:
+            self._cut_debris(file)
+        error = None
+        try:
+            file.write_at(data, position)
+        except OSError as failure:
+            error = failure
+        self.finish_append(batches, index_interval_bytes, error)
+
+    def begin_append(self) -> File:
+        """The file, with a reference that the caller releases, to be written to behind the end. Raises OSError."""
+        if self.is_sealed:
+            self._unseal()
+        if self._has_debris:
+            self._cut_debris(self.file)
+        file = self.hold()
+        self.may_be_longer = True
+        return file
+
+    def finish_append(
+        self, batches: Iterable[Written], index_interval_bytes: int, error: BaseException | None = None
+    ) -> None:
+        """Take up what was written behind the end, or raise the error with which that failed. Raises OSError."""
+        self.may_be_longer = False
+        if self._is_retired:
+            return
+        if error is not None:
+            self.close()
+            self._has_debris = True
+            with contextlib.suppress(OSError):
+                self._cut_debris(self.file)
+            raise error
+        position = self.size
+        for size, last_offset, timestamp in batches:
+            self.index(position, last_offset, timestamp, index_interval_bytes)
+            position += size
+        self.size = position
+
+    def index(self, position: int, last_offset: int, timestamp: int, index_interval_bytes: int) -> None:
+        """Take a batch into the indexes, if it is its turn. Part of `append` and `rebuild`."""
+        if timestamp > self._max_timestamp:
+            self._max_timestamp, self._max_offset = timestamp, last_offset
+        if not position:
+            self._first_timestamp = timestamp
+        if position - self._indexed_position > index_interval_bytes:
+            self.offsets.append(last_offset, position)
+            self.times.append(self._max_timestamp, self._max_offset)
+            self._indexed_position = position
+
+    def is_full(self, index_bytes: int, more: int = 0) -> bool:
+        """Whether an index reaches its limit with `more` entries. The time index keeps a place for that of `seal`."""
+        return 8 * (self.offsets.entries + more + 1) > index_bytes or 12 * (self.times.entries + more + 2) > index_bytes
+
+    def seal(self) -> bool:
+        """Write the indexes out with the highest timestamp as the last entry, as Kafka does at a roll or close.
+
+        Whether they had to be: then they are not on the disk before the next `sync`. Raises OSError.
+        """
+        self._check_alive()
+        if self._has_debris:
+            self._cut_debris(self.file)
+        if self.is_sealed or not self.size:
+            return False
+        times = self.times
+        before = times.entries, times.last() if times.entries else None
+        try:
+            times.append(self.max_timestamp, self.max_timestamp_offset)
+            self.offsets.touch()
+            times.touch()
+            if self.aborted is not None:
+                self.aborted.touch()
+        except OSError:  # more may be appended before it is tried again
+            times.take_back(*before)
+            raise
+        self._modified_ms = None
+        self.is_sealed = True
+        return True
+
+    def _unseal(self) -> None:
+        """Take the entry of `seal` back, so that the time index is again what appends alone make of it."""
+        self._load_max_timestamp()
+        self._trim_times()
+
+    def _trim_times(self) -> None:
+        """Drop timestamps of offsets behind the last indexed one: they came by `seal`, or of what was cut."""
+        self.times.truncate_to(self.base_offset + self.offsets.last()[0] + 1 if self.offsets.entries else -1)
+        self._indexed_position = self.offsets.last_position
+        self.is_sealed = False
+
+    @property
+    def sealed_indexes(self) -> list[str]:
+        """The index files, if no more will be added to them; those of an open segment a recovery makes anew."""
+        if not self.is_sealed:
+            return []
+        paths = [self.offsets.path, self.times.path]
+        return paths if self.aborted is None else [*paths, self.aborted.path]
+
+    @property
+    def sealed_files(self) -> list[str]:
+        """The same, and the segment if it `was_cut`: its offsets do not tell that it has to be synced."""
+        return [*self.sealed_indexes, self.path] if self.was_cut else self.sealed_indexes
+
+    def follow_transactions(self, aborted: Iterable[Aborted] = ()) -> None:
+        """Have a `.txnindex` from now on, with these that ended here."""
+        if self.aborted is None:
+            self.aborted = AbortedIndex(self._pool, self.directory, self.base_offset, suffix=self.suffix)
+        for one in aborted:
+            self.aborted.append(one)
+
+    def sync(self) -> None:
+        """Wait until the bytes are on the disk, the indexes of a sealed segment too."""
+        self.file.sync()
+        for path in self.sealed_indexes:
+            self._pool.files.sync(path)
+
+    def truncate(self, position: int) -> None:
+        """Cut at `position`, where a batch began."""
+        self.file.truncate(position)
+        self._has_debris = False
+        self.size = position
+        self.offsets.truncate_to(position)
+        self._trim_times()
+        self._restore_max_timestamp()
+        if self.aborted is not None:
+            self.aborted.truncate_to(self.end_offset())
+
+    def _restore_max_timestamp(self) -> None:
+        """The highest timestamp, from the last entry of the time index and the batches behind the last indexed one."""
+        self._first_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
+        self._max_offset = self.base_offset
+        self._load_max_timestamp()
+        walk = self.walk(self.offsets.last_position)
+        for _, header in walk:
+            if header.max_timestamp > self.max_timestamp:
+                self._max_timestamp, self._max_offset = header.max_timestamp, header.last_offset
+
+    def rebuild(self, index_interval_bytes: int) -> Walk:
+        """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early.
+
+        Who knows which transactions are open at the base offset says so in `Walk.transactions`.
+        """
+        for index in (self.offsets, self.times, self.aborted):
+            if index is not None:
+                index.truncate(0)
+        self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
+        self._max_offset, self._indexed_position, self.is_sealed = self.base_offset, 0, False
+        return Walk(self, 0, index_interval_bytes)
+
+    def delete(self, delay_ms: float = 0.0, replaced: int | None = None) -> None:
+        """Have the files removed after `delay_ms`; may be called again where it fails. Raises OSError.
+
+        They are renamed now, the `.log` first: what is left by a crash in between has a suffix that says so. Whoever
+        has planned to read it still can. `replaced` is a number of its own for one whose names another has from now on,
+        which may be deleted before these are removed.
+        """
+        self.close()
+        doomed, ending = self._pool.doomed, DELETED_SUFFIX if replaced is None else f".{replaced}{DELETED_SUFFIX}"
+        own = self.suffix.removesuffix(ending)
+        for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES):
+            doomed.rename(f"{self.directory}/{self.base_offset:020d}{suffix}{own}", ending, delay_ms)
+            self._suffix = LOG_SUFFIX + own + ending
+        for index in (self.offsets, self.times, self.aborted):
+            if index is not None:
+                index.note_deleted(own + ending)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether its `.log` has a name by which it is no segment any more."""
+        return self._suffix.endswith(DELETED_SUFFIX)
+
+    # Reading
+
+    def read_window(self, position: int) -> bytes | bytearray:
+        """As much as hops look at together. Raises ColdRead if the pool is not patient."""
+        file = self._file or self.file
+        if self._pool.is_patient:
+            return file.read_at(WINDOW_BYTES, position)
+        length = min(WINDOW_BYTES, self.size - position)
+        data = file.read_cached(length, position)
+        if data is None:
+            raise ColdRead(file, self.path, length, position)
+        return data
+
+    def locate(self, offset: int) -> int:
+        """Where the first batch begins that does not end before `offset`; the segment's size if all do."""
+        return locating.locate(self, offset)
+
+    def end_offset(self) -> int:
+        """The offset behind the last batch; the base offset if there is none."""
+        last = seek(self, self.offsets.last_position, self.size - 1)
+        return self.base_offset if last is None else last[3] + 1
+
+    def cut(self, position: int, limit: int) -> Hop:
+        """The first batch, from `position` on, that ends behind the position `limit`. There must be one."""
+        hop = locating.cut(self, position, limit)
+        if hop is None:
+            raise damaged(self, self.size)
+        return hop
+
+    @property
+    def read_head(self) -> Callable[[batch.Buffer], BatchHeader]:
+        """What reads the header at the beginning of some bytes, or raises KafkaError(CORRUPT_MESSAGE)."""
+        return messages.read_head if self.holds_messages else batch.read_header
+
+    def slice(self, position: int, length: int) -> FileSlice:
+        """A piece of the file. Raises OSError."""
+        return (MessagesSlice if self.holds_messages else FileSlice)(self.file, position, length)
+
+    def walk(self, position: int = 0) -> Walk:
+        """The headers from `position` on."""
+        return Walk(self, position, None)

@@ -1,0 +1,92 @@
+"""The transactions of a log: which are open since when, and which have ended but not on every replica.
+
+A transaction begins with a producer's first transactional batch and ends with a marker. What stands behind the first
+record of an open one is not stable: a read_committed consumer does not see it yet. The same holds for one that has
+ended as long as its marker is not below the high watermark, as another leader might not have it. Source: KIP-98; Apache
+Kafka's `ProducerStateManager` (`ongoingTxns`, `unreplicatedTxns`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from protocol.records.batch import CONTROL, BatchHeader
+from protocol.records.control import TRANSACTION_BITS, Marker
+from storage.segment.aborted import Aborted
+
+NO_OFFSET = 1 << 62
+"""Behind every log."""
+
+
+class Transactions:
+    """`open`: producer id -> first offset, the oldest first. `decided`: first offset -> offset of the marker."""
+
+    __slots__ = ("decided", "open")
+
+    def __init__(self, opened: Mapping[int, int] | None = None) -> None:
+        self.open: dict[int, int] = dict(opened or {})
+        self.decided: dict[int, int] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Transactions) and (self.open, self.decided) == (other.open, other.decided)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Transactions(open={self.open}, decided={self.decided})"
+
+    @property
+    def first_unstable(self) -> int:
+        """The first offset of any of them; NO_OFFSET if there is none."""
+        first = next(iter(self.open.values()), NO_OFFSET)
+        return min(first, *self.decided) if self.decided else first
+
+    def follow(self, header: BatchHeader, offset: int, marker: Marker | None) -> Aborted | None:
+        """Take up a batch at an offset, and the marker in it; returns the transaction if that aborts one.
+
+        An empty batch does nothing: compaction leaves it for the sake of its producer, where the whole transaction is
+        gone. It was decided then, and its marker may be gone too: Apache Kafka would take it to be open for ever, if it
+        had no snapshot that knows better.
+        """
+        attributes = header.attributes
+        if not attributes & TRANSACTION_BITS or not header.records_count:
+            return None
+        if attributes & CONTROL:
+            return self.end(header.producer_id, offset, marker) if marker is not None else None
+        self.open.setdefault(header.producer_id, offset)
+        return None
+
+    def end(self, producer_id: int, offset: int, marker: Marker) -> Aborted | None:
+        """A producer's transaction ends with the marker at `offset`. One without records leaves nothing to be known."""
+        first_offset = self.open.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        self.decided[first_offset] = offset
+        if marker.is_commit:
+            return None
+        return Aborted(producer_id, first_offset, offset, next(iter(self.open.values()), offset + 1))
+
+    def replicated(self, high_watermark: int) -> None:
+        """Every replica has what is below an offset: what ended there is stable."""
+        if self.decided:
+            self.decided = {first: last for first, last in self.decided.items() if last >= high_watermark}
+
+    def take_back(self, producer_id: int, first_offset: int, end_offset: int) -> None:
+        """The log ends at `end_offset` again, and a producer's open transaction began at `first_offset` (-1: none).
+
+        Markers from there on were never written.
+        """
+        self.open.pop(producer_id, None)
+        if first_offset >= 0:
+            self.open[producer_id] = first_offset
+            self.open = dict(sorted(self.open.items(), key=_offset))
+        self.decided = {first: last for first, last in self.decided.items() if last < end_offset}
+
+
+def opened(transaction_starts: Iterable[tuple[int, int]]) -> Transactions:
+    """(producer id, first offset or -1) -> those that have one."""
+    return Transactions(dict(sorted((pair for pair in transaction_starts if pair[1] >= 0), key=_offset)))
+
+
+def _offset(pair: tuple[int, int]) -> int:
+    return pair[1]
