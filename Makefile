@@ -11,8 +11,8 @@ PYTHON ?= $(shell for one in python3.11 python3.12 python3.13 python3; do \
 	if $$one -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$one; exit; fi; done; echo python3)
 BIN := .venv/bin
 install = @$(PYTHON) tools/development/install.py
-SOURCES := protocol storage gateway tools $(wildcard spark) compat_tests conftest.py
-UNITS := protocol storage gateway tools $(wildcard spark)
+SOURCES := src/headgate/__init__.py src/headgate/__main__.py protocol storage gateway tools spark compat_tests conftest.py
+UNITS := src/headgate
 # In several processes; ARGS="-n 0 --pdb" has one, to look into a test
 SIDE_BY_SIDE := -n auto --maxprocesses 4
 
@@ -53,10 +53,10 @@ soak: ## the long runs: every test that is slow, and the property tests with man
 	HEADGATE_SOAK=1 $(BIN)/pytest --hypothesis-profile=soak $(UNITS) $(ARGS)
 	HEADGATE_SOAK=1 $(BIN)/pytest --hypothesis-profile=soak compat_tests $(ARGS)
 
-.PHONY: check format-check lint types law tidy
-check: ## format, lint, types, import law, tidy
+.PHONY: check format-check lint types law tidy package
+check: ## format, lint, types, import law, tidy, what is installed
 	$(install) test
-	@$(MAKE) --no-print-directory --keep-going format-check lint types law tidy
+	@$(MAKE) --no-print-directory --keep-going format-check lint types law tidy package
 
 format-check:
 	$(BIN)/ruff format --check $(SOURCES)
@@ -65,13 +65,16 @@ lint:
 	$(BIN)/ruff check $(SOURCES)
 
 types:
-	$(BIN)/mypy $(SOURCES)
+	$(BIN)/mypy -p headgate -p compat_tests -m conftest
 
 law:
 	$(BIN)/lint-imports
 
 tidy:
-	$(BIN)/python -m tools.development.tidy
+	$(BIN)/python -m headgate.tools.development.tidy
+
+package:
+	$(BIN)/python -m headgate.tools.development.package
 
 .PHONY: format
 format: ## format the code, and mend what ruff can mend
@@ -82,7 +85,7 @@ format: ## format the code, and mend what ruff can mend
 .PHONY: bench
 bench: ## Headgate beside Apache Kafka, in ratios; QUICK=1 for a short run
 	$(install) test jars
-	$(BIN)/python -m tools.bench $(ARGS)
+	$(BIN)/python -m headgate.tools.bench $(ARGS)
 
 .PHONY: jars
 jars: ## the jars of the compat tests and the bench, from Maven Central into build/jars

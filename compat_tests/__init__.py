@@ -5,7 +5,7 @@
     .venv/bin/pytest compat_tests -k "franz-go or sarama or kafkajs"
     HEADGATE_COMPAT_TARGET=kafka .venv/bin/pytest compat_tests    # the same tests on Apache Kafka: are they right?
     HEADGATE_KILLS=100 .venv/bin/pytest compat_tests/test_sigkill.py
-    HEADGATE_COMMAND="python -m gateway" ...                # instead of the command installed beside the interpreter
+    HEADGATE_COMMAND="python -m headgate" ...                # instead of the command installed beside the interpreter
 
     broker.py kafka_target.py apache_kafka.py   a broker process: ours, and Apache Kafka in its place
     families/                                   one driver a client family, all with the same verbs (family.py)

@@ -161,7 +161,7 @@ def installed_command() -> list[str]:
     if "HEADGATE_COMMAND" in os.environ:
         return shlex.split(os.environ["HEADGATE_COMMAND"])
     script = Path(sys.prefix) / "bin" / "headgate"
-    return [str(script)] if script.exists() else [sys.executable, "-m", "gateway"]
+    return [str(script)] if script.exists() else [sys.executable, "-m", "headgate"]
 
 
 def new_broker(directory: Path, settings: Mapping[str, str] | None = None) -> Broker:

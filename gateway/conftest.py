@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.tests.builders import Node
-from gateway.tests.manual import Threads
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.manual import Threads
 
 
 @pytest.fixture

@@ -35,11 +35,11 @@ import linecache
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from protocol.reading import MAX_ELEMENTS
-from protocol.reading import reader as compile_reader
-from protocol.schema import Message, tree
-from protocol.wire import Splice
-from protocol.writing import writer as compile_writer
+from headgate.protocol.reading import MAX_ELEMENTS
+from headgate.protocol.reading import reader as compile_reader
+from headgate.protocol.schema import Message, tree
+from headgate.protocol.wire import Splice
+from headgate.protocol.writing import writer as compile_writer
 
 __all__ = [
     "Reader",

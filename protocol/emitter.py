@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from protocol.wire import (
+from headgate.protocol.wire import (
     UUID,
     Array,
     Blob,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from protocol.errors import MalformedRequest
+from headgate.protocol.errors import MalformedRequest
 
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = _SIZE.size

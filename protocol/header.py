@@ -12,9 +12,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from protocol.errors import MalformedRequest
-from protocol.reading import MAX_ELEMENTS, SHORT, RefusedBytes, blob_then, read_tags
-from protocol.registry import header_versions
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.reading import MAX_ELEMENTS, SHORT, RefusedBytes, blob_then, read_tags
+from headgate.protocol.registry import header_versions
 
 _REQUEST = struct.Struct(">hhih")
 _REQUEST_BYTES = _REQUEST.size

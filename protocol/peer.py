@@ -14,15 +14,15 @@ import struct
 from collections import deque
 from typing import Any, NamedTuple
 
-from protocol.compiler import read, write
-from protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from protocol.frame import FrameReader
-from protocol.header import RequestHeader, read_response_header, write_request_header
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.produce import ProduceRequest
-from protocol.registry import response
-from protocol.schema import Message, Versions
-from protocol.wire import Splice
+from headgate.protocol.compiler import read, write
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from headgate.protocol.frame import FrameReader
+from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
+from headgate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from headgate.protocol.messages.produce import ProduceRequest
+from headgate.protocol.registry import response
+from headgate.protocol.schema import Message, Versions
+from headgate.protocol.wire import Splice
 
 MAX_RESPONSE_SIZE = 256 * 1024 * 1024
 

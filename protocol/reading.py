@@ -45,7 +45,7 @@ import struct
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-from protocol.emitter import (
+from headgate.protocol.emitter import (
     STEP_ELEMENTS,
     STEP_NUMBERS,
     Pauses,
@@ -56,8 +56,8 @@ from protocol.emitter import (
     length_format,
     smallest_size,
 )
-from protocol.errors import MalformedRequest
-from protocol.wire import (
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.wire import (
     MAX_TEXT_SIZE,
     MAX_VARINT_SIZE,
     Array,

@@ -11,7 +11,7 @@ import importlib
 import re
 from typing import NamedTuple
 
-from protocol.schema import Message
+from headgate.protocol.schema import Message
 
 
 class Api(NamedTuple):
@@ -137,7 +137,7 @@ def header_versions(key: int, version: int) -> tuple[int, int]:
 @functools.cache
 def _declared(key: int, suffix: str) -> type[Message]:
     name = APIS[key].name
-    module = importlib.import_module(f"protocol.messages.{_module_name(name)}")
+    module = importlib.import_module(f"headgate.protocol.messages.{_module_name(name)}")
     declared: type[Message] = getattr(module, name + suffix)
     return declared
 

@@ -28,9 +28,9 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, dataclass_transform, get_args, get_origin
 
-from protocol import wire
-from protocol.errors import ErrorCode
-from protocol.wire import ZERO_UUID, Construct, Length, Splice
+from headgate.protocol import wire
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.wire import ZERO_UUID, Construct, Length, Splice
 
 T = TypeVar("T")
 

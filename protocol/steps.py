@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import GeneratorType
 from typing import Any, Generic, TypeGuard, TypeVar, cast
 
-from protocol.records.compression import Steps, finish
+from headgate.protocol.records.compression import Steps, finish
 
 __all__ = ["FEW", "Rows", "Steps", "again", "are_steps", "at_once", "finish", "in_steps", "rows"]
 

@@ -25,9 +25,9 @@ import struct
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from protocol.emitter import STEP_NUMBERS, Pauses, Run, Source, fixed_format, is_compact, length_format
-from protocol.schema import Struct
-from protocol.wire import Array, Construct, Instance, NullableInstance, Records, Tagged, Text
+from headgate.protocol.emitter import STEP_NUMBERS, Pauses, Run, Source, fixed_format, is_compact, length_format
+from headgate.protocol.schema import Struct
+from headgate.protocol.wire import Array, Construct, Instance, NullableInstance, Records, Tagged, Text
 
 Writer = Callable[..., Any]
 

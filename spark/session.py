@@ -1,6 +1,6 @@
 """A local Spark session that has the `kafka` format, and its options with their names spelt once.
 
-    from spark.session import kafka_session, reading, writing
+    from headgate.spark.session import kafka_session, reading, writing
 
     session = kafka_session()
     session.read.format("kafka").options(**reading("127.0.0.1:9092", "greetings")).load().show()

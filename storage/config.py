@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from protocol.records import compression
+from headgate.protocol.records import compression
 
 LONG_MAX = 2**63 - 1
 CREATE_TIME = "CreateTime"

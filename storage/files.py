@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from storage.errors import DirectoryLocked
+from headgate.storage.errors import DirectoryLocked
 
 try:
     import fcntl

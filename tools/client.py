@@ -6,10 +6,10 @@ import socket
 from types import TracebackType
 from typing import Any, Self
 
-from protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.peer import Peer
-from protocol.schema import Message
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from headgate.protocol.messages.api_versions import ApiVersionsRequest
+from headgate.protocol.peer import Peer
+from headgate.protocol.schema import Message
 
 DEFAULT_PORT = 9092
 DEFAULT_TIMEOUT_S = 30.0

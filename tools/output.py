@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from protocol.errors import ErrorCode
-from tools.client import DEFAULT_TIMEOUT_S
+from headgate.protocol.errors import ErrorCode
+from headgate.tools.client import DEFAULT_TIMEOUT_S
 
 _LONGEST_TIMEOUT_S = 86_400
 

@@ -11,13 +11,13 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
-from tools.client import Client, ClientError
-from tools.output import Row, common_options, format_table, printable, reason
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from headgate.tools.client import Client, ClientError
+from headgate.tools.output import Row, common_options, format_table, printable, reason
 
 FAILED = 1
 _TOPIC_RESOURCE = 2

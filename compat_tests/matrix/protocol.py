@@ -36,7 +36,7 @@ The clients, with the version whose protocol one was told to speak: {clients}.
 # compat_tests import nothing of ours: another process asks what is registered
 ASK: Final = """\
 import json
-from gateway import handlers
+from headgate.gateway.api import handlers
 print(json.dumps([
     [key, api.request.__name__, api.served_min, api.served_max, sorted({one.handler.__module__ for one in api.ranges})]
     for key, api in sorted(handlers.load().items())
@@ -58,7 +58,11 @@ def served() -> list[Served]:
     done = subprocess.run([sys.executable, "-c", ASK], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60)
     return [
         Served(
-            key, request.removesuffix("Request"), first, last, tuple(f"{one.replace('.', '/')}.py" for one in modules)
+            key,
+            request.removesuffix("Request"),
+            first,
+            last,
+            tuple(f"{one.removeprefix('headgate.').replace('.', '/')}.py" for one in modules),
         )
         for key, request, first, last, modules in json.loads(done.stdout)
     ]

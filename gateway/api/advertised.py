@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gateway.api.context import Context
+from headgate.gateway.api.context import Context
 
 
 class Endpoint(NamedTuple):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from gateway.api.context import Client
-from gateway.api.parked import ParkedRequest
-from gateway.api.routes import LARGE_BYTES
-from gateway.metadata.image import Image
+from headgate.gateway.api.context import Client
+from headgate.gateway.api.parked import ParkedRequest
+from headgate.gateway.api.routes import LARGE_BYTES
+from headgate.gateway.metadata.image import Image
 
 Key: TypeAlias = tuple[bytes, str, str, str, int]
 

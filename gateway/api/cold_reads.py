@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.files import ColdRead, Place
+from headgate.storage.files import ColdRead, Place
 
 if TYPE_CHECKING:
-    from gateway.runtime.scheduler import Scheduler
-    from gateway.runtime.waiting import Purgatory, WaitList
+    from headgate.gateway.runtime.scheduler import Scheduler
+    from headgate.gateway.runtime.waiting import Purgatory, WaitList
 
 # As many partitions are brought from the disk together; the others come with the next fetch.
 COLD_AT_ONCE = 64

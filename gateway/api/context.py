@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from gateway.coordinator.decision import Caller
-from gateway.replication.appends import Appends
-from gateway.runtime.metrics import Metrics
+from headgate.gateway.coordinator.decision import Caller
+from headgate.gateway.replication.appends import Appends
+from headgate.gateway.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
-    from gateway.api.conversion import Conversions
-    from gateway.api.sessions import FetchSessions
-    from gateway.config import BrokerConfig
-    from gateway.coordinator.producer_ids import ProducerIds
-    from gateway.coordinator.runtime import Coordinators
-    from gateway.metadata.local import LocalMetadata
-    from gateway.replication.partitions import Partitions
-    from gateway.runtime.clock import Clock
-    from gateway.runtime.scheduler import Scheduler
-    from gateway.runtime.slices import Slices
-    from gateway.runtime.waiting import Purgatory
+    from headgate.gateway.api.conversion import Conversions
+    from headgate.gateway.api.sessions import FetchSessions
+    from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.coordinator.producer_ids import ProducerIds
+    from headgate.gateway.coordinator.runtime import Coordinators
+    from headgate.gateway.metadata.local import LocalMetadata
+    from headgate.gateway.replication.partitions import Partitions
+    from headgate.gateway.runtime.clock import Clock
+    from headgate.gateway.runtime.scheduler import Scheduler
+    from headgate.gateway.runtime.slices import Slices
+    from headgate.gateway.runtime.waiting import Purgatory
 
 
 class CloseConnection(Exception):

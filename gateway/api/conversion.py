@@ -20,13 +20,13 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from gateway.runtime.scheduler import Scheduler, StoppedError
-from gateway.runtime.workers import MOST_OF_DISK
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch, compression
-from storage.config import LogConfig
-from storage.log import validation
-from storage.segment.slices import FileSlice, MessagesSlice
+from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
+from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import batch, compression
+from headgate.storage.config import LogConfig
+from headgate.storage.log import validation
+from headgate.storage.segment.slices import FileSlice, MessagesSlice
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
@@ -58,7 +58,7 @@ _FEW = 64
 
 def set_steps(records: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
     """A client's message set as batches that the topic stores; nothing for an empty one."""
-    from protocol.records import legacy
+    from headgate.protocol.records import legacy
 
     made = yield from legacy.up_steps(records, config.max_message_bytes)
     if not made:
@@ -89,7 +89,7 @@ def set_of(piece: FileSlice, magic: int, first_offset: int, max_bytes: int, is_f
 
     If `is_first`, the first message comes even if it is larger than `max_bytes`; else there may be room for nothing.
     """
-    from protocol.records import legacy
+    from headgate.protocol.records import legacy
 
     if max_bytes <= 0 and not is_first:
         return Made(first_offset, b"")
@@ -105,13 +105,13 @@ def batches_of(piece: FileSlice, room: int, *, knows_zstd: bool = True) -> Steps
 
     `room`: how many bytes to convert, but for the first wrapper or batch.
     """
-    from storage.segment import messages
+    from headgate.storage.segment import messages
 
     if room <= 0:
         return Made(-1, b"")
     made, _ = yield from messages.batches_steps(piece, 0, min(room, len(piece)))
     if not knows_zstd:
-        from protocol.records import recompression
+        from headgate.protocol.records import recompression
 
         made = yield from recompression.gzip_for_zstd_steps(made)
     return Made(-1, made)
@@ -119,7 +119,7 @@ def batches_of(piece: FileSlice, room: int, *, knows_zstd: bool = True) -> Steps
 
 def without_zstd(piece: FileSlice, room: int) -> Steps[Made | None]:
     """What to do about zstd in a piece; None if there is none. `room`: how many bytes to convert, but for one batch."""
-    from protocol.records import recompression
+    from headgate.protocol.records import recompression
 
     if isinstance(piece, MessagesSlice):
         return (yield from batches_of(piece, room, knows_zstd=False))

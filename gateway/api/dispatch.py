@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.api import answers
-from gateway.api.answers import Answers, Key
-from gateway.api.context import Client, CloseConnection, Context, Services
-from gateway.api.handlers import Registration
-from gateway.api.handlers.api_versions import unsupported_version
-from gateway.api.parked import Done, Parked, ParkedRequest
-from gateway.api.routes import HEAD, Piece, Reply, Route, body_of, with_body
-from gateway.metadata.image import Image
-from protocol import registry
-from protocol.header import read_request_header
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.schema import Message
+from headgate.gateway.api import answers
+from headgate.gateway.api.answers import Answers, Key
+from headgate.gateway.api.context import Client, CloseConnection, Context, Services
+from headgate.gateway.api.handlers import Registration
+from headgate.gateway.api.handlers.api_versions import unsupported_version
+from headgate.gateway.api.parked import Done, Parked, ParkedRequest
+from headgate.gateway.api.routes import HEAD, Piece, Reply, Route, body_of, with_body
+from headgate.gateway.metadata.image import Image
+from headgate.protocol import registry
+from headgate.protocol.header import read_request_header
+from headgate.protocol.messages.api_versions import ApiVersionsRequest
+from headgate.protocol.schema import Message
 
 __all__ = ["Dispatcher", "Done", "Parked", "Piece", "Reply", "Route"]
 

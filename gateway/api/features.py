@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from gateway.metadata.image import Image
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.metadata.image import Image
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 GROUP_VERSION = "group.version"
 """Level 1: consumer groups of KIP-848."""

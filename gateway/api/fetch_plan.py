@@ -16,11 +16,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sized
 from typing import TYPE_CHECKING, TypeAlias
 
-from gateway.api.cold_reads import ColdReads
-from gateway.api.sessions import FEW, FetchTurn, Remembered, SessionTurn, TopicKey
-from gateway.runtime.waiting import Waiting, WaitList
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import (
+from headgate.gateway.api.cold_reads import ColdReads
+from headgate.gateway.api.sessions import FEW, FetchTurn, Remembered, SessionTurn, TopicKey
+from headgate.gateway.runtime.waiting import Waiting, WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -28,13 +28,13 @@ from protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from protocol.wire import ZERO_UUID
-from storage.files import ColdRead
-from storage.segment.slices import FileSlice
+from headgate.protocol.wire import ZERO_UUID
+from headgate.storage.files import ColdRead
+from headgate.storage.segment.slices import FileSlice
 
 if TYPE_CHECKING:
-    from gateway.api.context import Context
-    from gateway.replication.partition import Partition
+    from headgate.gateway.api.context import Context
+    from headgate.gateway.replication.partition import Partition
 
 NO_DIVERGENCE = PartitionData().diverging_epoch
 """The default itself, which the writer need not look into."""

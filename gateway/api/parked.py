@@ -14,16 +14,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gateway.api.context import Client, CloseConnection, Context, Services
-from gateway.api.routes import Reply, Route, body_of, with_body
-from gateway.runtime.slices import Work
-from gateway.runtime.waiting import SILENCE, Waiting
-from protocol.errors import MalformedRequest
-from protocol.schema import Message
-from protocol.steps import Steps, are_steps
+from headgate.gateway.api.context import Client, CloseConnection, Context, Services
+from headgate.gateway.api.routes import Reply, Route, body_of, with_body
+from headgate.gateway.runtime.slices import Work
+from headgate.gateway.runtime.waiting import SILENCE, Waiting
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.schema import Message
+from headgate.protocol.steps import Steps, are_steps
 
 if TYPE_CHECKING:
-    from gateway.metadata.image import Image
+    from headgate.gateway.metadata.image import Image
 
 Done = Callable[[Reply | Exception], None]
 Keep = Callable[["Image", bytes], None]

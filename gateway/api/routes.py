@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import struct
 
-from gateway.api.context import Client, CloseConnection
-from gateway.api.handlers import Registration
-from protocol import compiler, registry
-from protocol.compiler import Splice, StepReader
-from protocol.errors import ErrorCode, KafkaError
-from protocol.header import write_response_header
-from protocol.messages.produce import ProduceRequest
-from protocol.schema import Message
-from protocol.steps import Steps
+from headgate.gateway.api.context import Client, CloseConnection
+from headgate.gateway.api.handlers import Registration
+from headgate.protocol import compiler, registry
+from headgate.protocol.compiler import Splice, StepReader
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.header import write_response_header
+from headgate.protocol.messages.produce import ProduceRequest
+from headgate.protocol.schema import Message
+from headgate.protocol.steps import Steps
 
 logger = logging.getLogger("headgate.dispatch")
 

@@ -24,9 +24,9 @@ from operator import attrgetter
 from random import Random
 from typing import NoReturn
 
-from gateway.runtime.waiting import WaitList
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from headgate.gateway.runtime.waiting import WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 
 TopicKey = str | bytes
 """A topic as fetches name it: by name, from v13 by id."""

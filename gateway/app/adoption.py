@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from gateway.config import topics as topic_configs
-from gateway.metadata import unknown_configs
-from gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS
-from gateway.metadata.journal import LOG_CONFIG
-from gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE, METADATA_TOPIC, METADATA_TOPIC_ID, new_topic_id
-from protocol.errors import KafkaError, MalformedRequest
-from protocol.internal.metadata import (
+from headgate.gateway.config import topics as topic_configs
+from headgate.gateway.metadata import unknown_configs
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from headgate.gateway.metadata.journal import LOG_CONFIG
+from headgate.gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE, METADATA_TOPIC, METADATA_TOPIC_ID, new_topic_id
+from headgate.protocol.errors import KafkaError, MalformedRequest
+from headgate.protocol.internal.metadata import (
     ABORT_TRANSACTION,
     BEGIN_TRANSACTION,
     END_TRANSACTION,
@@ -42,21 +42,21 @@ from protocol.internal.metadata import (
     encode,
     record_type,
 )
-from protocol.records import batch
-from protocol.records.batch import Record
-from storage.directory import foreign
-from storage.directory.foreign import Found, Survey
-from storage.directory.store import LOCK
-from storage.disk import directories
-from storage.disk.checkpoint import TEMPORARY_SUFFIX
-from storage.disk.pool import Pool
-from storage.errors import BadFile, StorageError
-from storage.files import Files
-from storage.log.log import Log
-from storage.segment.segment import Segment
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import Record
+from headgate.storage.directory import foreign
+from headgate.storage.directory.foreign import Found, Survey
+from headgate.storage.directory.store import LOCK
+from headgate.storage.disk import directories
+from headgate.storage.disk.checkpoint import TEMPORARY_SUFFIX
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import BadFile, StorageError
+from headgate.storage.files import Files
+from headgate.storage.log.log import Log
+from headgate.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from gateway.config import BrokerConfig
+    from headgate.gateway.config import BrokerConfig
 
 logger = logging.getLogger("headgate.adoption")
 

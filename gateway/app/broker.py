@@ -11,38 +11,38 @@ from random import Random
 
 import trio
 
-from gateway.api.context import Services
-from gateway.api.conversion import Conversions
-from gateway.api.dispatch import Dispatcher
-from gateway.api.handlers import load
-from gateway.api.sessions import FetchSessions
-from gateway.config import BrokerConfig
-from gateway.coordinator.producer_ids import ProducerIds
-from gateway.coordinator.runtime import Coordinators
-from gateway.maintenance.cleaning import Cleaning
-from gateway.maintenance.opening import Openings
-from gateway.maintenance.upkeep import Upkeep
-from gateway.metadata.local import LocalMetadata, Recorded, check_fresh
-from gateway.metadata.registration import refill, register
-from gateway.metadata.snapshot_generator import SnapshotGenerator
-from gateway.metadata.topics import METADATA_TOPIC
-from gateway.network.server import Limits, Server
-from gateway.replication.appends import Appends
-from gateway.replication.epoch_bumps import LeaderEpochBumps
-from gateway.replication.partitions import Partitions
-from gateway.replication.writer import Disk
-from gateway.runtime.clock import Clock, SystemClock
-from gateway.runtime.descriptors import for_connections
-from gateway.runtime.logs import ready_line
-from gateway.runtime.metrics import Metrics
-from gateway.runtime.scheduler import Scheduler
-from gateway.runtime.slices import Slices
-from gateway.runtime.waiting import Purgatory
-from storage.directory import foreign
-from storage.directory.opening import ConfigOf
-from storage.directory.stores import Stores
-from storage.disk.reserve import Reserve
-from storage.files import Files, parent
+from headgate.gateway.api.context import Services
+from headgate.gateway.api.conversion import Conversions
+from headgate.gateway.api.dispatch import Dispatcher
+from headgate.gateway.api.handlers import load
+from headgate.gateway.api.sessions import FetchSessions
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.coordinator.producer_ids import ProducerIds
+from headgate.gateway.coordinator.runtime import Coordinators
+from headgate.gateway.maintenance.cleaning import Cleaning
+from headgate.gateway.maintenance.opening import Openings
+from headgate.gateway.maintenance.upkeep import Upkeep
+from headgate.gateway.metadata.local import LocalMetadata, Recorded, check_fresh
+from headgate.gateway.metadata.registration import refill, register
+from headgate.gateway.metadata.snapshot_generator import SnapshotGenerator
+from headgate.gateway.metadata.topics import METADATA_TOPIC
+from headgate.gateway.network.server import Limits, Server
+from headgate.gateway.replication.appends import Appends
+from headgate.gateway.replication.epoch_bumps import LeaderEpochBumps
+from headgate.gateway.replication.partitions import Partitions
+from headgate.gateway.replication.writer import Disk
+from headgate.gateway.runtime.clock import Clock, SystemClock
+from headgate.gateway.runtime.descriptors import for_connections
+from headgate.gateway.runtime.logs import ready_line
+from headgate.gateway.runtime.metrics import Metrics
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.slices import Slices
+from headgate.gateway.runtime.waiting import Purgatory
+from headgate.storage.directory import foreign
+from headgate.storage.directory.opening import ConfigOf
+from headgate.storage.directory.stores import Stores
+from headgate.storage.disk.reserve import Reserve
+from headgate.storage.files import Files, parent
 
 logger = logging.getLogger("headgate.broker")
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway import __version__
+from headgate import __version__
 
 if TYPE_CHECKING:
     import argparse
 
-    from gateway.config import BrokerConfig
+    from headgate.gateway.config import BrokerConfig
 
 FAILED, MISUSED = 1, 2
 
@@ -31,14 +31,16 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "serve": Command(
-        "gateway.app.cli:serve", "run a broker: headgate serve [server.properties] [--override name=value]..."
+        "headgate.gateway.app.cli:serve", "run a broker: headgate serve [server.properties] [--override name=value]..."
     ),
-    "topics": Command("tools.topics:main", "list, create, describe and delete topics"),
+    "topics": Command("headgate.tools.topics:main", "list, create, describe and delete topics"),
     "groups": Command(
-        "tools.groups.command:main", "consumer groups: members, lag, offsets to reset, export and import"
+        "headgate.tools.groups.command:main", "consumer groups: members, lag, offsets to reset, export and import"
     ),
-    "log": Command("tools.log.command:main", "files of a data directory: list, dump, verify, repair; no broker needed"),
-    "config": Command("gateway.app.cli:config", "say of every line of a server.properties what it does here"),
+    "log": Command(
+        "headgate.tools.log.command:main", "files of a data directory: list, dump, verify, repair; no broker needed"
+    ),
+    "config": Command("headgate.gateway.app.cli:config", "say of every line of a server.properties what it does here"),
 }
 
 # Who started this broker is gone: a stop that takes longer is not waited for.
@@ -170,7 +172,7 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
 
 def _load(options: argparse.Namespace) -> BrokerConfig | None:
     """The configuration that was asked for; None after its problems were told."""
-    from gateway.config import BrokerConfig, ConfigError
+    from headgate.gateway.config import BrokerConfig, ConfigError
 
     try:
         text = _read(options.properties)
@@ -185,8 +187,8 @@ def _of_directory(options: argparse.Namespace, settings: BrokerConfig | None) ->
     """The same as the node whose data directories these are, where no node.id is given."""
     if settings is None or any(settings.texts(name)[-1] is not None for name in ("node.id", "broker.id")):
         return settings
-    from storage.disk import directories
-    from storage.files import Files
+    from headgate.storage.disk import directories
+    from headgate.storage.files import Files
 
     known = directories.node_id(Files(), settings.log_directories)
     if known is not None and known != settings.node_id:
@@ -197,7 +199,7 @@ def _of_directory(options: argparse.Namespace, settings: BrokerConfig | None) ->
 
 def _read(path: str | None) -> str:
     """The text of a file: UTF-8, or what Java takes every such file for, Latin-1."""
-    from gateway.config import ConfigError
+    from headgate.gateway.config import ConfigError
 
     if path is None:
         return ""
@@ -217,7 +219,7 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
     import gc
     import logging
 
-    from gateway.runtime import descriptors, logs
+    from headgate.gateway.runtime import descriptors, logs
 
     logs.configure(log_level)
     logger = logging.getLogger("headgate.config")
@@ -227,7 +229,7 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
     if too_few is not None:
         logger.warning("%s", too_few)
     gc.disable()  # what is imported stays: to look for garbage in it is a tenth of a start
-    from gateway.app import broker
+    from headgate.gateway.app import broker
 
     gc.enable()
     outcome = "did not start"
@@ -248,17 +250,17 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
 def _adopt(settings: BrokerConfig) -> None:
     from random import Random
 
-    from gateway.app import adoption
-    from gateway.runtime.clock import SystemClock
-    from storage.files import Files
+    from headgate.gateway.app import adoption
+    from headgate.gateway.runtime.clock import SystemClock
+    from headgate.storage.files import Files
 
     adoption.adopt(settings, Files(), Random(), SystemClock().now_ms())
 
 
 def _explain(error: BaseException, settings: BrokerConfig, outcome: str) -> int:
     """One sentence for what a person can mend; a traceback for what is our own mistake."""
-    from protocol.errors import KafkaError
-    from storage.errors import DirectoryLocked, StorageError
+    from headgate.protocol.errors import KafkaError
+    from headgate.storage.errors import DirectoryLocked, StorageError
 
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]

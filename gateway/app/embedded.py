@@ -25,12 +25,15 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import IO, Protocol, Self
 
-from gateway.runtime.logs import READY
+import headgate
+from headgate.gateway.runtime.logs import READY
 
 # What a test wants: a free port, and no wait for more members when a group begins.
 _DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
 # Isolated mode looks at no environment and at no current directory: the package that is running here is named to it.
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gateway.app.cli import main; sys.exit(main())"
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from headgate.gateway.app.cli import main; sys.exit(main())"
+)
 _SHOWN_LOG_LINES = 40
 # Where a broker that listens everywhere can be reached from here.
 _NEAR = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104
@@ -174,7 +177,7 @@ class Headgate:
 
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
         """Create a topic; configs have Kafka's names with `_` for dots. Raises HeadgateError with the reason."""
-        from gateway.app.embedded_client import create_topic
+        from headgate.gateway.app.embedded_client import create_topic
 
         texts = {key.replace("_", "."): _text(value) for key, value in configs.items()}
         create_topic(self.bootstrap, name, partitions, texts)
@@ -196,7 +199,7 @@ def _text(value: object) -> str:
 
 
 def _in_process() -> Runner:
-    from gateway.app.in_process import InProcess
+    from headgate.gateway.app.in_process import InProcess
 
     return InProcess(os.getpid())
 
@@ -218,7 +221,7 @@ class _Process:
 
     def start(self, overrides: Mapping[str, str], deadline_s: float) -> Sequence[str]:
         arguments = [f"--override={name}={value}" for name, value in overrides.items()]
-        root = str(Path(__file__).resolve().parents[2])
+        root = str(Path(headgate.__file__).resolve().parents[1])
         if self._log_file is None:
             self._log_file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives until `discard`
         self._process = process = subprocess.Popen(  # noqa: S603 - this interpreter, our own program

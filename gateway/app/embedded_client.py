@@ -5,15 +5,15 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
-from gateway.app.embedded import HeadgateError
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from headgate.gateway.app.embedded import HeadgateError
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.peer import Peer
+from headgate.protocol.peer import Peer
 
 _TIMEOUT_S = 30.0
 _RECEIVED_BYTES = 1 << 16

@@ -16,11 +16,11 @@ from queue import Empty, SimpleQueue
 import trio
 import trio.testing
 
-from gateway.app.broker import Broker
-from gateway.app.embedded import HeadgateError
-from gateway.config import BrokerConfig, ConfigError
-from gateway.runtime.clock import SystemClock
-from gateway.runtime.scheduler import TrioClock
+from headgate.gateway.app.broker import Broker
+from headgate.gateway.app.embedded import HeadgateError
+from headgate.gateway.config import BrokerConfig, ConfigError
+from headgate.gateway.runtime.clock import SystemClock
+from headgate.gateway.runtime.scheduler import TrioClock
 
 _DISCARD_DEADLINE_S = 5.0
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from gateway.app.embedded import Headgate
+    from headgate.gateway.app.embedded import Headgate
 
 _SHOWN_LOG_CHARACTERS = 4_000
 
@@ -31,7 +31,7 @@ def headgate_options() -> Mapping[str, object]:
 @pytest.fixture(scope="session")
 def headgate_session(headgate_options: Mapping[str, object]) -> Iterator[Headgate]:
     """The broker of a session."""
-    from gateway.app.embedded import Headgate
+    from headgate.gateway.app.embedded import Headgate
 
     with Headgate(headgate_options) as broker:
         yield broker
@@ -39,7 +39,7 @@ def headgate_session(headgate_options: Mapping[str, object]) -> Iterator[Headgat
 
 @pytest.fixture
 def headgate(headgate_session: Headgate) -> Headgate:
-    """A running broker: `bootstrap`, `topic(partitions=1)`, `kill()`, `restart()`; see `gateway.Headgate`."""
+    """A running broker: `bootstrap`, `topic(partitions=1)`, `kill()`, `restart()`; see `headgate.Headgate`."""
     return headgate_session.start()
 
 

@@ -1,7 +1,7 @@
 """The configuration: Kafka's names, types, defaults and checks."""
 
-from gateway.config.broker import BrokerConfig
-from gateway.config.listeners import Listener
-from gateway.config.loading import Answer, ConfigError
+from headgate.gateway.config.broker import BrokerConfig
+from headgate.gateway.config.listeners import Listener
+from headgate.gateway.config.loading import Answer, ConfigError
 
 __all__ = ["Answer", "BrokerConfig", "ConfigError", "Listener"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gateway.config import broker_table, catalogue, listeners
-from gateway.config.definition import LONG_MAX, Effect, Value
-from gateway.config.listeners import Listener, ListenerProblem
-from gateway.config.loading import Answer, ConfigError, Loaded, Overrides, Setting, load
-from gateway.config.settings import Settings
+from headgate.gateway.config import broker_table, catalogue, listeners
+from headgate.gateway.config.definition import LONG_MAX, Effect, Value
+from headgate.gateway.config.listeners import Listener, ListenerProblem
+from headgate.gateway.config.loading import Answer, ConfigError, Loaded, Overrides, Setting, load
+from headgate.gateway.config.settings import Settings
 
 if TYPE_CHECKING:
-    from storage.config import LogConfig
+    from headgate.storage.config import LogConfig
 
 
 class BrokerConfig(Settings):
@@ -108,13 +108,13 @@ class BrokerConfig(Settings):
 
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Value:
         """What a topic setting comes to. `overrides` are the topic's own configs, as checked when they were set."""
-        from gateway.config import topics
+        from headgate.gateway.config import topics
 
         return topics.resolve(self, name, overrides)
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The settings of one log, from the checked configs of its topic."""
-        from gateway.config import topics
+        from headgate.gateway.config import topics
 
         if self._plain_log_config is None:
             self._plain_log_config = topics.log_config(self)

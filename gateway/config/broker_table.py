@@ -6,7 +6,7 @@ Defaults are those of Apache Kafka 4.1 but for four, each with its reason in its
 """
 # fmt: off
 
-from gateway.config.definition import Type
+from headgate.gateway.config.definition import Type
 
 BOOLEAN, STRING, INT, SHORT = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT
 LONG, DOUBLE, LIST = Type.LONG, Type.DOUBLE, Type.LIST

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from gateway.config import broker_table, foreign_table, topic_table
-from gateway.config.definition import Definition, Effect, Type
+from headgate.gateway.config import broker_table, foreign_table, topic_table
+from headgate.gateway.config.definition import Definition, Effect, Type
 
 
 class Update(IntEnum):

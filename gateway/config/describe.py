@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
-from gateway.config import catalogue, topics
-from gateway.config.broker import BrokerConfig
-from gateway.config.definition import Definition, Effect, Type
+from headgate.gateway.config import catalogue, topics
+from headgate.gateway.config.broker import BrokerConfig
+from headgate.gateway.config.definition import Definition, Effect, Type
 
 
 class Source(IntEnum):

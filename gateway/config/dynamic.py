@@ -9,10 +9,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from gateway.config import broker_table, catalogue
-from gateway.config.broker import BrokerConfig
-from gateway.config.definition import LONGEST_VALUE_BYTES
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.config import broker_table, catalogue
+from headgate.gateway.config.broker import BrokerConfig
+from headgate.gateway.config.definition import LONGEST_VALUE_BYTES
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 def check(

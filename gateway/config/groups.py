@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from gateway.config import catalogue
-from gateway.config.describe import ConfigEntry, Source, Synonym, broker_synonyms
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.config import catalogue
+from headgate.gateway.config.describe import ConfigEntry, Source, Synonym, broker_synonyms
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from gateway.config.broker import BrokerConfig
+    from headgate.gateway.config.broker import BrokerConfig
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"

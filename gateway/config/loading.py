@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gateway.config import catalogue, properties
-from gateway.config.definition import Definition, Effect
+from headgate.gateway.config import catalogue, properties
+from headgate.gateway.config.definition import Definition, Effect
 
 # By name, or each as `name=value`.
 Overrides = Mapping[str, str] | Iterable[str]

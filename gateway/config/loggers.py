@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from gateway.config.definition import Type
-from gateway.config.describe import ConfigEntry, Source
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.config.definition import Type
+from headgate.gateway.config.describe import ConfigEntry, Source
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 ROOT = "root"
 _OURS = "headgate"

@@ -6,10 +6,10 @@ Source: org.apache.kafka.common.config.ConfigResource.Type.
 from enum import IntEnum
 from typing import Protocol
 
-from gateway.api.context import Context
-from gateway.metadata.image import Topic
-from gateway.metadata.topics import check_name
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.api.context import Context
+from headgate.gateway.metadata.image import Topic
+from headgate.gateway.metadata.topics import check_name
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 class ResourceType(IntEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.config.listeners import Listener
+from headgate.gateway.config.listeners import Listener
 
 
 class Settings:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gateway.config import catalogue, topic_table
-from gateway.config.definition import LONGEST_VALUE_BYTES, Definition, Type, Value
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.config import catalogue, topic_table
+from headgate.gateway.config.definition import LONGEST_VALUE_BYTES, Definition, Type, Value
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from gateway.config.broker import BrokerConfig
-    from storage.config import LogConfig
+    from headgate.gateway.config.broker import BrokerConfig
+    from headgate.storage.config import LogConfig
 
 _DIFFERENCE = Definition(
     topic_table.TIMESTAMP_DIFFERENCE, Type.LONG, None, "0..", "Both bounds of a record's time (Kafka to 3.9)."
@@ -93,7 +93,7 @@ def _in_topic_unit(synonym: str, value: Value) -> Value:
 
 def log_config(config: BrokerConfig) -> LogConfig:
     """The settings that storage needs, for a topic without own ones; fields have the names of settings."""
-    from storage.config import LogConfig
+    from headgate.storage.config import LogConfig
 
     values: dict[str, Any] = {_field(name): resolve(config, name, {}) for name in catalogue.TOPIC}
     return LogConfig(**values)

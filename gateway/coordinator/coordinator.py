@@ -21,26 +21,26 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gateway.coordinator.decision import NEVER, Decision, Records, Reply, Ticket
-from gateway.coordinator.groups.groups import Group, Shard
-from gateway.coordinator.loading import Loading
-from gateway.replication.appends import Appends
-from gateway.replication.partition import ACKS_ALL, GATHER_BYTES, Partition
-from gateway.replication.writer import Done
-from gateway.runtime.clock import Clock
-from gateway.runtime.scheduler import Scheduler, Timer
-from gateway.runtime.slices import SLICE_MS, Slices
-from gateway.runtime.waiting import Purgatory, Waiting, WaitList
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import encode_key, encode_value
-from protocol.records import batch
-from protocol.records.batch import Record
-from protocol.records.compression import finish
-from protocol.schema import Struct
-from storage.log.staged import AppendInfo
-from storage.log.validation import OWN
-from storage.segment import messages
-from storage.segment.slices import FileSlice, MessagesSlice
+from headgate.gateway.coordinator.decision import NEVER, Decision, Records, Reply, Ticket
+from headgate.gateway.coordinator.groups.groups import Group, Shard
+from headgate.gateway.coordinator.loading import Loading
+from headgate.gateway.replication.appends import Appends
+from headgate.gateway.replication.partition import ACKS_ALL, GATHER_BYTES, Partition
+from headgate.gateway.replication.writer import Done
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler, Timer
+from headgate.gateway.runtime.slices import SLICE_MS, Slices
+from headgate.gateway.runtime.waiting import Purgatory, Waiting, WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import encode_key, encode_value
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import Record
+from headgate.protocol.records.compression import finish
+from headgate.protocol.schema import Struct
+from headgate.storage.log.staged import AppendInfo
+from headgate.storage.log.validation import OWN
+from headgate.storage.segment import messages
+from headgate.storage.segment.slices import FileSlice, MessagesSlice
 
 logger = logging.getLogger("headgate.groups")
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self, TypeAlias
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.schema import Message, Struct
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.schema import Message, Struct
 
 NEVER = math.inf
 """The moment that does not come, in milliseconds of any clock."""

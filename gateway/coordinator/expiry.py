@@ -23,11 +23,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gateway.coordinator.decision import Decision, Records
-from protocol.internal.offsets import OffsetCommitKey, decode_offset
+from headgate.gateway.coordinator.decision import Decision, Records
+from headgate.protocol.internal.offsets import OffsetCommitKey, decode_offset
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.groups import Shard
 
 OFFSETS_A_STEP = 500
 """To end so many takes two to three milliseconds, with all that has to be written."""

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.coordinator.groups.groups import Shard
-from protocol.errors import KafkaError
-from protocol.internal.offsets import OffsetCommitKey, UnknownType, check_offset, decode
-from protocol.records import batch, control
-from protocol.records.batch import HEADER_SIZE, BatchHeader, Record
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.internal.offsets import OffsetCommitKey, UnknownType, check_offset, decode
+from headgate.protocol.records import batch, control
+from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader, Record
 
 RECORDS_A_STEP = 32
 MAX_NAMES = 10_000

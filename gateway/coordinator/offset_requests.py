@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.coordinator.decision import Decision, Records, Ticket
-from gateway.coordinator.offsets import Snapshot
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
-from protocol.messages.offset_commit import (
+from headgate.gateway.coordinator.decision import Decision, Records, Ticket
+from headgate.gateway.coordinator.offsets import Snapshot
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -21,25 +21,25 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.messages.offset_delete import (
+from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from protocol.messages.offset_fetch import (
+from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from protocol.steps import FEW, rows
-from protocol.wire import ZERO_UUID
+from headgate.protocol.steps import FEW, rows
+from headgate.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups.groups import Group, Shard, TopicsView
+    from headgate.gateway.coordinator.groups.groups import Group, Shard, TopicsView
 
 LONGEST_METADATA_BYTES = 0x7FFF
 """As long as a string may be in the versions of OffsetFetch that are not flexible."""

@@ -12,8 +12,8 @@ import sys
 import weakref
 from collections.abc import Collection
 
-from gateway.coordinator.decision import Records
-from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset, encode_value
+from headgate.gateway.coordinator.decision import Records
+from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset, encode_value
 
 Partitions = dict[int, bytes]
 Vector = dict[str, Partitions]

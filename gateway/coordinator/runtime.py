@@ -14,23 +14,23 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from gateway.config import BrokerConfig
-from gateway.config.resources import ResourceType
-from gateway.coordinator import expiry
-from gateway.coordinator.coordinator import Coordinator, Decide, Lost, Tools
-from gateway.coordinator.decision import NEVER, Decision, Ticket
-from gateway.coordinator.groups.groups import Shard
-from gateway.coordinator.settings import GroupSettings
-from gateway.metadata.image import CONSUMER_OFFSETS, Image
-from gateway.metadata.local import Change, LocalMetadata
-from gateway.replication.appends import Appends
-from gateway.replication.partitions import Partitions
-from gateway.runtime.clock import Clock
-from gateway.runtime.scheduler import Scheduler
-from gateway.runtime.slices import Slices
-from gateway.runtime.waiting import Purgatory, Waiting, WaitList
-from protocol.errors import ErrorCode, KafkaError
-from protocol.steps import FEW, Steps
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config.resources import ResourceType
+from headgate.gateway.coordinator import expiry
+from headgate.gateway.coordinator.coordinator import Coordinator, Decide, Lost, Tools
+from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image
+from headgate.gateway.metadata.local import Change, LocalMetadata
+from headgate.gateway.replication.appends import Appends
+from headgate.gateway.replication.partitions import Partitions
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.slices import Slices
+from headgate.gateway.runtime.waiting import Purgatory, Waiting, WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.steps import FEW, Steps
 
 logger = logging.getLogger("headgate.groups")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from gateway.config import BrokerConfig
+    from headgate.gateway.config import BrokerConfig
 
 # A member may store so much: protocols with their metadata, or its assignment. Kafka has no limit but that of a record.
 MAX_MEMBER_BYTES = 1 << 20

@@ -27,13 +27,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from gateway.runtime.scheduler import Scheduler, StoppedError
-from protocol.errors import KafkaError
-from protocol.records.compression import Steps, finish
-from storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten
-from storage.cleanup.compaction.work import Compaction
-from storage.disk.pool import Pool
-from storage.files import Files
+import headgate
+from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records.compression import Steps, finish
+from headgate.storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten
+from headgate.storage.cleanup.compaction.work import Compaction
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import Files
 
 if TYPE_CHECKING:
     import subprocess
@@ -43,7 +44,8 @@ Done = Callable[[Any], None]
 """Called on the loop, with a result or with what was raised: OSError, Damaged, or anything that was not expected."""
 
 _PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from gateway.maintenance.cleaner_process import main; main()"
+    "import sys; sys.path.insert(0, sys.argv.pop(1));"
+    " from headgate.gateway.maintenance.cleaner_process import main; main()"
 )
 # The broker is the one that clients wait for.
 _NICENESS = 10
@@ -176,7 +178,7 @@ def _rewritten(answer: Sequence[Any]) -> Rewritten:
 def _start() -> subprocess.Popen[bytes]:
     import subprocess
 
-    root = str(Path(__file__).parents[2])
+    root = str(Path(headgate.__file__).resolve().parents[1])
     return subprocess.Popen(  # noqa: S603 - this interpreter, our own program
         [sys.executable, "-I", "-c", _PROGRAM, root], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

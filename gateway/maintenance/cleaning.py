@@ -17,23 +17,23 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gateway.config import BrokerConfig
-from gateway.maintenance.cleaning_metrics import CleaningMetrics
-from gateway.replication.partition import Partition
-from gateway.replication.partitions import Partitions
-from gateway.runtime.clock import Clock
-from gateway.runtime.metrics import Metrics
-from gateway.runtime.scheduler import Scheduler
-from protocol.errors import KafkaError
-from storage.disk.pool import Pool
-from storage.errors import StorageError
-from storage.files import ColdRead, Place, parent, planned
-from storage.log.log import Log
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.maintenance.cleaning_metrics import CleaningMetrics
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.replication.partitions import Partitions
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.metrics import Metrics
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.protocol.errors import KafkaError
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import StorageError
+from headgate.storage.files import ColdRead, Place, parent, planned
+from headgate.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from gateway.maintenance.cleaner_process import Worker
-    from gateway.maintenance.cleaning_round import Round
-    from storage.cleanup.cleaner import Dirt
+    from headgate.gateway.maintenance.cleaner_process import Worker
+    from headgate.gateway.maintenance.cleaning_round import Round
+    from headgate.storage.cleanup.cleaner import Dirt
 
 logger = logging.getLogger("headgate.cleaning")
 
@@ -143,7 +143,9 @@ class Cleaning:
             return
         self._is_looking = False
         self.metrics.looked(dirt for _, dirt in found)
-        from storage.cleanup import cleaner  # here and below: most brokers start long before they compact anything
+        from headgate.storage.cleanup import (
+            cleaner,
+        )  # here and below: most brokers start long before they compact anything
 
         chosen = cleaner.filthiest((its.log.config.min_cleanable_dirty_ratio, dirt) for its, dirt in found)
         if chosen is not None and not self.is_stopped:
@@ -222,13 +224,13 @@ class Cleaning:
             return None
 
     def _dirt(self, partition: Partition, brought: Place | None) -> Dirt:
-        from storage.cleanup.compaction.job import assess
+        from headgate.storage.cleanup.compaction.job import assess
 
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
         return planned(lambda patient: assess(log, now_ms, up_to, patient), brought)
 
     def _begin(self, partition: Partition, dirt: Dirt) -> None:
-        from gateway.maintenance.cleaning_round import Round
+        from headgate.gateway.maintenance.cleaning_round import Round
 
         worker = self._idle.pop() if self._idle else self._new_worker(partition.log.pool)
         begun = self._rounds[partition.topic, partition.index] = Round(self, partition, dirt, worker)
@@ -236,7 +238,7 @@ class Cleaning:
 
     def _new_worker(self, pool: Pool) -> Worker:
         if self._make_worker is None:
-            from gateway.maintenance.cleaner_process import best_worker
+            from headgate.gateway.maintenance.cleaner_process import best_worker
 
             self._make_worker = best_worker
         return self._make_worker(self._scheduler, pool)
@@ -280,7 +282,7 @@ class Cleaning:
 
     def failed(self, partition: Partition, error: BaseException) -> None:
         """A compaction, or the look for one, ended so."""
-        from storage.cleanup.compaction.job import Damaged
+        from headgate.storage.cleanup.compaction.job import Damaged
 
         key = partition.topic, partition.index
         self.metrics.failed()

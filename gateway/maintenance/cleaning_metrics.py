@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from gateway.runtime.clock import Clock
-from gateway.runtime.metrics import Metrics
-from storage.log.log import Log
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.metrics import Metrics
+from headgate.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from storage.cleanup.cleaner import Dirt
-    from storage.cleanup.compaction.job import Collected, Rewritten
-    from storage.cleanup.compaction.rounds import Round
+    from headgate.storage.cleanup.cleaner import Dirt
+    from headgate.storage.cleanup.compaction.job import Collected, Rewritten
+    from headgate.storage.cleanup.compaction.rounds import Round
 
 
 class CleaningMetrics:

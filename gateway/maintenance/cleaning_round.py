@@ -11,18 +11,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from gateway.replication.partition import Partition
-from gateway.runtime.scheduler import StoppedError
-from protocol.errors import KafkaError
-from storage.cleanup.cleaner import Dirt
-from storage.cleanup.compaction import rounds
-from storage.cleanup.compaction.job import Collected, Rewritten
-from storage.cleanup.compaction.rounds import Gone
-from storage.errors import StorageError
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.protocol.errors import KafkaError
+from headgate.storage.cleanup.cleaner import Dirt
+from headgate.storage.cleanup.compaction import rounds
+from headgate.storage.cleanup.compaction.job import Collected, Rewritten
+from headgate.storage.cleanup.compaction.rounds import Gone
+from headgate.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from gateway.maintenance.cleaner_process import Worker
-    from gateway.maintenance.cleaning import Cleaning
+    from headgate.gateway.maintenance.cleaner_process import Worker
+    from headgate.gateway.maintenance.cleaning import Cleaning
 
 logger = logging.getLogger("headgate.cleaning")
 

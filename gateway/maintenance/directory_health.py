@@ -17,11 +17,11 @@ import errno
 import logging
 from collections.abc import Callable
 
-from gateway.runtime.clock import Clock
-from gateway.runtime.scheduler import Scheduler
-from protocol.errors import ErrorCode, KafkaError
-from storage.disk.directories import Meta, check_same
-from storage.files import NO_DESCRIPTORS, NO_ROOM, Files
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.disk.directories import Meta, check_same
+from headgate.storage.files import NO_DESCRIPTORS, NO_ROOM, Files
 
 logger = logging.getLogger("headgate.upkeep")
 

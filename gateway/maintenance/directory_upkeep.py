@@ -9,16 +9,16 @@ import errno
 import logging
 from collections.abc import Callable, Mapping
 
-from gateway.maintenance.directory_health import DirectoryHealth
-from gateway.maintenance.mender import Mender, Told
-from gateway.maintenance.retention import Retention
-from gateway.runtime.clock import Clock
-from gateway.runtime.scheduler import Scheduler
-from protocol.errors import KafkaError
-from storage.directory.store import Store
-from storage.disk.checkpoint import TopicPartition, offsets_of
-from storage.log.log import Log
-from storage.recovery.mending import Mending, take_up_index
+from headgate.gateway.maintenance.directory_health import DirectoryHealth
+from headgate.gateway.maintenance.mender import Mender, Told
+from headgate.gateway.maintenance.retention import Retention
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.protocol.errors import KafkaError
+from headgate.storage.directory.store import Store
+from headgate.storage.disk.checkpoint import TopicPartition, offsets_of
+from headgate.storage.log.log import Log
+from headgate.storage.recovery.mending import Mending, take_up_index
 
 logger = logging.getLogger("headgate.upkeep")
 

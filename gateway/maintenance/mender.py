@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gateway.runtime.clock import Clock
-from gateway.runtime.scheduler import Scheduler, StoppedError
-from storage.log.log import Log
-from storage.recovery import mending
-from storage.recovery.mending import Mending
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
+from headgate.storage.log.log import Log
+from headgate.storage.recovery import mending
+from headgate.storage.recovery.mending import Mending
 
 logger = logging.getLogger("headgate.upkeep")
 

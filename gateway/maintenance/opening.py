@@ -14,16 +14,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from gateway.metadata.image import INTERNAL_TOPICS
-from gateway.runtime.clock import Clock
-from gateway.runtime.metrics import Metrics
-from gateway.runtime.scheduler import Scheduler, StoppedError
-from protocol.records.compression import Steps
-from storage.directory.opening import ConfigOf, Opening
-from storage.directory.store import Store
-from storage.directory.stores import Stores
-from storage.disk.checkpoint import TopicPartition
-from storage.errors import StorageError
+from headgate.gateway.metadata.image import INTERNAL_TOPICS
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.metrics import Metrics
+from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
+from headgate.protocol.records.compression import Steps
+from headgate.storage.directory.opening import ConfigOf, Opening
+from headgate.storage.directory.store import Store
+from headgate.storage.directory.stores import Stores
+from headgate.storage.disk.checkpoint import TopicPartition
+from headgate.storage.errors import StorageError
 
 logger = logging.getLogger("headgate.opening")
 

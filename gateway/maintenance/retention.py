@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from gateway.replication.partition import Partition
-from gateway.runtime.clock import Clock
-from gateway.runtime.scheduler import Scheduler
-from protocol.errors import KafkaError
-from storage.cleanup.expiry import Expired
-from storage.files import ColdRead, Place
-from storage.log.log import Log
-from storage.segment.index import WrongIndex
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.protocol.errors import KafkaError
+from headgate.storage.cleanup.expiry import Expired
+from headgate.storage.files import ColdRead, Place
+from headgate.storage.log.log import Log
+from headgate.storage.segment.index import WrongIndex
 
 logger = logging.getLogger("headgate.upkeep")
 

@@ -15,11 +15,11 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gateway.config import BrokerConfig
-from gateway.replication.partitions import Partitions
-from gateway.runtime.clock import Clock
-from gateway.runtime.scheduler import Scheduler, Timer
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.replication.partitions import Partitions
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler, Timer
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("headgate.space")
 

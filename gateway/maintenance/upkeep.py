@@ -9,21 +9,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from gateway.config import BrokerConfig
-from gateway.maintenance.directory_upkeep import DirectoryUpkeep
-from gateway.maintenance.mender import Told
-from gateway.maintenance.space import Space
-from gateway.metadata.topics import METADATA_TOPIC
-from gateway.replication.partition import Partition
-from gateway.replication.partitions import Partitions, Retried
-from gateway.runtime.clock import Clock
-from gateway.runtime.metrics import Metrics
-from gateway.runtime.scheduler import Scheduler
-from protocol.errors import ErrorCode, KafkaError
-from storage.directory.stores import Stores
-from storage.files import parent
-from storage.log.flush import is_due
-from storage.log.log import Log
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.maintenance.directory_upkeep import DirectoryUpkeep
+from headgate.gateway.maintenance.mender import Told
+from headgate.gateway.maintenance.space import Space
+from headgate.gateway.metadata.topics import METADATA_TOPIC
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.replication.partitions import Partitions, Retried
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.metrics import Metrics
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.directory.stores import Stores
+from headgate.storage.files import parent
+from headgate.storage.log.flush import is_due
+from headgate.storage.log.log import Log
 
 logger = logging.getLogger("headgate.upkeep")
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.metadata import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigRecord,

@@ -14,20 +14,20 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from protocol.internal.metadata import MetadataRecord, decode, encode
-from protocol.records import batch
-from protocol.records.batch import Record
-from protocol.records.compression import Steps
-from storage.config import LogConfig
-from storage.errors import StorageError
-from storage.log.flush import Flush
-from storage.log.log import Log
-from storage.log.staged import Staged
-from storage.log.validation import HEADER
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from headgate.protocol.internal.metadata import MetadataRecord, decode, encode
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import Record
+from headgate.protocol.records.compression import Steps
+from headgate.storage.config import LogConfig
+from headgate.storage.errors import StorageError
+from headgate.storage.log.flush import Flush
+from headgate.storage.log.log import Log
+from headgate.storage.log.staged import Staged
+from headgate.storage.log.validation import HEADER
 
 if TYPE_CHECKING:
-    from gateway.runtime.scheduler import Scheduler
+    from headgate.gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.metadata")
 

@@ -15,15 +15,15 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from gateway.config import dynamic as dynamic_configs
-from gateway.config import groups as group_configs
-from gateway.config import topics as topic_configs
-from gateway.metadata.image import Image, Node, PartitionState, Topic, changed_topics
-from gateway.metadata.journal import LOG_CONFIG, Journal
-from gateway.metadata.records import config_records, partition_records
-from gateway.metadata.registration import raised
-from gateway.metadata.snapshot import NO_SNAPSHOT, load
-from gateway.metadata.topics import (
+from headgate.gateway.config import dynamic as dynamic_configs
+from headgate.gateway.config import groups as group_configs
+from headgate.gateway.config import topics as topic_configs
+from headgate.gateway.metadata.image import Image, Node, PartitionState, Topic, changed_topics
+from headgate.gateway.metadata.journal import LOG_CONFIG, Journal
+from headgate.gateway.metadata.records import config_records, partition_records
+from headgate.gateway.metadata.registration import raised
+from headgate.gateway.metadata.snapshot import NO_SNAPSHOT, load
+from headgate.gateway.metadata.topics import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     Assignments,
@@ -33,10 +33,10 @@ from gateway.metadata.topics import (
     new_partitions,
     new_topic_id,
 )
-from gateway.runtime.clock import Clock
-from gateway.runtime.waiting import WaitList
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.metadata import (
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.waiting import WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
@@ -48,16 +48,16 @@ from protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from storage.directory.stores import Stores
-from storage.disk.checkpoint import TopicPartition
-from storage.errors import StorageError
+from headgate.storage.directory.stores import Stores
+from headgate.storage.disk.checkpoint import TopicPartition
+from headgate.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from gateway.config import BrokerConfig
-    from gateway.runtime.scheduler import Scheduler
-    from storage.config import LogConfig
-    from storage.directory.store import Store
-    from storage.log.log import Log
+    from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.runtime.scheduler import Scheduler
+    from headgate.storage.config import LogConfig
+    from headgate.storage.directory.store import Store
+    from headgate.storage.log.log import Log
 
 logger = logging.getLogger("headgate.metadata")
 

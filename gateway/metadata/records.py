@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from gateway.metadata.image import Image, PartitionState
-from protocol.internal.metadata import (
+from headgate.gateway.metadata.image import Image, PartitionState
+from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
     ConfigRecord,
     FeatureLevelRecord,

@@ -19,19 +19,19 @@ from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
-from gateway.metadata.topics import new_topic_id
-from protocol.errors import KafkaError
-from protocol.internal.metadata import MetadataRecord, PartitionRecord, RegisterBrokerRecord
-from storage.disk.checkpoint import TopicPartition
-from storage.errors import StorageError
-from storage.files import NO_ROOM, parent
+from headgate.gateway.metadata.topics import new_topic_id
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RegisterBrokerRecord
+from headgate.storage.disk.checkpoint import TopicPartition
+from headgate.storage.errors import StorageError
+from headgate.storage.files import NO_ROOM, parent
 
 if TYPE_CHECKING:
-    from gateway.config import BrokerConfig
-    from gateway.metadata.image import Image
-    from gateway.metadata.local import LocalMetadata
-    from gateway.runtime.scheduler import Scheduler
-    from storage.disk.reserve import Reserve
+    from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.metadata.image import Image
+    from headgate.gateway.metadata.local import LocalMetadata
+    from headgate.gateway.runtime.scheduler import Scheduler
+    from headgate.storage.disk.reserve import Reserve
 
 logger = logging.getLogger("headgate.metadata")
 

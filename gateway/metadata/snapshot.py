@@ -15,14 +15,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from gateway.metadata.image import Image
-from gateway.metadata.journal import LEADER_EPOCH, Journal
-from protocol.errors import MalformedRequest
-from protocol.internal import metadata_snapshot
-from protocol.internal.metadata import MetadataRecord, RemoveTopicRecord
-from storage.errors import StorageError
-from storage.files import Files
-from storage.log.log import Log
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.journal import LEADER_EPOCH, Journal
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal import metadata_snapshot
+from headgate.protocol.internal.metadata import MetadataRecord, RemoveTopicRecord
+from headgate.storage.errors import StorageError
+from headgate.storage.files import Files
+from headgate.storage.log.log import Log
 
 logger = logging.getLogger("headgate.metadata")
 

@@ -28,24 +28,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.metadata.image import Image
-from gateway.metadata.journal import LEADER_EPOCH
-from gateway.metadata.records import image_records
-from gateway.metadata.snapshot import Snapshot, among, is_due, name_of
-from gateway.runtime.clock import Clock
-from protocol.internal import metadata_snapshot
-from protocol.records.compression import Steps
-from storage.cleanup.expiry import Expired
-from storage.directory import strays
-from storage.directory.stores import Stores
-from storage.disk import checkpoint
-from storage.files import Files
-from storage.log import holding
-from storage.log.log import Log
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.journal import LEADER_EPOCH
+from headgate.gateway.metadata.records import image_records
+from headgate.gateway.metadata.snapshot import Snapshot, among, is_due, name_of
+from headgate.gateway.runtime.clock import Clock
+from headgate.protocol.internal import metadata_snapshot
+from headgate.protocol.records.compression import Steps
+from headgate.storage.cleanup.expiry import Expired
+from headgate.storage.directory import strays
+from headgate.storage.directory.stores import Stores
+from headgate.storage.disk import checkpoint
+from headgate.storage.files import Files
+from headgate.storage.log import holding
+from headgate.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from gateway.metadata.local import LocalMetadata
-    from gateway.runtime.scheduler import Scheduler
+    from headgate.gateway.metadata.local import LocalMetadata
+    from headgate.gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.metadata")
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from random import Random
 
-from gateway.metadata.image import Image, PartitionState
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.metadata.image import Image, PartitionState
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 MAX_NAME_LENGTH = 249  # with a partition's number behind it, it still is a file name
 # As many as Kafka's controller does in one step; each partition costs files and memory.

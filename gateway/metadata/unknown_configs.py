@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from storage.config import LogConfig
-from storage.directory.foreign import Survey
-from storage.directory.store import CLEAN_SHUTDOWN
-from storage.disk import checkpoint
-from storage.disk.checkpoint import CLEANED_OFFSETS, RECOVERY_POINTS
-from storage.disk.directories import base_of
-from storage.errors import BadFile
-from storage.files import Files, parent
-from storage.segment.index import TimeIndex
-from storage.segment.segment import LOG_SUFFIX
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.foreign import Survey
+from headgate.storage.directory.store import CLEAN_SHUTDOWN
+from headgate.storage.disk import checkpoint
+from headgate.storage.disk.checkpoint import CLEANED_OFFSETS, RECOVERY_POINTS
+from headgate.storage.disk.directories import base_of
+from headgate.storage.errors import BadFile
+from headgate.storage.files import Files, parent
+from headgate.storage.segment.index import TimeIndex
+from headgate.storage.segment.segment import LOG_SUFFIX
 
 GRACE_MS = 3_600_000
 """Kafka looks for what is to be deleted every five minutes, where it was not told otherwise."""

@@ -15,12 +15,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from gateway.api.context import Client, CloseConnection
-from gateway.api.dispatch import Dispatcher, Parked, Piece, Reply
-from gateway.network.memory import SMALL_BYTES, MemoryBudget
-from gateway.network.strangers import recognise
-from protocol.errors import MalformedRequest
-from protocol.frame import FrameReader, FrameTooLarge
+from headgate.gateway.api.context import Client, CloseConnection
+from headgate.gateway.api.dispatch import Dispatcher, Parked, Piece, Reply
+from headgate.gateway.network.memory import SMALL_BYTES, MemoryBudget
+from headgate.gateway.network.strangers import recognise
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.frame import FrameReader, FrameTooLarge
 
 logger = logging.getLogger("headgate.connection")
 

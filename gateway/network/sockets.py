@@ -41,12 +41,12 @@ from typing import Protocol
 
 import trio
 
-from gateway.network.connection import Connection
-from gateway.replication.appends import Appends
-from gateway.runtime.clock import Clock
-from gateway.runtime.logs import SERVING_FAILED, LimitedLog
-from gateway.runtime.scheduler import Scheduler, Timer
-from protocol.compiler import Splice
+from headgate.gateway.network.connection import Connection
+from headgate.gateway.replication.appends import Appends
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.logs import SERVING_FAILED, LimitedLog
+from headgate.gateway.runtime.scheduler import Scheduler, Timer
+from headgate.protocol.compiler import Splice
 
 AVAILABLE = hasattr(select, "epoll") and hasattr(os, "eventfd") and hasattr(os, "sendfile")
 

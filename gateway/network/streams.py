@@ -20,11 +20,11 @@ from typing import Protocol, TypeVar
 
 import trio
 
-from gateway.network.connection import Connection
-from gateway.runtime.clock import Clock
-from gateway.runtime.logs import SERVING_FAILED, LimitedLog
-from gateway.runtime.workers import MOST_OF_DISK
-from protocol.compiler import Splice
+from headgate.gateway.network.connection import Connection
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.logs import SERVING_FAILED, LimitedLog
+from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.protocol.compiler import Splice
 
 RECEIVE_BYTES = 1 << 16
 # Pieces of a file that the kernel cannot send by itself are read and sent in portions of this size.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.disk.checkpoint import TopicPartition
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.disk.checkpoint import TopicPartition
 
 
 class State(Enum):

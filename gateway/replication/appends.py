@@ -20,10 +20,10 @@ from __future__ import annotations
 import logging
 from typing import Any, Protocol
 
-from gateway.replication.partition import Partition
-from protocol.errors import ErrorCode, KafkaError
-from protocol.schema import Message
-from storage.log.staged import Staged
+from headgate.gateway.replication.partition import Partition
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.schema import Message
+from headgate.storage.log.staged import Staged
 
 logger = logging.getLogger("headgate.replication")
 

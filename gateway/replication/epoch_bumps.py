@@ -11,13 +11,13 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaError
-from storage.disk.checkpoint import TopicPartition
+from headgate.protocol.errors import KafkaError
+from headgate.storage.disk.checkpoint import TopicPartition
 
 if TYPE_CHECKING:
-    from gateway.metadata.local import Change, LocalMetadata
-    from gateway.replication.partitions import Partitions
-    from gateway.runtime.scheduler import Scheduler
+    from headgate.gateway.metadata.local import Change, LocalMetadata
+    from headgate.gateway.replication.partitions import Partitions
+    from headgate.gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.replication")
 

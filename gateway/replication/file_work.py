@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from gateway.runtime.scheduler import Scheduler, StoppedError, Timer
+from headgate.gateway.runtime.scheduler import Scheduler, StoppedError, Timer
 
 logger = logging.getLogger("headgate.replication")
 

@@ -11,15 +11,15 @@ fetchers).
 
 from collections.abc import Callable
 
-from gateway.replication.writer import ASLEEP, Asleep, Disk, RollIsDue, Writer
-from gateway.runtime.waiting import WaitList
-from protocol.errors import ErrorCode, KafkaError
-from storage.config import LogConfig
-from storage.files import ColdRead
-from storage.log.holding import ROLL, may
-from storage.log.log import AppendInfo, Log
-from storage.log.validation import HEADER
-from storage.segment.slices import FileSlice
+from headgate.gateway.replication.writer import ASLEEP, Asleep, Disk, RollIsDue, Writer
+from headgate.gateway.runtime.waiting import WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.config import LogConfig
+from headgate.storage.files import ColdRead
+from headgate.storage.log.holding import ROLL, may
+from headgate.storage.log.log import AppendInfo, Log
+from headgate.storage.log.validation import HEADER
+from headgate.storage.segment.slices import FileSlice
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ACKS_ALL = -1

@@ -32,22 +32,22 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.config import BrokerConfig
-from gateway.metadata.image import INTERNAL_TOPICS, Image, Topic
-from gateway.replication.absent import Absences, Absent, State, unknown
-from gateway.replication.file_work import FileWork, Together
-from gateway.replication.partition import Partition
-from gateway.replication.writer import Disk
-from gateway.runtime.waiting import Purgatory
-from protocol.errors import ErrorCode, KafkaError
-from storage.config import LogConfig
-from storage.directory.making import Deletion, Making
-from storage.directory.stores import Stores
-from storage.files import HeldFiles, parent
-from storage.log.log import Log
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, Topic
+from headgate.gateway.replication.absent import Absences, Absent, State, unknown
+from headgate.gateway.replication.file_work import FileWork, Together
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.replication.writer import Disk
+from headgate.gateway.runtime.waiting import Purgatory
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.making import Deletion, Making
+from headgate.storage.directory.stores import Stores
+from headgate.storage.files import HeldFiles, parent
+from headgate.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from gateway.runtime.scheduler import Scheduler
+    from headgate.gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.replication")
 

@@ -14,15 +14,15 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gateway.runtime.clock import Clock
-from gateway.runtime.scheduler import Scheduler
-from protocol.errors import KafkaError
-from storage.disk.checkpoint import run_all
-from storage.log.flush import Flush
-from storage.log.holding import FLUSH, waits
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.protocol.errors import KafkaError
+from headgate.storage.disk.checkpoint import run_all
+from headgate.storage.log.flush import Flush
+from headgate.storage.log.holding import FLUSH, waits
 
 if TYPE_CHECKING:
-    from gateway.replication.partition import Partition
+    from headgate.gateway.replication.partition import Partition
 
 logger = logging.getLogger("headgate.replication")
 

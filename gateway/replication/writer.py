@@ -18,18 +18,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.replication.syncs import Syncs
-from gateway.runtime.clock import Clock
-from gateway.runtime.scheduler import Scheduler
-from gateway.runtime.workers import Share
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch
-from storage.files import ColdRead, Place
-from storage.log import holding
-from storage.log.staged import AppendInfo, Staged
+from headgate.gateway.replication.syncs import Syncs
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.workers import Share
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import batch
+from headgate.storage.files import ColdRead, Place
+from headgate.storage.log import holding
+from headgate.storage.log.staged import AppendInfo, Staged
 
 if TYPE_CHECKING:
-    from gateway.replication.partition import Partition
+    from headgate.gateway.replication.partition import Partition
 
 try:
     import resource

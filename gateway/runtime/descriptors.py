@@ -6,7 +6,7 @@ so the broker takes what it may have, and says at its start where that is too li
 
 from __future__ import annotations
 
-from storage.disk.pool import MAX_OPEN_SEGMENTS
+from headgate.storage.disk.pool import MAX_OPEN_SEGMENTS
 
 try:
     import resource

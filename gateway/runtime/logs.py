@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from gateway.config import BrokerConfig
-    from gateway.runtime.clock import Clock
+    from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.runtime.clock import Clock
 
 LEVELS = ("debug", "info", "warning", "error")
 READY = "headgate ready "

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import trio
 
-from gateway.runtime.clock import Clock
-from gateway.runtime.workers import Share, Workers, most_threads
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.workers import Share, Workers, most_threads
 
 T = TypeVar("T")
 logger = logging.getLogger("headgate.scheduler")

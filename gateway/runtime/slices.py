@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeAlias
 
-from gateway.runtime.clock import Clock
-from gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.groups")
 

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from gateway.runtime.clock import Clock
-from gateway.runtime.scheduler import Scheduler, Timer
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler, Timer
 
 logger = logging.getLogger("headgate.waiting")
 

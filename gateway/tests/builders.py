@@ -8,34 +8,34 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gateway.api.context import Client, Context, Services
-from gateway.api.conversion import Conversions
-from gateway.api.handlers import Outcome, load
-from gateway.api.sessions import FetchSessions
-from gateway.config import BrokerConfig
-from gateway.coordinator.producer_ids import ProducerIds
-from gateway.coordinator.runtime import Coordinators
-from gateway.maintenance.upkeep import Upkeep
-from gateway.metadata.image import Node as Broker
-from gateway.metadata.image import Topic
-from gateway.metadata.local import LocalMetadata, Recorded
-from gateway.metadata.registration import register
-from gateway.metadata.topics import METADATA_TOPIC
-from gateway.replication.appends import Appends
-from gateway.replication.epoch_bumps import LeaderEpochBumps
-from gateway.replication.partitions import Partitions
-from gateway.replication.writer import Disk
-from gateway.runtime.slices import Slices
-from gateway.runtime.waiting import Purgatory, Waiting
-from gateway.tests.manual import ManualTime
-from protocol.compiler import read, write
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.compression import finish
-from protocol.schema import Message
-from protocol.steps import are_steps
-from storage.directory.stores import Stores
-from storage.disk.reserve import Reserve
-from storage.files import File, Files, parent
+from headgate.gateway.api.context import Client, Context, Services
+from headgate.gateway.api.conversion import Conversions
+from headgate.gateway.api.handlers import Outcome, load
+from headgate.gateway.api.sessions import FetchSessions
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.coordinator.producer_ids import ProducerIds
+from headgate.gateway.coordinator.runtime import Coordinators
+from headgate.gateway.maintenance.upkeep import Upkeep
+from headgate.gateway.metadata.image import Node as Broker
+from headgate.gateway.metadata.image import Topic
+from headgate.gateway.metadata.local import LocalMetadata, Recorded
+from headgate.gateway.metadata.registration import register
+from headgate.gateway.metadata.topics import METADATA_TOPIC
+from headgate.gateway.replication.appends import Appends
+from headgate.gateway.replication.epoch_bumps import LeaderEpochBumps
+from headgate.gateway.replication.partitions import Partitions
+from headgate.gateway.replication.writer import Disk
+from headgate.gateway.runtime.slices import Slices
+from headgate.gateway.runtime.waiting import Purgatory, Waiting
+from headgate.gateway.tests.manual import ManualTime
+from headgate.protocol.compiler import read, write
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.compression import finish
+from headgate.protocol.schema import Message
+from headgate.protocol.steps import are_steps
+from headgate.storage.directory.stores import Stores
+from headgate.storage.disk.reserve import Reserve
+from headgate.storage.files import File, Files, parent
 
 
 class _UnsyncedFile(File):

@@ -8,12 +8,12 @@ from typing import Any
 import trio
 import trio.testing
 
-from gateway.app.broker import Broker
-from gateway.config import BrokerConfig
-from gateway.runtime.scheduler import TrioClock
-from gateway.tests.builders import at_once
-from protocol.peer import Peer
-from protocol.schema import Message
+from headgate.gateway.app.broker import Broker
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.runtime.scheduler import TrioClock
+from headgate.gateway.tests.builders import at_once
+from headgate.protocol.peer import Peer
+from headgate.protocol.schema import Message
 
 
 class MemoryListener(trio.abc.Listener[trio.abc.Stream]):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
-from gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.scheduler import Scheduler
 
 
 class ManualClock:

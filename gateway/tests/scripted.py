@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from gateway.runtime.waiting import Purgatory, WaitList
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import legacy
-from protocol.records.batch import LOG_OVERHEAD, patch, read_header
-from storage.files import File
-from storage.log.staged import AppendInfo, Staged
-from storage.segment.slices import FileSlice, MessagesSlice
+from headgate.gateway.runtime.waiting import Purgatory, WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import legacy
+from headgate.protocol.records.batch import LOG_OVERHEAD, patch, read_header
+from headgate.storage.files import File
+from headgate.storage.log.staged import AppendInfo, Staged
+from headgate.storage.segment.slices import FileSlice, MessagesSlice
 
 Done = Callable[[AppendInfo | KafkaError], None]
 STORAGE_ERROR = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")

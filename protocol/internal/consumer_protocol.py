@@ -10,9 +10,9 @@ expires their offsets, and for the migration between the protocols (KIP-848).
 
 import struct
 
-from protocol import compiler
-from protocol.errors import MalformedRequest
-from protocol.schema import Message, Struct, array, int32, nullable_blob, nullable_string, string, v
+from headgate.protocol import compiler
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.schema import Message, Struct, array, int32, nullable_blob, nullable_string, string, v
 
 PROTOCOL_TYPE = "consumer"
 

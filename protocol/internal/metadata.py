@@ -6,9 +6,9 @@ So Kafka's own `kafka-dump-log --cluster-metadata-decoder` reads ours.
 
 from typing import TypeAlias
 
-from protocol import compiler
-from protocol.errors import MalformedRequest
-from protocol.schema import (
+from headgate.protocol import compiler
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.schema import (
     Message,
     Struct,
     array,

@@ -15,11 +15,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from protocol.errors import KafkaError, MalformedRequest
-from protocol.internal.metadata import MetadataRecord, decode, encode
-from protocol.records import batch, control
-from protocol.records.batch import BatchHeader, Record
-from protocol.records.compression import Steps
+from headgate.protocol.errors import KafkaError, MalformedRequest
+from headgate.protocol.internal.metadata import MetadataRecord, decode, encode
+from headgate.protocol.records import batch, control
+from headgate.protocol.records.batch import BatchHeader, Record
+from headgate.protocol.records.compression import Steps
 
 RECORDS_A_BATCH = 100
 RECORDS_A_STEP = 10

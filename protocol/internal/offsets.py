@@ -17,10 +17,10 @@ The types between and after belong to share groups (KIP-932) and streams groups 
 import struct
 from typing import NamedTuple, TypeAlias
 
-from protocol import compiler
-from protocol.errors import MalformedRequest
-from protocol.schema import Message, Struct, array, blob, int8, int32, int64, nullable_string, string, uuid, v
-from protocol.wire import ZERO_UUID
+from headgate.protocol import compiler
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.schema import Message, Struct, array, blob, int8, int32, int64, nullable_string, string, uuid, v
+from headgate.protocol.wire import ZERO_UUID
 
 
 class OffsetCommitKey(Message, key=1, versions="0", flexible="none", record=True):

@@ -8,9 +8,9 @@ message. No value: a tombstone. Fields are those of the definitions in Kafka's t
 import struct
 from typing import NamedTuple, TypeAlias
 
-from protocol import compiler
-from protocol.errors import MalformedRequest
-from protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_array, string, v
+from headgate.protocol import compiler
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_array, string, v
 
 # What a transaction is at; `transaction_status` is one of these.
 STATES = (

@@ -3,8 +3,8 @@
 v2 PRODUCER_FENCED   v3 flexible   v4 TRANSACTION_ABORTABLE (KIP-890)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, int16, int32, int64, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, int16, int32, int64, string, v
 
 
 class AddOffsetsToTxnRequest(Message, key=25, versions="0-4", flexible="3+"):

@@ -4,8 +4,8 @@ v2 PRODUCER_FENCED   v3 flexible   v4 many transactions at once, from brokers, w
 v5 TRANSACTION_ABORTABLE
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string, v
 
 
 class AddPartitionsToTxnTopic(Struct):

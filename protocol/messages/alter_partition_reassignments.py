@@ -3,8 +3,19 @@
 v1 a change of the number of replicas can be refused (KIP-860)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int16, int32, nullable_array, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    nullable_array,
+    nullable_string,
+    string,
+    v,
+)
 
 
 class ReassignablePartition(Struct):

@@ -3,8 +3,8 @@
 v2 flexible
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, string, v
 
 
 class AlterReplicaLogDirTopic(Struct):

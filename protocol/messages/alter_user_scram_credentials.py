@@ -1,7 +1,7 @@
 """AlterUserScramCredentials: set and remove passwords of users for SCRAM (KIP-554)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, blob, int8, int16, int32, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, blob, int8, int16, int32, nullable_string, string, v
 
 
 class ScramCredentialDeletion(Struct):

@@ -4,8 +4,8 @@ v1 throttle   v3 flexible, software name (KIP-511), features (KIP-584)   v4 feat
 (KAFKA-17011)   v5 the cluster and node that the client means to talk to (KIP-1242)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int16, int32, int64, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, boolean, int16, int32, int64, nullable_string, string, v
 
 
 class ApiVersionsRequest(Message, key=18, versions="0-5", flexible="3+"):

@@ -3,8 +3,20 @@
 v1 member types (KIP-1099)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, nullable_string, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    nullable_string,
+    string,
+    uuid,
+    v,
+)
 
 UNKNOWN_MEMBER = -1
 CLASSIC_MEMBER = 0

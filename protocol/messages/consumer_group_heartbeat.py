@@ -3,8 +3,19 @@
 v1 regular expressions; the member makes its own id (KIP-1082)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, nullable_array, nullable_string, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
+    Message,
+    Struct,
+    array,
+    int16,
+    int32,
+    nullable_array,
+    nullable_string,
+    string,
+    uuid,
+    v,
+)
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

@@ -5,8 +5,8 @@ v0 a request header without client id   v2 broker epochs (KIP-380)   v3 flexible
 Of clusters with ZooKeeper: Kafka 4 has it no more.
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, int64, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, string, v
 
 
 class ControlledShutdownRequest(Message, key=7, versions="0-3", flexible="3+"):

@@ -3,8 +3,8 @@
 v2 flexible   v3 tokens for other users (KIP-373)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, blob, int16, int32, int64, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, blob, int16, int32, int64, nullable_string, string, v
 
 
 class CreatableRenewers(Struct):

@@ -3,8 +3,19 @@
 v2 flexible   v3 quota errors (KIP-599)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int16, int32, nullable_array, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    nullable_array,
+    nullable_string,
+    string,
+    v,
+)
 
 
 class CreatePartitionsAssignment(Struct):

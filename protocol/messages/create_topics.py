@@ -4,8 +4,8 @@ v1 validate_only, error messages   v2 throttle   v4 defaults for partitions and 
 configs in the response (KIP-525)   v6 quota errors (KIP-599)   v7 topic ids (KIP-516)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
     Message,
     Struct,
     array,
@@ -19,7 +19,7 @@ from protocol.schema import (
     uuid,
     v,
 )
-from protocol.steps import rows
+from headgate.protocol.steps import rows
 
 
 class CreatableReplicaAssignment(Struct):

@@ -3,8 +3,8 @@
 v1 patterns of resource names (KIP-290)   v2 flexible   v3 users as resources (KIP-373)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
 
 
 class DeleteAclsFilter(Struct):

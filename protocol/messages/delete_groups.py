@@ -3,8 +3,8 @@
 v2 flexible   v3 error messages
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, v
 
 
 class DeleteGroupsRequest(Message, key=42, versions="0-3", flexible="2+"):

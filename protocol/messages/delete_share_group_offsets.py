@@ -1,7 +1,7 @@
 """DeleteShareGroupOffsets: have an empty share group forget topics (KIP-932)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
 
 
 class DeleteShareGroupOffsetsRequestTopic(Struct):

@@ -1,7 +1,7 @@
 """DeleteShareGroupState: a group coordinator has the state of share-partitions forgotten (KIP-932)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
 
 
 class PartitionData(Struct):

@@ -3,8 +3,8 @@
 v1 throttle   v4 flexible   v5 error messages, quota errors (KIP-599)   v6 by topic id (KIP-516)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
 
 
 class DeleteTopicState(Struct):

@@ -5,8 +5,8 @@ v1 patterns of resource names (KIP-290)   v2 flexible   v3 users as resources (K
 Types, patterns, operations and permissions are Kafka's numbers: 0 unknown, 1 any, then the things themselves.
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
 
 LITERAL = 3
 """The pattern type of a resource that is meant by exactly its name."""

@@ -3,8 +3,8 @@
 v1 sources and synonyms instead of `is_default` (KIP-226)   v3 types and documentation (KIP-569)   v4 flexible
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
     Message,
     Struct,
     array,

@@ -3,8 +3,8 @@
 v2 flexible   v3 who asked for a token (KIP-373)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, blob, int16, int32, int64, nullable_array, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, blob, int16, int32, int64, nullable_array, string, v
 
 
 class DescribeDelegationTokenOwner(Struct):

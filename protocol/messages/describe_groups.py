@@ -4,8 +4,8 @@ v1 throttle   v3 authorized operations (KIP-430)   v4 static members (KIP-345)  
 (KIP-1043)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, blob, boolean, int16, int32, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, blob, boolean, int16, int32, nullable_string, string, v
 
 
 class DescribeGroupsRequest(Message, key=15, versions="0-6", flexible="5+"):

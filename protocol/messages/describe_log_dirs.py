@@ -3,8 +3,8 @@
 v2 flexible   v3 top-level error (KIP-784)   v4 sizes of the volume (KIP-827)   v5 cordoned directories (KIP-1066)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int16, int32, int64, nullable_array, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, boolean, int16, int32, int64, nullable_array, string, v
 
 
 class DescribableLogDirTopic(Struct):

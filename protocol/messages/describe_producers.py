@@ -1,7 +1,7 @@
 """DescribeProducers: the idempotent and transactional producers that partitions know of (KIP-664)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, v
 
 
 class TopicRequest(Struct):

@@ -3,8 +3,20 @@
 v1 times of the last fetch (KIP-836)   v2 error messages, directory ids, addresses of the voters (KIP-853)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uint16, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
+    Message,
+    Struct,
+    array,
+    int16,
+    int32,
+    int64,
+    nullable_string,
+    string,
+    uint16,
+    uuid,
+    v,
+)
 
 
 class RequestedPartitionData(Struct):

@@ -3,8 +3,8 @@
 v1 lag (KIP-1226)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
     Message,
     Struct,
     array,

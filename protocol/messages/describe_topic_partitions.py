@@ -1,7 +1,7 @@
 """DescribeTopicPartitions: Metadata in pages, with eligible leader replicas (KIP-966)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
     Message,
     Struct,
     array,

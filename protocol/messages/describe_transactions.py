@@ -1,7 +1,7 @@
 """DescribeTransactions: the state of transactions, from their coordinator (KIP-664)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, int64, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, string, v
 
 
 class DescribeTransactionsRequest(Message, key=65, versions="0", flexible="0+"):

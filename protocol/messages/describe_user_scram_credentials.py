@@ -1,7 +1,18 @@
 """DescribeUserScramCredentials: which SCRAM mechanisms users have a password for (KIP-554)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int8, int16, int32, nullable_array, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
+    Message,
+    Struct,
+    array,
+    int8,
+    int16,
+    int32,
+    nullable_array,
+    nullable_string,
+    string,
+    v,
+)
 
 SCRAM_SHA_256 = 1
 SCRAM_SHA_512 = 2

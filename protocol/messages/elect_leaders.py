@@ -3,8 +3,19 @@
 v1 unclean elections, top-level error (KIP-460)   v2 flexible
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int8, int16, int32, nullable_array, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
+    Message,
+    Struct,
+    array,
+    int8,
+    int16,
+    int32,
+    nullable_array,
+    nullable_string,
+    string,
+    v,
+)
 
 PREFERRED = 0
 UNCLEAN = 1

@@ -3,8 +3,8 @@
 v2 PRODUCER_FENCED   v3 flexible   v4 TRANSACTION_ABORTABLE   v5 a new epoch for the next transaction (KIP-890)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, boolean, int16, int32, int64, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, boolean, int16, int32, int64, string, v
 
 
 class EndTxnRequest(Message, key=26, versions="0-5", flexible="3+"):

@@ -3,8 +3,8 @@
 v2 flexible
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, blob, int16, int32, int64, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, blob, int16, int32, int64, v
 
 
 class ExpireDelegationTokenRequest(Message, key=40, versions="0-2", flexible="2+"):

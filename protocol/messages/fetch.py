@@ -6,8 +6,8 @@ v0-v1 message sets of magic 0   v2-v3 of magic 1   v3 max_bytes (KIP-74)   v4 ba
 v16 leader hints (KIP-951)   v17 directory ids (KIP-853)   v18 high watermark of the follower (KIP-1166)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
     Message,
     Struct,
     array,

@@ -4,8 +4,8 @@ v0 groups only   v1 key types, throttle (KIP-98)   v3 flexible   v4 many keys (K
 (KIP-890)   v6 share groups (KIP-932)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
 
 GROUP = 0
 TRANSACTION = 1

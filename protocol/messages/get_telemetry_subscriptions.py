@@ -1,7 +1,7 @@
 """GetTelemetrySubscriptions: which of its metrics a client is to push, and how often (KIP-714)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, array, boolean, int8, int16, int32, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, array, boolean, int8, int16, int32, string, uuid, v
 
 
 class GetTelemetrySubscriptionsRequest(Message, key=71, versions="0", flexible="0+"):

@@ -3,8 +3,8 @@
 v1 throttle   v3 static members (KIP-345)   v4 flexible
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, int16, int32, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, int16, int32, nullable_string, string, v
 
 
 class HeartbeatRequest(Message, key=12, versions="0-4", flexible="4+"):

@@ -3,8 +3,8 @@
 v1 flexible
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, nullable_string, string, v
 
 SET = 0
 DELETE = 1

@@ -4,8 +4,8 @@ v2 flexible   v3 the current id and epoch, to be bumped (KIP-360)   v4 PRODUCER_
 v5 TRANSACTION_ABORTABLE (KIP-890)   v6 two-phase commit (KIP-939), unstable in Kafka: declared, not advertised
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, boolean, int16, int32, int64, nullable_string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, boolean, int16, int32, int64, nullable_string, v
 
 
 class InitProducerIdRequest(Message, key=22, versions="0-6", flexible="2+"):

@@ -4,8 +4,8 @@ v1 rebalance timeout (KIP-62)   v2 throttle   v4 MEMBER_ID_REQUIRED (KIP-394)   
 v6 flexible   v7 protocol type in the response (KIP-559)   v8 reasons (KIP-800)   v9 skip_assignment (KIP-814)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, blob, boolean, int16, int32, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, blob, boolean, int16, int32, nullable_string, string, v
 
 
 class JoinGroupRequestProtocol(Struct):

@@ -7,8 +7,8 @@ v7 controllers of KRaft (KIP-866)
 Of clusters with ZooKeeper: Kafka 4 has it no more.
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string, uuid, v
 
 UNKNOWN_TYPE = 0
 INCREMENTAL = 1

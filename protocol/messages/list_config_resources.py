@@ -3,8 +3,8 @@
 v1 every type (KIP-1142)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int8, int16, int32, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, string, v
 
 CLIENT_METRICS = 16
 

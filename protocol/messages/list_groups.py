@@ -3,8 +3,8 @@
 v1 throttle   v3 flexible   v4 states (KIP-518)   v5 types (KIP-848)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, string, v
 
 
 class ListGroupsRequest(Message, key=16, versions="0-5", flexible="3+"):

@@ -5,8 +5,8 @@ v0 a list of segment offsets before a time   v1 one offset, with its timestamp (
 v9 latest tiered (KIP-1005)   v10 timeout (KIP-1075)   v11 earliest pending upload (KIP-1023)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int8, int16, int32, int64, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, string, v
 
 LATEST = -1
 EARLIEST = -2

@@ -1,7 +1,7 @@
 """ListPartitionReassignments: which partitions are on their way to other brokers (KIP-455)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, nullable_array, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_array, nullable_string, string, v
 
 
 class ListPartitionReassignmentsTopics(Struct):

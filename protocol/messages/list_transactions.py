@@ -3,8 +3,8 @@
 v1 by age (KIP-994)   v2 by a pattern of transactional ids (KIP-1152)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, v
 
 
 class ListTransactionsRequest(Message, key=66, versions="0-2", flexible="0+"):

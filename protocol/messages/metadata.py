@@ -5,8 +5,8 @@ v5 offline replicas   v7 leader epochs (KIP-320)   v8 authorized operations (KIP
 (KIP-516)   v11 no more cluster operations (KIP-700)   v12 topics by id   v13 top-level error (KIP-1102)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
     Message,
     Struct,
     array,

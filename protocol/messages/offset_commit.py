@@ -5,8 +5,8 @@ v3 throttle   v6 leader epochs (KIP-320)   v7 static members (KIP-345)   v8 flex
 v10 topic ids (KIP-848)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
 
 
 class OffsetCommitRequestPartition(Struct):

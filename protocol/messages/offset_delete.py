@@ -1,7 +1,7 @@
 """OffsetDelete: forget the committed offsets of some partitions of a group (KIP-496)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, string, v
 
 
 class OffsetDeleteRequestPartition(Struct):

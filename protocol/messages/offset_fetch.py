@@ -7,8 +7,8 @@ v10 topic ids (KIP-848)
 From v8 on everything stands inside `groups`; Kafka names the structs there by the plural of the older ones.
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
     Message,
     Struct,
     array,

@@ -3,8 +3,8 @@
 v1 the epoch found (KIP-279)   v2 current leader epoch (KIP-320), throttle   v3 replica id   v4 flexible
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, int64, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, string, v
 
 CONSUMER = -1
 DEBUGGING_CONSUMER = -2

@@ -5,8 +5,20 @@ v0-v1 message sets of magic 0   v2 of magic 1, append time in the response   v3 
 (KIP-951)   v11-v12 transactions known by the coordinator (KIP-890)   v13 topic ids (KIP-516)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, record_data, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
+    Message,
+    Struct,
+    array,
+    int16,
+    int32,
+    int64,
+    nullable_string,
+    record_data,
+    string,
+    uuid,
+    v,
+)
 
 
 class PartitionProduceData(Struct):

@@ -1,7 +1,7 @@
 """PushTelemetry: metrics of a client, as it was told to send them (KIP-714)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, blob, boolean, int8, int16, int32, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, blob, boolean, int8, int16, int32, uuid, v
 
 
 class PushTelemetryRequest(Message, key=72, versions="0", flexible="0+"):

@@ -1,7 +1,7 @@
 """ReadShareGroupState: a leader loads the state of its share-partitions (KIP-932)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_string, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_string, string, uuid, v
 
 
 class PartitionData(Struct):

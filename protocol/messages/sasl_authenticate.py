@@ -3,8 +3,8 @@
 v1 lifetime of the session (KIP-368)   v2 flexible
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, blob, int16, int64, nullable_string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, blob, int16, int64, nullable_string, v
 
 
 class SaslAuthenticateRequest(Message, key=36, versions="0-2", flexible="2+"):

@@ -3,8 +3,8 @@
 v0 raw tokens follow, without Kafka's headers   v1 SaslAuthenticate follows (KIP-152)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, array, int16, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, array, int16, string, v
 
 
 class SaslHandshakeRequest(Message, key=17, versions="0-1", flexible="none"):

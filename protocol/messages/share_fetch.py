@@ -3,8 +3,8 @@
 v0 an early access, gone   v2 how many records to acquire (KIP-1206), renewed locks (KIP-1222)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
     Message,
     Struct,
     array,

@@ -3,8 +3,8 @@
 v0 an early access, gone
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int16, int32, nullable_string, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, boolean, int16, int32, nullable_string, string, uuid, v
 
 
 class ShareGroupDescribeRequest(Message, key=77, versions="1", flexible="0+"):

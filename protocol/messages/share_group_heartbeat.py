@@ -3,8 +3,19 @@
 v0 an early access, gone
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, nullable_array, nullable_string, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
+    Message,
+    Struct,
+    array,
+    int16,
+    int32,
+    nullable_array,
+    nullable_string,
+    string,
+    uuid,
+    v,
+)
 
 
 class ShareGroupHeartbeatRequest(Message, key=76, versions="1", flexible="0+"):

@@ -6,8 +6,8 @@ v4 controllers of KRaft (KIP-866)
 Of clusters with ZooKeeper: Kafka 4 has it no more.
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string, v
 
 
 class StopReplicaPartitionV0(Struct):

@@ -3,8 +3,8 @@
 v1 descriptions of topologies (KIP-1331), the assignor (KIP-1357)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
     Message,
     Struct,
     array,

@@ -3,8 +3,8 @@
 v1 the response may ask for a description of the topology (KIP-1331)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
     Message,
     Struct,
     array,

@@ -1,7 +1,7 @@
 """StreamsGroupTopologyDescriptionUpdate: a member that was asked to describes its topology (KIP-1331)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
 
 
 class TopologyDescriptionNode(Struct):

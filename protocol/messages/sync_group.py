@@ -3,8 +3,8 @@
 v1 throttle   v3 static members (KIP-345)   v4 flexible   v5 protocol type and name (KIP-559)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, blob, int16, int32, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, blob, int16, int32, nullable_string, string, v
 
 
 class SyncGroupRequestAssignment(Struct):

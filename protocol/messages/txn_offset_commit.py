@@ -4,8 +4,8 @@ v2 leader epochs (KIP-320)   v3 flexible; members are checked (KIP-447)   v4 TRA
 v5 adds the group to the transaction by itself (KIP-890)   v6 topics by id (KIP-1319)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
 
 
 class TxnOffsetCommitRequestPartition(Struct):

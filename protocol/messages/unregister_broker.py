@@ -1,7 +1,7 @@
 """UnregisterBroker: take a broker that does not come back out of the cluster (KIP-500)."""
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, int16, int32, nullable_string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, int16, int32, nullable_string, v
 
 
 class UnregisterBrokerRequest(Message, key=64, versions="0", flexible="0+"):

@@ -3,8 +3,8 @@
 v1 kinds of upgrade, validate-only (KIP-778)   v2 no more results by feature
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, nullable_string, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, nullable_string, string, v
 
 UPGRADE = 1
 SAFE_DOWNGRADE = 2

@@ -7,8 +7,8 @@ v8 controllers of KRaft, full and incremental requests (KIP-866)
 Of clusters with ZooKeeper: Kafka 4 has it no more.
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
     Message,
     Struct,
     array,

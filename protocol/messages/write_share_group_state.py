@@ -3,8 +3,8 @@
 v1 how many deliveries are complete (KIP-1226)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_string, string, uuid, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_string, string, uuid, v
 
 
 class StateBatch(Struct):

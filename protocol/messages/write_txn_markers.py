@@ -3,8 +3,8 @@
 v1 flexible   v2 the version of the transaction protocol (KIP-1228)
 """
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string, v
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string, v
 
 
 class WritableTxnMarkerTopic(Struct):

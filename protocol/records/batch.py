@@ -24,8 +24,8 @@ from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import compression as codecs
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import compression as codecs
 
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12  # base offset and batch length: what batch_length does not count

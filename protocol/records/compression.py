@@ -12,8 +12,8 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.lz4 import without_block_checksums
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.lz4 import without_block_checksums
 
 type_names = ("none", "gzip", "snappy", "lz4", "zstd")
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)

@@ -15,9 +15,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from protocol.errors import KafkaError
-from protocol.records import batch
-from protocol.records.batch import CONTROL, TRANSACTIONAL, Buffer, Record
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import CONTROL, TRANSACTIONAL, Buffer, Record
 
 ABORT, COMMIT = 0, 1
 TRANSACTION_BITS = TRANSACTIONAL | CONTROL

@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 from zlib import crc32
 
-from protocol.errors import KafkaError
-from protocol.records import batch, compression
-from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, Buffer, read_header
-from protocol.records.compression import FAST_LEVEL, GZIP, NONE, SNAPPY, Steps
-from protocol.records.inspection import long_varint, varint_at
-from protocol.records.message_set import (
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import batch, compression
+from headgate.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, Buffer, read_header
+from headgate.protocol.records.compression import FAST_LEVEL, GZIP, NONE, SNAPPY, Steps
+from headgate.protocol.records.inspection import long_varint, varint_at
+from headgate.protocol.records.message_set import (
     HEAD,
     INT,
     LOG_APPEND_TIME,
@@ -29,7 +29,7 @@ from protocol.records.message_set import (
     encode,
     invalid,
 )
-from protocol.records.up_conversion import up_stored_steps
+from headgate.protocol.records.up_conversion import up_stored_steps
 
 MAX_SET_BYTES = 16 << 20
 """What goes into one wrapper: a batch that becomes larger than that is made into several."""

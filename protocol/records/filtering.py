@@ -15,10 +15,10 @@ from itertools import compress, repeat
 from operator import gt
 from typing import Any, NamedTuple, NoReturn
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import BatchHeader
-from protocol.records.compression import Steps
-from protocol.records.inspection import header_parts, long_varint, skip_headers, varint, varint_at
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import BatchHeader
+from headgate.protocol.records.compression import Steps
+from headgate.protocol.records.inspection import header_parts, long_varint, skip_headers, varint, varint_at
 
 LONGEST_KEY_BYTES = 30
 _DIGEST_BYTES = 31

@@ -6,8 +6,8 @@ Kafka's `LogValidator` looks for, record by record: KIP-467 has each refused rec
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, BatchHeader
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, BatchHeader
 
 MAX_ERRORS = 100
 """As many records are told of; a batch may hold a hundred thousand."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.records import batch
-from protocol.records.batch import Buffer, Record
-from protocol.records.compression import finish
-from protocol.records.down_conversion import down_steps
-from protocol.records.message_set import MAGIC_POSITION, Converted, build
-from protocol.records.up_conversion import MAX_BATCH_BYTES, up_steps, up_stored_steps
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import Buffer, Record
+from headgate.protocol.records.compression import finish
+from headgate.protocol.records.down_conversion import down_steps
+from headgate.protocol.records.message_set import MAGIC_POSITION, Converted, build
+from headgate.protocol.records.up_conversion import MAX_BATCH_BYTES, up_steps, up_stored_steps
 
 __all__ = [
     "Converted",

@@ -15,7 +15,7 @@ import itertools
 import struct
 from collections.abc import Generator
 
-from protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 _MAGIC = b"\x04\x22\x4d\x18"
 _SHORTEST_HEAD_BYTES = 7

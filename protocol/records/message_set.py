@@ -22,10 +22,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from zlib import crc32
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import compression, lz4
-from protocol.records.batch import LOG_OVERHEAD, NO_TIMESTAMP, Buffer, Record
-from protocol.records.compression import LZ4, NONE
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import compression, lz4
+from headgate.protocol.records.batch import LOG_OVERHEAD, NO_TIMESTAMP, Buffer, Record
+from headgate.protocol.records.compression import LZ4, NONE
 
 LOG_APPEND_TIME = 0x08
 SMALLEST_MESSAGE_BYTES = 14  # magic 0, without key and value

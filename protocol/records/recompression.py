@@ -5,9 +5,9 @@ Apache Kafka answers a fetch before version 10 with UNSUPPORTED_COMPRESSION_TYPE
 
 from __future__ import annotations
 
-from protocol.errors import KafkaError
-from protocol.records.batch import HEADER_SIZE, Buffer, read_header, recompress_steps
-from protocol.records.compression import FAST_LEVEL, GZIP, ZSTD, Steps
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records.batch import HEADER_SIZE, Buffer, read_header, recompress_steps
+from headgate.protocol.records.compression import FAST_LEVEL, GZIP, ZSTD, Steps
 
 
 def gzip_for_zstd_steps(data: Buffer) -> Steps[bytearray]:

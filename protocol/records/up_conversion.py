@@ -11,9 +11,9 @@ import struct
 from typing import NamedTuple
 from zlib import crc32
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch, compression, lz4
-from protocol.records.batch import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import batch, compression, lz4
+from headgate.protocol.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -23,9 +23,9 @@ from protocol.records.batch import (
     Buffer,
     read_header,
 )
-from protocol.records.compression import FAST_LEVEL, LZ4, ZSTD, Steps
-from protocol.records.inspection import varint
-from protocol.records.message_set import (
+from headgate.protocol.records.compression import FAST_LEVEL, LZ4, ZSTD, Steps
+from headgate.protocol.records.inspection import varint
+from headgate.protocol.records.message_set import (
     CRC_START,
     HEAD,
     INT,

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from protocol import wire
-from protocol.emitter import fixed_format
-from protocol.schema import Message, Struct, tree
+from headgate.protocol import wire
+from headgate.protocol.emitter import fixed_format
+from headgate.protocol.schema import Message, Struct, tree
 
 TEXTS: Final = ("", "k", "topic-1", "\0", "naïve", "日本語", "🗝", "é" * 63, "t" * 127, "u" * 128, "v" * 300)
 BLOBS: Final = (b"", b"\0", b"\xff\xfe", b"b" * 127, bytes(range(256)))

@@ -19,9 +19,9 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-from protocol import wire
-from protocol.emitter import fixed_format
-from protocol.schema import Field, Struct, Versions, fields_in
+from headgate.protocol import wire
+from headgate.protocol.emitter import fixed_format
+from headgate.protocol.schema import Field, Struct, Versions, fields_in
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python

@@ -1,8 +1,8 @@
 """Coverage-guided fuzzing of every reader of bytes from outside, with atheris (libFuzzer).
 
-    python -m protocol.tests.fuzz run                          until it is stopped; options of libFuzzer may follow
-    python -m protocol.tests.fuzz replay build/fuzz/crash-...  what was found, once more; atheris is not needed
-    python -m protocol.tests.fuzz distill build/fuzz/inputs    lines for the corpus
+    python -m headgate.protocol.tests.fuzz run                          until it is stopped; libFuzzer options follow
+    python -m headgate.protocol.tests.fuzz replay build/fuzz/crash-...  what was found, once more; atheris is not needed
+    python -m headgate.protocol.tests.fuzz distill build/fuzz/inputs    lines for the corpus
 
 An input is the number of a subject (`subjects.py`), two bytes, and then what its reader gets. A run begins with what is
 good for each subject, with `corpus.txt`, which is what earlier runs found worth keeping (a line each: subject and bytes
@@ -27,17 +27,26 @@ from zlib import crc32
 
 from construct import ConstructError
 
-from protocol import compiler, frame, header, reading
-from protocol.errors import MalformedRequest
-from protocol.internal import consumer_protocol, metadata, offsets
-from protocol.records import batch, compression, down_conversion, inspection, legacy, lz4, message_set, up_conversion
-from protocol.schema import tree
-from protocol.tests.subjects import SUBJECTS, Subject, written
-from protocol.tests.values import VERSIONS
+from headgate.protocol import compiler, frame, header, reading
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal import consumer_protocol, metadata, offsets
+from headgate.protocol.records import (
+    batch,
+    compression,
+    down_conversion,
+    inspection,
+    legacy,
+    lz4,
+    message_set,
+    up_conversion,
+)
+from headgate.protocol.schema import tree
+from headgate.protocol.tests.subjects import SUBJECTS, Subject, written
+from headgate.protocol.tests.values import VERSIONS
 
 NUMBER_BYTES: Final = 2
 CORPUS: Final = Path(__file__).with_name("corpus.txt")
-FOUND: Final = Path(__file__).parents[2] / "build" / "fuzz"
+FOUND: Final = Path(__file__).resolve().parents[2] / "build" / "fuzz"
 BY_HAND: Final = (
     *(frame, header, reading, consumer_protocol, metadata, offsets),
     *(batch, compression, down_conversion, inspection, legacy, lz4, message_set, up_conversion),
@@ -164,7 +173,7 @@ def run(inputs: Path, found: Path, options: Sequence[str]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m protocol.tests.fuzz")
+    parser = argparse.ArgumentParser(prog="python -m headgate.protocol.tests.fuzz")
     commands = parser.add_subparsers(dest="command", required=True)
     running = commands.add_parser("run", help="look for bytes that should not be; options of libFuzzer may follow")
     running.add_argument("--inputs", type=Path, default=FOUND / "inputs")

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from protocol.schema import Struct, Versions, fields_in
-from protocol.tests.definitions import JARS, missing
+from headgate.protocol.schema import Struct, Versions, fields_in
+from headgate.protocol.tests.definitions import JARS, missing
 
 PROGRAM: Final = (
     Path(__file__).resolve().parents[2] / "compat_tests" / "java" / "schemas" / "src" / "GeneratedClasses.java"

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from protocol import wire
-from protocol.emitter import fixed_format, is_compact
-from protocol.schema import Message, tree
+from headgate.protocol import wire
+from headgate.protocol.emitter import fixed_format, is_compact
+from headgate.protocol.schema import Message, tree
 
 DENSE_BYTES = 400
 _DEEPEST = 6

@@ -17,20 +17,20 @@ from zlib import crc32
 
 import cramjam
 
-from protocol import compiler
-from protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from protocol.frame import FrameReader
-from protocol.header import RequestHeader, read_request_header, read_response_header, write_request_header
-from protocol.header import write_response_header as write_header
-from protocol.internal import consumer_protocol, metadata, metadata_snapshot, offsets
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.peer import Peer
-from protocol.records import batch, compression, legacy, lz4, message_set
-from protocol.records.batch import Record
-from protocol.records.inspection import Inspection
-from protocol.schema import Message
-from protocol.tests.values import VERSIONS, full
+from headgate.protocol import compiler
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from headgate.protocol.frame import FrameReader
+from headgate.protocol.header import RequestHeader, read_request_header, read_response_header, write_request_header
+from headgate.protocol.header import write_response_header as write_header
+from headgate.protocol.internal import consumer_protocol, metadata, metadata_snapshot, offsets
+from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
+from headgate.protocol.peer import Peer
+from headgate.protocol.records import batch, compression, legacy, lz4, message_set
+from headgate.protocol.records.batch import Record
+from headgate.protocol.records.inspection import Inspection
+from headgate.protocol.schema import Message
+from headgate.protocol.tests.values import VERSIONS, full
 
 PER_BYTE = 100
 """What a byte may take at most, in bytes: four of them can be a struct with an empty list and an unknown tag, each an

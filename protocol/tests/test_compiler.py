@@ -10,11 +10,11 @@ from construct import ConstructError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import compiler
-from protocol.errors import MalformedRequest
-from protocol.schema import Message, tree
-from protocol.steps import finish
-from protocol.tests.values import LAYOUTS, full, messages
+from headgate.protocol import compiler
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.schema import Message, tree
+from headgate.protocol.steps import finish
+from headgate.protocol.tests.values import LAYOUTS, full, messages
 
 # More in a soak run, which asks for more of everything
 few = settings(max_examples=max(4, settings().max_examples // 100))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from protocol.registry import APIS, request
-from protocol.schema import Message, Versions
-from protocol.tests.definitions import CLIENTS, assert_declared, having, of_kafka
-from protocol.tests.values import MESSAGES
+from headgate.protocol.registry import APIS, request
+from headgate.protocol.schema import Message, Versions
+from headgate.protocol.tests.definitions import CLIENTS, assert_declared, having, of_kafka
+from headgate.protocol.tests.values import MESSAGES
 
 LEFT_OUT = {
     "AllocateProducerIds": ("0", "from brokers to a controller; ours hands out blocks of producer ids itself"),

@@ -7,10 +7,22 @@ import traceback
 import pytest
 from construct import Construct
 
-from protocol.emitter import STEP_ELEMENTS, Pauses, Run, Source, fixed_format, smallest_size
-from protocol.messages.fetch import FetchRequest
-from protocol.schema import tree
-from protocol.wire import UUID, Array, Blob, Flag, Float64b, Int16sb, Int32sb, Int64sb, Length, NullableInstance, Text
+from headgate.protocol.emitter import STEP_ELEMENTS, Pauses, Run, Source, fixed_format, smallest_size
+from headgate.protocol.messages.fetch import FetchRequest
+from headgate.protocol.schema import tree
+from headgate.protocol.wire import (
+    UUID,
+    Array,
+    Blob,
+    Flag,
+    Float64b,
+    Int16sb,
+    Int32sb,
+    Int64sb,
+    Length,
+    NullableInstance,
+    Text,
+)
 
 
 def test_a_source_becomes_a_function_whose_lines_tracebacks_show() -> None:

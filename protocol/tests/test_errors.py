@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from protocol.errors import MAX_MESSAGE_LENGTH, ErrorCode, KafkaError
+from headgate.protocol.errors import MAX_MESSAGE_LENGTH, ErrorCode, KafkaError
 
 
 @pytest.mark.parametrize("theirs", KioErrorCode, ids=lambda code: str(code.name))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import MalformedRequest
-from protocol.frame import FrameReader, FrameTooLarge
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.frame import FrameReader, FrameTooLarge
 
 frames = st.lists(st.binary(max_size=40), max_size=5)
 

@@ -18,20 +18,20 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from protocol import compiler
-from protocol.errors import ErrorCode, MalformedRequest
-from protocol.header import RequestHeader, read_request_header, write_request_header, write_response_header
-from protocol.internal import metadata, offsets
-from protocol.internal.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.registry import APIS, header_versions, request, response
-from protocol.schema import Message, Struct
-from protocol.tests.chosen import chosen
-from protocol.tests.definitions import having, in_jar, parsed
-from protocol.tests.generated import BROKER, CLIENT, GeneratedClasses, in_base64, in_json, without_unknown_tags
-from protocol.tests.values import LAYOUTS, VERSIONS, full
-from protocol.wire import MAX_TEXT_SIZE
+from headgate.protocol import compiler
+from headgate.protocol.errors import ErrorCode, MalformedRequest
+from headgate.protocol.header import RequestHeader, read_request_header, write_request_header, write_response_header
+from headgate.protocol.internal import metadata, offsets
+from headgate.protocol.internal.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
+from headgate.protocol.messages.update_metadata import UpdateMetadataRequest
+from headgate.protocol.registry import APIS, header_versions, request, response
+from headgate.protocol.schema import Message, Struct
+from headgate.protocol.tests.chosen import chosen
+from headgate.protocol.tests.definitions import having, in_jar, parsed
+from headgate.protocol.tests.generated import BROKER, CLIENT, GeneratedClasses, in_base64, in_json, without_unknown_tags
+from headgate.protocol.tests.values import LAYOUTS, VERSIONS, full
+from headgate.protocol.wire import MAX_TEXT_SIZE
 
 pytestmark = pytest.mark.sockets
 
@@ -80,7 +80,7 @@ def compare(java: GeneratedClasses, values: list[Any], version: int, fields: lis
         for bare, data in zip(plain, encoded, strict=True)
     ]
     headers, answers = java.ask(cls.__name__, version, cases)
-    is_api = cls.__module__.startswith("protocol.messages.")
+    is_api = cls.__module__.startswith("headgate.protocol.messages.")
     assert headers == ([*header_versions(cls.api_key, version)] if is_api else [])
     for value, bare, data, answer in zip(values, plain, encoded, answers, strict=True):
         assert "error" not in answer, (value, answer)

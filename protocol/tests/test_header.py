@@ -16,8 +16,8 @@ from kio.schema.response_header.v1.header import ResponseHeader as KioResponseHe
 from kio.serial import entity_writer
 from kio.static.primitive import i16, i32
 
-from protocol.errors import MalformedRequest
-from protocol.header import (
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.header import (
     RequestHeader,
     read_request_header,
     read_response_header,

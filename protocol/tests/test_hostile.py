@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.schema import Message
-from protocol.tests.shapes import Edit, dense, edited, edits
-from protocol.tests.subjects import MESSAGES, OTHERS, SUBJECTS, Subject
-from protocol.tests.values import LAYOUTS
-from protocol.tests.values import MESSAGES as CLASSES
+from headgate.protocol.schema import Message
+from headgate.protocol.tests.shapes import Edit, dense, edited, edits
+from headgate.protocol.tests.subjects import MESSAGES, OTHERS, SUBJECTS, Subject
+from headgate.protocol.tests.values import LAYOUTS
+from headgate.protocol.tests.values import MESSAGES as CLASSES
 
 # More in a soak run, which asks for more of everything
 few = settings(max_examples=max(3, settings().max_examples // 100))

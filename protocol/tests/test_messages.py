@@ -20,14 +20,14 @@ from uuid import UUID
 
 import pytest
 
-import protocol.messages
-from protocol import compiler
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.registry import APIS, header_versions, request, response
-from protocol.schema import Message, Struct, Versions, fields_in
-from protocol.tests.definitions import assert_declared, definition, snake_case
-from protocol.tests.values import VERSIONS, full
+import headgate.protocol.messages
+from headgate.protocol import compiler
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from headgate.protocol.registry import APIS, header_versions, request, response
+from headgate.protocol.schema import Message, Struct, Versions, fields_in
+from headgate.protocol.tests.definitions import assert_declared, definition, snake_case
+from headgate.protocol.tests.values import VERSIONS, full
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python
@@ -142,7 +142,7 @@ def test_kafka_python_reads_and_writes_the_same_bytes(cls: type[Message], versio
 
 
 def test_every_module_is_in_the_registry() -> None:
-    modules = {module.name for module in pkgutil.iter_modules(protocol.messages.__path__)}
+    modules = {module.name for module in pkgutil.iter_modules(headgate.protocol.messages.__path__)}
     assert modules == {request(key).__module__.rpartition(".")[2] for key in APIS}
 
 

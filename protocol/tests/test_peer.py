@@ -6,15 +6,15 @@ import struct
 
 import pytest
 
-from protocol.compiler import write
-from protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from protocol.header import write_response_header
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.peer import Peer
-from protocol.schema import Message
+from headgate.protocol.compiler import write
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from headgate.protocol.header import write_response_header
+from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from headgate.protocol.messages.fetch import FetchRequest
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.peer import Peer
+from headgate.protocol.schema import Message
 
 TABLE = ApiVersionsResponse(api_keys=[ApiVersion(3, 0, 12), ApiVersion(1, 30, 40)])
 

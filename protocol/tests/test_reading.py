@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
-from protocol import compiler
-from protocol.emitter import STEP_ELEMENTS, STEP_NUMBERS
-from protocol.errors import MalformedRequest
-from protocol.internal.metadata import PartitionRecord
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from protocol.messages.fetch import FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from protocol.messages.sasl_handshake import SaslHandshakeResponse
-from protocol.reading import MAX_ELEMENTS, reader
-from protocol.schema import Message, tree
-from protocol.steps import finish
+from headgate.protocol import compiler
+from headgate.protocol.emitter import STEP_ELEMENTS, STEP_NUMBERS
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal.metadata import PartitionRecord
+from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
+from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from headgate.protocol.messages.fetch import FetchRequest, FetchTopic
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
+from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headgate.protocol.messages.offset_commit import OffsetCommitRequest
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from headgate.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from headgate.protocol.reading import MAX_ELEMENTS, reader
+from headgate.protocol.schema import Message, tree
+from headgate.protocol.steps import finish
 
 
 def written(value: Message, version: int) -> bytes:

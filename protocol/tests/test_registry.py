@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.registry import header_versions, request, response
+from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
+from headgate.protocol.registry import header_versions, request, response
 
 
 def test_a_key_gives_its_messages() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.schema import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.schema import (
     Message,
     Struct,
     Versions,
@@ -25,7 +25,7 @@ from protocol.schema import (
     uuid,
     v,
 )
-from protocol.wire import ZERO_UUID
+from headgate.protocol.wire import ZERO_UUID
 
 
 class Point(Struct):

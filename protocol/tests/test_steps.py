@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.steps import FEW, Rows, Steps, again, are_steps, at_once, finish, in_steps, rows
+from headgate.protocol.steps import FEW, Rows, Steps, again, are_steps, at_once, finish, in_steps, rows
 
 
 def counting(count: int) -> Steps[int]:

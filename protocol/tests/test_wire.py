@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from construct import ConstructError
 
-from protocol.wire import Array, Blob, Int32sb, Length, Records, Text, UnsignedVarint
+from headgate.protocol.wire import Array, Blob, Int32sb, Length, Records, Text, UnsignedVarint
 
 SHORT, NULLABLE_SHORT = Length.short(nullable=False), Length.short(nullable=True)
 LONG, NULLABLE_LONG = Length.long(nullable=False), Length.long(nullable=True)

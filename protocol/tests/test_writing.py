@@ -6,21 +6,25 @@ import struct
 
 import pytest
 
-from protocol import compiler
-from protocol.emitter import STEP_ELEMENTS, STEP_NUMBERS
-from protocol.messages.fetch import (
+from headgate.protocol import compiler
+from headgate.protocol.emitter import STEP_ELEMENTS, STEP_NUMBERS
+from headgate.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
     PartitionData,
 )
-from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
-from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from protocol.messages.produce import ProduceRequest, TopicProduceData
-from protocol.schema import Message
-from protocol.steps import rows
-from protocol.wire import Splice
+from headgate.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from headgate.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from headgate.protocol.messages.produce import ProduceRequest, TopicProduceData
+from headgate.protocol.schema import Message
+from headgate.protocol.steps import rows
+from headgate.protocol.wire import Splice
 
 
 class Piece:

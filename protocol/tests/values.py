@@ -10,10 +10,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from protocol import wire
-from protocol.emitter import fixed_format
-from protocol.registry import APIS, request, response
-from protocol.schema import Field, Message, Struct, tree
+from headgate.protocol import wire
+from headgate.protocol.emitter import fixed_format
+from headgate.protocol.registry import APIS, request, response
+from headgate.protocol.schema import Field, Message, Struct, tree
 
 MESSAGES = sorted([cls for key in APIS for cls in (request(key), response(key))], key=lambda cls: cls.__name__)
 VERSIONS = [(cls, version) for cls in MESSAGES for version in range(cls.versions.first, cls.versions.last + 1)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.session import (
+from headgate.spark.session import (
     JARS,
     TUNED_CONSUMER,
     JarsMissing,

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from protocol.records.batch import BatchHeader
-from storage.config import LONG_MAX, LogConfig
-from storage.segment.index import MAX_RELATIVE_OFFSET
+from headgate.protocol.records.batch import BatchHeader
+from headgate.storage.config import LONG_MAX, LogConfig
+from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
 
 NO_OFFSET = 1 << 62
 """Behind every log."""

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from storage.cleanup import retention
-from storage.log import holding
-from storage.segment import locating
+from headgate.storage.cleanup import retention
+from headgate.storage.log import holding
+from headgate.storage.segment import locating
 
 if TYPE_CHECKING:
-    from storage.cleanup.replacement import Replacement
-    from storage.log.log import Log
-    from storage.log.segments import Segments
-    from storage.segment.segment import Segment
+    from headgate.storage.cleanup.replacement import Replacement
+    from headgate.storage.log.log import Log
+    from headgate.storage.log.segments import Segments
+    from headgate.storage.segment.segment import Segment
 
 
 class Expired:

@@ -20,13 +20,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
-from protocol.errors import KafkaError
-from protocol.records.compression import Steps
-from storage.disk.directories import base_of
-from storage.disk.pool import SWAP_SUFFIX, Pool
-from storage.errors import CorruptLog
-from storage.files import Files
-from storage.segment.segment import DERIVED_SUFFIXES, LOG_SUFFIX, Segment
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records.compression import Steps
+from headgate.storage.disk.directories import base_of
+from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
+from headgate.storage.errors import CorruptLog
+from headgate.storage.files import Files
+from headgate.storage.segment.segment import DERIVED_SUFFIXES, LOG_SUFFIX, Segment
 
 logger = logging.getLogger("headgate.storage")
 

@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from protocol.errors import KafkaError
-from protocol.records import batch
-from storage.disk import directories
-from storage.disk.checkpoint import TopicPartition
-from storage.disk.directories import Meta, base_of
-from storage.errors import BadFile, StorageError
-from storage.files import File, Files
-from storage.log import epochs, snapshots
-from storage.log.producers import SNAPSHOT_SUFFIX, Producers
-from storage.segment.segment import LOG_SUFFIX
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import batch
+from headgate.storage.disk import directories
+from headgate.storage.disk.checkpoint import TopicPartition
+from headgate.storage.disk.directories import Meta, base_of
+from headgate.storage.errors import BadFile, StorageError
+from headgate.storage.files import File, Files
+from headgate.storage.log import epochs, snapshots
+from headgate.storage.log.producers import SNAPSHOT_SUFFIX, Producers
+from headgate.storage.segment.segment import LOG_SUFFIX
 
 OWN_METADATA = "__headgate_metadata-0"
 CLUSTER_METADATA = "__cluster_metadata"

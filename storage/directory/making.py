@@ -18,15 +18,15 @@ from collections.abc import Callable, Container, Sequence
 from random import Random
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.config import LogConfig
-from storage.disk import directories
-from storage.disk.checkpoint import TopicPartition
-from storage.disk.pool import Pool
-from storage.errors import BadFile
-from storage.files import Files
-from storage.log.log import Log
-from storage.segment.segment import Segment
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.config import LogConfig
+from headgate.storage.disk import directories
+from headgate.storage.disk.checkpoint import TopicPartition
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import BadFile
+from headgate.storage.files import Files
+from headgate.storage.log.log import Log
+from headgate.storage.segment.segment import Segment
 
 logger = logging.getLogger("headgate.storage")
 

@@ -10,16 +10,16 @@ import logging
 from collections.abc import Callable
 from random import Random
 
-from protocol.errors import KafkaError
-from protocol.records.compression import Steps, finish
-from storage.config import LogConfig
-from storage.disk import directories
-from storage.disk.pool import Pool
-from storage.errors import BadFile, NotALog, StorageError
-from storage.files import Files
-from storage.log.log import Log
-from storage.recovery import open_log
-from storage.recovery.found import Found
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records.compression import Steps, finish
+from headgate.storage.config import LogConfig
+from headgate.storage.disk import directories
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import BadFile, NotALog, StorageError
+from headgate.storage.files import Files
+from headgate.storage.log.log import Log
+from headgate.storage.recovery import open_log
+from headgate.storage.recovery.found import Found
 
 logger = logging.getLogger("headgate.storage")
 

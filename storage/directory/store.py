@@ -10,12 +10,12 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.directory.foreign import CLUSTER_METADATA
-from storage.directory.making import Deletion, Making, Place
-from storage.directory.opening import ConfigOf, Opening
-from storage.disk import checkpoint, directories
-from storage.disk.checkpoint import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.directory.foreign import CLUSTER_METADATA
+from headgate.storage.directory.making import Deletion, Making, Place
+from headgate.storage.directory.opening import ConfigOf, Opening
+from headgate.storage.disk import checkpoint, directories
+from headgate.storage.disk.checkpoint import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
@@ -25,13 +25,13 @@ from storage.disk.checkpoint import (
     offsets_of,
     run_all,
 )
-from storage.disk.directories import Meta
-from storage.disk.pool import Pool
-from storage.errors import BadFile, NotALog, StorageError
-from storage.files import Files, Lock, parent
-from storage.log import holding
-from storage.log.log import Log, LogConfig
-from storage.recovery.found import Found, bytes_to_scan
+from headgate.storage.disk.directories import Meta
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import BadFile, NotALog, StorageError
+from headgate.storage.files import Files, Lock, parent
+from headgate.storage.log import holding
+from headgate.storage.log.log import Log, LogConfig
+from headgate.storage.recovery.found import Found, bytes_to_scan
 
 logger = logging.getLogger("headgate.storage")
 

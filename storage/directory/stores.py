@@ -16,18 +16,18 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.config import LogConfig
-from storage.directory import strays
-from storage.directory.making import Deletion, Making, Place, tell_of_stray
-from storage.directory.opening import Opening
-from storage.directory.store import Store
-from storage.disk import directories
-from storage.disk.checkpoint import TopicPartition, offsets_of, run_all
-from storage.disk.pool import HELD_SHARE, MAX_INDEX_BYTES, MAX_OPEN_SEGMENTS, Pool
-from storage.errors import BadFile, DirectoryLocked, StorageError, WrongDirectory
-from storage.files import Files, HeldFiles, parent
-from storage.log.log import Log
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.config import LogConfig
+from headgate.storage.directory import strays
+from headgate.storage.directory.making import Deletion, Making, Place, tell_of_stray
+from headgate.storage.directory.opening import Opening
+from headgate.storage.directory.store import Store
+from headgate.storage.disk import directories
+from headgate.storage.disk.checkpoint import TopicPartition, offsets_of, run_all
+from headgate.storage.disk.pool import HELD_SHARE, MAX_INDEX_BYTES, MAX_OPEN_SEGMENTS, Pool
+from headgate.storage.errors import BadFile, DirectoryLocked, StorageError, WrongDirectory
+from headgate.storage.files import Files, HeldFiles, parent
+from headgate.storage.log.log import Log
 
 logger = logging.getLogger("headgate.storage")
 

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from protocol.errors import KafkaError
-from protocol.records.compression import Steps
-from storage.directory.store import Store
-from storage.disk import directories
-from storage.errors import BadFile
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records.compression import Steps
+from headgate.storage.directory.store import Store
+from headgate.storage.disk import directories
+from headgate.storage.errors import BadFile
 
 logger = logging.getLogger("headgate.storage")
 

@@ -17,8 +17,8 @@ import threading
 from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 
-from storage.errors import BadFile
-from storage.files import Files, parent
+from headgate.storage.errors import BadFile
+from headgate.storage.files import Files, parent
 
 TEMPORARY_SUFFIX = ".tmp"
 VERSION = "0"

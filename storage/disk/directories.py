@@ -19,9 +19,9 @@ from collections.abc import Collection, Iterable, Mapping
 from random import Random
 from typing import NamedTuple
 
-from storage.disk import checkpoint
-from storage.errors import BadFile, StorageError, WrongDirectory
-from storage.files import Files
+from headgate.storage.disk import checkpoint
+from headgate.storage.errors import BadFile, StorageError, WrongDirectory
+from headgate.storage.files import Files
 
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from storage.files import NO_ROOM, Files
+from headgate.storage.files import NO_ROOM, Files
 
 logger = logging.getLogger("headgate.storage")
 

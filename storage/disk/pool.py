@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from storage.disk.doomed import Doomed
-from storage.files import File, Files, HeldFiles, parent
+from headgate.storage.disk.doomed import Doomed
+from headgate.storage.files import File, Files, HeldFiles, parent
 
 if TYPE_CHECKING:
-    from storage.log.log import Log
+    from headgate.storage.log.log import Log
 
 SWAP_SUFFIX = ".swap"
 """Behind the names of a segment that compaction has made, until a thread has renamed those in whose place it is."""

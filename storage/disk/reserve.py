@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from random import Random
 
-from storage.files import Files, parent
+from headgate.storage.files import Files, parent
 
 FILE_NAME = ".headgate-reserve"
 RESERVE_BYTES = 256 << 10

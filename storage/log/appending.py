@@ -10,17 +10,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import control
-from protocol.records.batch import BatchHeader, patch
-from storage.config import LOG_APPEND_TIME
-from storage.log import rolling, validation
-from storage.log.producers import WrittenBatch
-from storage.log.staged import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Staged
-from storage.segment.index import MAX_RELATIVE_OFFSET
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import BatchHeader, patch
+from headgate.storage.config import LOG_APPEND_TIME
+from headgate.storage.log import rolling, validation
+from headgate.storage.log.producers import WrittenBatch
+from headgate.storage.log.staged import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Staged
+from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
-    from storage.log.log import Log
+    from headgate.storage.log.log import Log
 
 
 class Owner(Protocol):

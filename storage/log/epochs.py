@@ -12,9 +12,9 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
-from storage.disk import checkpoint
-from storage.errors import BadFile
-from storage.files import NO_ROOM, Files
+from headgate.storage.disk import checkpoint
+from headgate.storage.errors import BadFile
+from headgate.storage.files import NO_ROOM, Files
 
 logger = logging.getLogger("headgate.storage")
 

@@ -15,14 +15,14 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.disk.directories import PARTITION_METADATA
-from storage.files import NO_DESCRIPTORS, File, Files, parent
-from storage.log import holding
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.disk.directories import PARTITION_METADATA
+from headgate.storage.files import NO_DESCRIPTORS, File, Files, parent
+from headgate.storage.log import holding
 
 if TYPE_CHECKING:
-    from storage.log.log import Log
-    from storage.segment.segment import Segment
+    from headgate.storage.log.log import Log
+    from headgate.storage.segment.segment import Segment
 
 
 MOST_SEGMENTS = 16

@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storage.log.log import Log
+    from headgate.storage.log.log import Log
 
 STAGED, WRITING, FLUSHING, ROLLING, MENDING, EXPIRING, SWAPPING, FAILED, DELETED = (1 << number for number in range(9))
 

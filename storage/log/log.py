@@ -12,26 +12,26 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from random import Random
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch_head
-from protocol.records.compression import Steps, finish
-from protocol.records.control import Marker
-from storage.cleanup import expiry
-from storage.cleanup.replacement import Compacted
-from storage.config import LogConfig
-from storage.disk.pool import Pool
-from storage.log import appending, flush, rolling, snapshots, times, truncation, validation
-from storage.log.appending import Owner, make_room, written
-from storage.log.epochs import Epochs
-from storage.log.flush import Flush
-from storage.log.producers import Producers
-from storage.log.segments import Segments
-from storage.log.staged import AppendInfo, Staged
-from storage.log.times import More, TimestampOffset
-from storage.log.validation import FULL, OWN
-from storage.segment.aborted import Reaching
-from storage.segment.segment import Segment
-from storage.segment.slices import FileSlice
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch_head
+from headgate.protocol.records.compression import Steps, finish
+from headgate.protocol.records.control import Marker
+from headgate.storage.cleanup import expiry
+from headgate.storage.cleanup.replacement import Compacted
+from headgate.storage.config import LogConfig
+from headgate.storage.disk.pool import Pool
+from headgate.storage.log import appending, flush, rolling, snapshots, times, truncation, validation
+from headgate.storage.log.appending import Owner, make_room, written
+from headgate.storage.log.epochs import Epochs
+from headgate.storage.log.flush import Flush
+from headgate.storage.log.producers import Producers
+from headgate.storage.log.segments import Segments
+from headgate.storage.log.staged import AppendInfo, Staged
+from headgate.storage.log.times import More, TimestampOffset
+from headgate.storage.log.validation import FULL, OWN
+from headgate.storage.segment.aborted import Reaching
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.slices import FileSlice
 
 __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
 

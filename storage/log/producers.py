@@ -20,14 +20,14 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import control
-from protocol.records.batch import CONTROL, MAX_SEQUENCE, NO_PRODUCER_ID, BatchHeader
-from protocol.records.control import TRANSACTION_BITS, Marker
-from storage.errors import BadFile
-from storage.segment import transactions
-from storage.segment.aborted import Aborted
-from storage.segment.transactions import Transactions
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import CONTROL, MAX_SEQUENCE, NO_PRODUCER_ID, BatchHeader
+from headgate.protocol.records.control import TRANSACTION_BITS, Marker
+from headgate.storage.errors import BadFile
+from headgate.storage.segment import transactions
+from headgate.storage.segment.aborted import Aborted
+from headgate.storage.segment.transactions import Transactions
 
 BATCHES_REMEMBERED = 5
 NO_SEQUENCE = -1

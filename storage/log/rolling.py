@@ -5,9 +5,9 @@ Source: Apache Kafka's `LogSegment.shouldRoll`, `LogConfig.maxSegmentMs`, `LogCo
 
 from __future__ import annotations
 
-from storage.config import LogConfig
-from storage.segment.index import MAX_RELATIVE_OFFSET
-from storage.segment.segment import Segment
+from headgate.storage.config import LogConfig
+from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
+from headgate.storage.segment.segment import Segment
 
 
 def longest_ms(config: LogConfig, jitter: float) -> int:

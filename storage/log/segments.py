@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from operator import is_
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
-from protocol.records.control import Marker
-from storage.cleanup.replacement import Compacted
-from storage.cleanup.retention import Expirable
-from storage.segment.aborted import Reaching
-from storage.segment.hops import seek
-from storage.segment.segment import Segment
-from storage.segment.slices import FileSlice, MessagesSlice
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
+from headgate.protocol.records.control import Marker
+from headgate.storage.cleanup.replacement import Compacted
+from headgate.storage.cleanup.retention import Expirable
+from headgate.storage.segment.aborted import Reaching
+from headgate.storage.segment.hops import seek
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.slices import FileSlice, MessagesSlice
 
 _MEMO_ENTRIES = 64
 _MOST_EMPTY = 1000  # are passed over in one read: each takes two microseconds

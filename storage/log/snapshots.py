@@ -6,12 +6,12 @@ import contextlib
 import logging
 from collections.abc import Iterable
 
-from protocol.records.compression import Steps
-from storage.disk.directories import base_of
-from storage.errors import BadFile
-from storage.files import Files
-from storage.log.producers import SNAPSHOT_SUFFIX, Producers
-from storage.log.segments import Segments
+from headgate.protocol.records.compression import Steps
+from headgate.storage.disk.directories import base_of
+from headgate.storage.errors import BadFile
+from headgate.storage.files import Files
+from headgate.storage.log.producers import SNAPSHOT_SUFFIX, Producers
+from headgate.storage.log.segments import Segments
 
 logger = logging.getLogger("headgate.storage")
 

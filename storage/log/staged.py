@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.errors import KafkaError
-from protocol.records.batch import HEADER_SIZE
-from storage.files import File
-from storage.log.producers import Producer, Producers
-from storage.segment.aborted import Aborted
-from storage.segment.segment import Written
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records.batch import HEADER_SIZE
+from headgate.storage.files import File
+from headgate.storage.log.producers import Producer, Producers
+from headgate.storage.segment.aborted import Aborted
+from headgate.storage.segment.segment import Written
 
 MAX_STAGED_BYTES = 1 << 17
 MAX_BATCHES = MAX_STAGED_BYTES // HEADER_SIZE

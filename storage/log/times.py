@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from protocol.errors import KafkaError
-from protocol.records import compression
-from protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, BatchHeader, read_header, read_varint
-from protocol.records.compression import Steps
-from storage.segment import messages
-from storage.segment.segment import Segment
-from storage.segment.slices import FileSlice, MessagesSlice
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import compression
+from headgate.protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, BatchHeader, read_header, read_varint
+from headgate.protocol.records.compression import Steps
+from headgate.storage.segment import messages
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.slices import FileSlice, MessagesSlice
 
 SEGMENTS_AT_ONCE = 4
 """So many are planned together, as each holds a file open: mostly the first has what is sought."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.log.segments import Segments
-from storage.segment.segment import Segment
+from headgate.storage.log.segments import Segments
+from headgate.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from storage.log.log import Log
+    from headgate.storage.log.log import Log
 
 
 def truncate(log: Log, offset: int) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch, compression
-from protocol.records.batch import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import batch, compression
+from headgate.protocol.records.batch import (
     CODEC_MASK,
     CRC_START,
     HEADER_SIZE,
@@ -23,9 +23,9 @@ from protocol.records.batch import (
     NO_TIMESTAMP,
     BatchHeader,
 )
-from protocol.records.compression import Steps
-from protocol.records.control import TRANSACTION_BITS
-from storage.config import LOG_APPEND_TIME, LogConfig
+from headgate.protocol.records.compression import Steps
+from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 
 HEADER = "header"
 FULL = "full"
@@ -167,8 +167,8 @@ def _check_own(header: BatchHeader, view: memoryview) -> None:
 
 def _inspect(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> Steps[None]:
     """Look at every record of a batch. Raises KafkaError with `record_errors`."""
-    from protocol.records import lz4  # most brokers never need either
-    from protocol.records.inspection import Inspection
+    from headgate.protocol.records import lz4  # most brokers never need either
+    from headgate.protocol.records.inspection import Inspection
 
     content = view[HEADER_SIZE:]
     if header.compression != compression.NONE:
@@ -224,7 +224,7 @@ def _check_attributes(header: BatchHeader, config: LogConfig) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {header.compression}")
     if header.is_log_append_time and config.message_timestamp_type == LOG_APPEND_TIME:
         # Elsewhere Kafka takes it for CreateTime, whatever the reason may be.
-        from protocol.records.inspection import MAX_ERRORS
+        from headgate.protocol.records.inspection import MAX_ERRORS
 
         count = min(header.records_count, MAX_ERRORS)
         message = "a producer cannot send timestamp type LogAppendTime"

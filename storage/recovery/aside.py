@@ -10,14 +10,14 @@ import logging
 from collections.abc import Container, Sequence
 from typing import NamedTuple
 
-from protocol.errors import KafkaError
-from protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
-from protocol.records.compression import Steps
-from storage.disk.pool import Pool
-from storage.files import Files
-from storage.recovery.found import SUFFIXES, Found, bases_of, first_to_scan, sizes_of
-from storage.segment.hops import seek
-from storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
+from headgate.protocol.records.compression import Steps
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import Files
+from headgate.storage.recovery.found import SUFFIXES, Found, bases_of, first_to_scan, sizes_of
+from headgate.storage.segment.hops import seek
+from headgate.storage.segment.segment import LOG_SUFFIX, Segment
 
 logger = logging.getLogger("headgate.storage")
 

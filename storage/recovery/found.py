@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from storage.disk import directories
-from storage.disk.directories import base_of
-from storage.errors import CorruptLog
-from storage.segment.aborted import AbortedIndex
-from storage.segment.index import OffsetIndex, TimeIndex
-from storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.storage.disk import directories
+from headgate.storage.disk.directories import base_of
+from headgate.storage.errors import CorruptLog
+from headgate.storage.segment.aborted import AbortedIndex
+from headgate.storage.segment.index import OffsetIndex, TimeIndex
+from headgate.storage.segment.segment import LOG_SUFFIX, Segment
 
 SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, AbortedIndex.SUFFIX)
 """Of the files of a segment, in the order in which it wants their sizes."""

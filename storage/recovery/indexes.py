@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 
-from protocol.records.compression import Steps
-from protocol.records.control import TRANSACTION_BITS
-from storage.disk.pool import Pool
-from storage.files import NO_ROOM
-from storage.log import snapshots
-from storage.log.log import Log
-from storage.recovery.aside import keep_aside
-from storage.recovery.found import Found, corrupt
-from storage.recovery.soundness import end_of_finished, has_indexes
-from storage.segment import sealing
-from storage.segment.aborted import AbortedIndex
-from storage.segment.segment import Segment
-from storage.segment.transactions import Transactions
+from headgate.protocol.records.compression import Steps
+from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import NO_ROOM
+from headgate.storage.log import snapshots
+from headgate.storage.log.log import Log
+from headgate.storage.recovery.aside import keep_aside
+from headgate.storage.recovery.found import Found, corrupt
+from headgate.storage.recovery.soundness import end_of_finished, has_indexes
+from headgate.storage.segment import sealing
+from headgate.storage.segment.aborted import AbortedIndex
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.transactions import Transactions
 
 logger = logging.getLogger("headgate.storage")
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import logging
 
-from protocol.records import batch
-from protocol.records.batch import BatchHeader
-from protocol.records.compression import Steps
-from storage.errors import BadFile
-from storage.files import Files
-from storage.log.epochs import NO_EPOCH, read_entries
-from storage.log.log import Log
-from storage.recovery.found import Found
-from storage.segment import messages
-from storage.segment.hops import NO_LIMIT, seek
-from storage.segment.segment import Segment
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import BatchHeader
+from headgate.protocol.records.compression import Steps
+from headgate.storage.errors import BadFile
+from headgate.storage.files import Files
+from headgate.storage.log.epochs import NO_EPOCH, read_entries
+from headgate.storage.log.log import Log
+from headgate.storage.recovery.found import Found
+from headgate.storage.segment import messages
+from headgate.storage.segment.hops import NO_LIMIT, seek
+from headgate.storage.segment.segment import Segment
 
 logger = logging.getLogger("headgate.storage")
 

@@ -22,24 +22,24 @@ from contextlib import suppress
 from random import Random
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.compression import Steps, finish
-from protocol.records.control import TRANSACTION_BITS
-from storage.disk.directories import base_of, replace_topic_id
-from storage.disk.pool import Pool
-from storage.errors import BadFile
-from storage.files import NO_DESCRIPTORS, NO_ROOM, Files, parent
-from storage.log import holding
-from storage.log.log import Log
-from storage.log.producers import Producers
-from storage.recovery.aside import keep_aside, name_aside
-from storage.recovery.indexes import transactions_at
-from storage.segment.aborted import parse
-from storage.segment.hops import NO_LIMIT, seek
-from storage.segment.index import OffsetIndex
-from storage.segment.sealing import INDEX_SUFFIXES, content_of, indexes_of, last_time, note_written
-from storage.segment.segment import LOG_SUFFIX, Segment
-from storage.segment.walk import Walk
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.compression import Steps, finish
+from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.storage.disk.directories import base_of, replace_topic_id
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import BadFile
+from headgate.storage.files import NO_DESCRIPTORS, NO_ROOM, Files, parent
+from headgate.storage.log import holding
+from headgate.storage.log.log import Log
+from headgate.storage.log.producers import Producers
+from headgate.storage.recovery.aside import keep_aside, name_aside
+from headgate.storage.recovery.indexes import transactions_at
+from headgate.storage.segment.aborted import parse
+from headgate.storage.segment.hops import NO_LIMIT, seek
+from headgate.storage.segment.index import OffsetIndex
+from headgate.storage.segment.sealing import INDEX_SUFFIXES, content_of, indexes_of, last_time, note_written
+from headgate.storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.storage.segment.walk import Walk
 
 logger = logging.getLogger("headgate.storage")
 

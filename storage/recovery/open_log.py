@@ -6,24 +6,24 @@ import contextlib
 import logging
 from random import Random
 
-from protocol.errors import KafkaError
-from protocol.records.compression import Steps, finish
-from storage.cleanup import replacement
-from storage.config import LogConfig
-from storage.disk import directories
-from storage.disk.checkpoint import START_OFFSETS, TEMPORARY_SUFFIX
-from storage.disk.pool import Pool
-from storage.errors import CorruptLog, NotALog
-from storage.files import NO_ROOM
-from storage.log import snapshots
-from storage.log.log import Log
-from storage.log.producers import Producers
-from storage.recovery import leader_epochs
-from storage.recovery.aside import put_replaced_aside
-from storage.recovery.found import Found, bases_of, corrupt, how_to_mend, of_log, sizes_of
-from storage.recovery.indexes import check_indexes, check_transactions, rebuild
-from storage.recovery.scan import scan
-from storage.segment.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records.compression import Steps, finish
+from headgate.storage.cleanup import replacement
+from headgate.storage.config import LogConfig
+from headgate.storage.disk import directories
+from headgate.storage.disk.checkpoint import START_OFFSETS, TEMPORARY_SUFFIX
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import CorruptLog, NotALog
+from headgate.storage.files import NO_ROOM
+from headgate.storage.log import snapshots
+from headgate.storage.log.log import Log
+from headgate.storage.log.producers import Producers
+from headgate.storage.recovery import leader_epochs
+from headgate.storage.recovery.aside import put_replaced_aside
+from headgate.storage.recovery.found import Found, bases_of, corrupt, how_to_mend, of_log, sizes_of
+from headgate.storage.recovery.indexes import check_indexes, check_transactions, rebuild
+from headgate.storage.recovery.scan import scan
+from headgate.storage.segment.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment
 
 logger = logging.getLogger("headgate.storage")
 

@@ -13,25 +13,25 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from protocol.errors import KafkaError
-from protocol.records import batch
-from protocol.records.batch import NO_PRODUCER_ID
-from protocol.records.compression import Steps
-from protocol.records.control import TRANSACTION_BITS
-from storage.errors import UnsupportedLog
-from storage.files import NO_ROOM
-from storage.log import snapshots
-from storage.log.log import Log
-from storage.log.producers import Producers
-from storage.recovery import leader_epochs
-from storage.recovery.aside import TORN_SUFFIX, keep_aside
-from storage.recovery.found import Found, corrupt, first_to_scan
-from storage.recovery.indexes import check_indexes, seal, transactions_at
-from storage.recovery.soundness import is_untouched
-from storage.segment import messages
-from storage.segment.segment import Segment
-from storage.segment.transactions import Transactions
-from storage.segment.walk import Walk
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import NO_PRODUCER_ID
+from headgate.protocol.records.compression import Steps
+from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.storage.errors import UnsupportedLog
+from headgate.storage.files import NO_ROOM
+from headgate.storage.log import snapshots
+from headgate.storage.log.log import Log
+from headgate.storage.log.producers import Producers
+from headgate.storage.recovery import leader_epochs
+from headgate.storage.recovery.aside import TORN_SUFFIX, keep_aside
+from headgate.storage.recovery.found import Found, corrupt, first_to_scan
+from headgate.storage.recovery.indexes import check_indexes, seal, transactions_at
+from headgate.storage.recovery.soundness import is_untouched
+from headgate.storage.segment import messages
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.transactions import Transactions
+from headgate.storage.segment.walk import Walk
 
 logger = logging.getLogger("headgate.storage")
 

@@ -5,10 +5,10 @@ What a kill or someone's hand did to them is seen so; whoever wants to be sure m
 
 from __future__ import annotations
 
-from protocol.errors import KafkaError
-from storage.segment.hops import seek
-from storage.segment.index import NO_TIMESTAMP
-from storage.segment.segment import Segment
+from headgate.protocol.errors import KafkaError
+from headgate.storage.segment.hops import seek
+from headgate.storage.segment.index import NO_TIMESTAMP
+from headgate.storage.segment.segment import Segment
 
 
 def has_indexes(segment: Segment, index_interval_bytes: int, *, look_into_them: bool) -> bool:

@@ -18,9 +18,9 @@ import struct
 from bisect import bisect_left
 from typing import NamedTuple, TypeAlias
 
-from storage.disk.pool import Pool
-from storage.errors import BadFile
-from storage.segment.index import EntryFile
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import BadFile
+from headgate.storage.segment.index import EntryFile
 
 VERSION = 0
 _LAST_OFFSET = struct.Struct(">18xq8x")

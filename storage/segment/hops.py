@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, TypeAlias
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD
-from storage.segment import messages
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD
+from headgate.storage.segment import messages
 
 if TYPE_CHECKING:
-    from storage.segment.segment import Segment
+    from headgate.storage.segment.segment import Segment
 
 NO_LIMIT = 1 << 62
 WINDOW_BYTES = 4096

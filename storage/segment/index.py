@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from operator import lt
 from typing import ClassVar
 
-from storage.disk.pool import Pool
-from storage.files import ColdRead
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import ColdRead
 
 BLOCK_BYTES = 4096
 """As much is kept in memory before it is written."""

@@ -11,12 +11,12 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaError
-from storage.segment.hops import NO_LIMIT, WINDOW_BYTES, Hop, seek
-from storage.segment.index import WrongIndex
+from headgate.protocol.errors import KafkaError
+from headgate.storage.segment.hops import NO_LIMIT, WINDOW_BYTES, Hop, seek
+from headgate.storage.segment.index import WrongIndex
 
 if TYPE_CHECKING:
-    from storage.segment.segment import Segment
+    from headgate.storage.segment.segment import Segment
 
 logger = logging.getLogger("headgate.storage")
 

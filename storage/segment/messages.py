@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch
-from protocol.records.batch import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
@@ -29,8 +29,8 @@ from protocol.records.batch import (
 )
 
 if TYPE_CHECKING:
-    from protocol.records.compression import Steps
-    from storage.segment.slices import FileSlice
+    from headgate.protocol.records.compression import Steps
+    from headgate.storage.segment.slices import FileSlice
 
 # Offset, size, crc, magic, attributes and, of magic 1, the timestamp.
 _unpack_zero = struct.Struct(">qiIbb").unpack_from
@@ -147,7 +147,7 @@ def batches_steps(piece: FileSlice, position: int = 0, most_bytes: int = PIECE_B
 
     In slices. Raises KafkaError where nothing can be read, OSError.
     """
-    from protocol.records import legacy  # only who adopted old messages needs it
+    from headgate.protocol.records import legacy  # only who adopted old messages needs it
 
     data = yield from piece.read_steps(position, most_bytes)
     size = size_at(data)

@@ -6,11 +6,11 @@ other way, of a segment that was appended to: its indexes were written block by 
 
 from __future__ import annotations
 
-from storage.disk.checkpoint import replace
-from storage.disk.pool import Pool
-from storage.files import Files
-from storage.segment.index import EntryFile, TimeIndex
-from storage.segment.segment import DERIVED_SUFFIXES, Segment
+from headgate.storage.disk.checkpoint import replace
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import Files
+from headgate.storage.segment.index import EntryFile, TimeIndex
+from headgate.storage.segment.segment import DERIVED_SUFFIXES, Segment
 
 INDEX_SUFFIXES = DERIVED_SUFFIXES[:3]
 

@@ -13,16 +13,16 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from protocol.records import batch
-from protocol.records.batch import BatchHeader
-from storage.disk.pool import Pool
-from storage.files import ColdRead, File
-from storage.segment import locating, messages
-from storage.segment.aborted import Aborted, AbortedIndex
-from storage.segment.hops import WINDOW_BYTES, Hop, damaged, seek
-from storage.segment.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
-from storage.segment.slices import FileSlice, MessagesSlice
-from storage.segment.walk import Walk
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import BatchHeader
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import ColdRead, File
+from headgate.storage.segment import locating, messages
+from headgate.storage.segment.aborted import Aborted, AbortedIndex
+from headgate.storage.segment.hops import WINDOW_BYTES, Hop, damaged, seek
+from headgate.storage.segment.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
+from headgate.storage.segment.slices import FileSlice, MessagesSlice
+from headgate.storage.segment.walk import Walk
 
 LOG_SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"

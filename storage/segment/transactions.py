@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from protocol.records.batch import CONTROL, BatchHeader
-from protocol.records.control import TRANSACTION_BITS, Marker
-from storage.segment.aborted import Aborted
+from headgate.protocol.records.batch import CONTROL, BatchHeader
+from headgate.protocol.records.control import TRANSACTION_BITS, Marker
+from headgate.storage.segment.aborted import Aborted
 
 NO_OFFSET = 1 << 62
 """Behind every log."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaError
-from protocol.records import batch, control
-from protocol.records.batch import BatchHeader
-from protocol.records.control import TRANSACTION_BITS, Marker
-from storage.segment import messages
-from storage.segment.hops import NO_LIMIT
-from storage.segment.index import MAX_RELATIVE_OFFSET
-from storage.segment.transactions import Transactions
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import batch, control
+from headgate.protocol.records.batch import BatchHeader
+from headgate.protocol.records.control import TRANSACTION_BITS, Marker
+from headgate.storage.segment import messages
+from headgate.storage.segment.hops import NO_LIMIT
+from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
+from headgate.storage.segment.transactions import Transactions
 
 if TYPE_CHECKING:
-    from storage.segment.segment import Segment
+    from headgate.storage.segment.segment import Segment
 
 _WINDOW_BYTES = 4096  # where headers alone are looked at
 _CHECKED_WINDOW_BYTES = 1024 * 1024

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from protocol.records import control
-from protocol.records.batch import NO_PRODUCER_ID, BatchHeader, Record, build, read_header
-from protocol.records.control import Marker
-from storage.config import LogConfig
-from storage.directory.store import Store
-from storage.files import Files
-from storage.log import holding
-from storage.log.log import Log
-from storage.log.producers import Producers
-from storage.log.validation import HEADER, OWN
-from storage.segment.aborted import Aborted, parse
-from storage.segment.segment import Segment
-from storage.segment.transactions import Transactions
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import NO_PRODUCER_ID, BatchHeader, Record, build, read_header
+from headgate.protocol.records.control import Marker
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.store import Store
+from headgate.storage.files import Files
+from headgate.storage.log import holding
+from headgate.storage.log.log import Log
+from headgate.storage.log.producers import Producers
+from headgate.storage.log.validation import HEADER, OWN
+from headgate.storage.segment.aborted import Aborted, parse
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.transactions import Transactions
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))

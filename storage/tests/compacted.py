@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from protocol.records import control
-from protocol.records.batch import BatchHeader, Record, build, iterate, patch, read_header
-from protocol.records.compression import finish
-from protocol.records.control import Marker
-from storage.cleanup.compaction.job import Job, assess, plan
-from storage.cleanup.compaction.rounds import new_segment
-from storage.cleanup.compaction.work import Compaction
-from storage.config import LogConfig
-from storage.log.log import Log
-from storage.tests.builders import NOW_MS, content, new_log, rebuilt_indexes
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import BatchHeader, Record, build, iterate, patch, read_header
+from headgate.protocol.records.compression import finish
+from headgate.protocol.records.control import Marker
+from headgate.storage.cleanup.compaction.job import Job, assess, plan
+from headgate.storage.cleanup.compaction.rounds import new_segment
+from headgate.storage.cleanup.compaction.work import Compaction
+from headgate.storage.config import LogConfig
+from headgate.storage.log.log import Log
+from headgate.storage.tests.builders import NOW_MS, content, new_log, rebuilt_indexes
 
 COMPACT = LogConfig(
     cleanup_policy=("compact",), segment_bytes=1000, index_interval_bytes=100, segment_index_bytes=10_000

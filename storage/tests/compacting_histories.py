@@ -11,18 +11,18 @@ import dataclasses
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 
-from protocol.records.batch import BatchHeader, Record, build, iterate, split
-from storage.cleanup.compaction.job import assess, plan
-from storage.cleanup.compaction.rounds import compact, new_segment
-from storage.cleanup.compaction.work import Compaction
-from storage.disk.pool import Pool
-from storage.log.log import Log
-from storage.tests.builders import NOW_MS, assert_transactions, content, content_up_to, replayed, stored
-from storage.tests.compacted import assert_indexes
-from storage.tests.crashing_files import PowerCut
-from storage.tests.histories import PRODUCERS, STEPS, TRANSACTIONAL, History
-from storage.tests.sent import Sent, is_of
-from storage.tests.transactions_model import decide
+from headgate.protocol.records.batch import BatchHeader, Record, build, iterate, split
+from headgate.storage.cleanup.compaction.job import assess, plan
+from headgate.storage.cleanup.compaction.rounds import compact, new_segment
+from headgate.storage.cleanup.compaction.work import Compaction
+from headgate.storage.disk.pool import Pool
+from headgate.storage.log.log import Log
+from headgate.storage.tests.builders import NOW_MS, assert_transactions, content, content_up_to, replayed, stored
+from headgate.storage.tests.compacted import assert_indexes
+from headgate.storage.tests.crashing_files import PowerCut
+from headgate.storage.tests.histories import PRODUCERS, STEPS, TRANSACTIONAL, History
+from headgate.storage.tests.sent import Sent, is_of
+from headgate.storage.tests.transactions_model import decide
 
 KEYS = 6
 COMPACTING = STEPS | {"compact": 4, "begin_round": 3, "go_on": 6, "roll": 3, "flush": 3}

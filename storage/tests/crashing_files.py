@@ -20,8 +20,8 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from storage.errors import DirectoryLocked
-from storage.files import NO_DESCRIPTOR, File, Files, Lock
+from headgate.storage.errors import DirectoryLocked
+from headgate.storage.files import NO_DESCRIPTOR, File, Files, Lock
 
 Change = tuple[int, bytes] | int
 """A write (position, data), or a truncation to a size."""

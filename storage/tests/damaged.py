@@ -7,16 +7,16 @@ from contextlib import suppress
 from itertools import takewhile
 from random import Random
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import CRC_START, BatchHeader, check_crc, read_header
-from storage.config import LogConfig
-from storage.disk import checkpoint
-from storage.disk.pool import SWAP_SUFFIX
-from storage.log.log import Log
-from storage.recovery.aside import TORN_SUFFIX
-from storage.segment.segment import LOG_SUFFIX
-from storage.tests.builders import DIRECTORY, open_store
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import CRC_START, BatchHeader, check_crc, read_header
+from headgate.storage.config import LogConfig
+from headgate.storage.disk import checkpoint
+from headgate.storage.disk.pool import SWAP_SUFFIX
+from headgate.storage.log.log import Log
+from headgate.storage.recovery.aside import TORN_SUFFIX
+from headgate.storage.segment.segment import LOG_SUFFIX
+from headgate.storage.tests.builders import DIRECTORY, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 KEY = "t", 0
 PARTITION = f"{DIRECTORY}/t-0"

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from random import Random
 
-from protocol.records.batch import BatchHeader, read_header
-from protocol.records.compression import finish
-from storage.config import LogConfig
-from storage.directory.store import Store
-from storage.disk import checkpoint
-from storage.disk.directories import META_PROPERTIES, is_of_log
-from storage.errors import StorageError
-from storage.log import epochs
-from storage.log.log import Log
-from storage.log.producers import Producers
-from storage.log.times import More, TimestampOffset
-from storage.segment.segment import DELETED_SUFFIX, LOG_SUFFIX
-from storage.tests.builders import DIRECTORY, NOW_MS, next_offset, open_store, read, replayed, stored
-from storage.tests.crashing_files import CrashingFiles
-from storage.tests.damaged import KEY, PARTITION, UNCHECKED, batch_at
-from storage.tests.transactions_model import committed
+from headgate.protocol.records.batch import BatchHeader, read_header
+from headgate.protocol.records.compression import finish
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.store import Store
+from headgate.storage.disk import checkpoint
+from headgate.storage.disk.directories import META_PROPERTIES, is_of_log
+from headgate.storage.errors import StorageError
+from headgate.storage.log import epochs
+from headgate.storage.log.log import Log
+from headgate.storage.log.producers import Producers
+from headgate.storage.log.times import More, TimestampOffset
+from headgate.storage.segment.segment import DELETED_SUFFIX, LOG_SUFFIX
+from headgate.storage.tests.builders import DIRECTORY, NOW_MS, next_offset, open_store, read, replayed, stored
+from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.damaged import KEY, PARTITION, UNCHECKED, batch_at
+from headgate.storage.tests.transactions_model import committed
 
 TIMES, ABORTED, START, EPOCHS = "times", "aborted", "start", "epochs"
 BELIEVED: dict[str, set[str]] = {

@@ -19,19 +19,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import BatchHeader, read_header, split
-from storage.cleanup.expiry import Expired
-from storage.config import CACHE, COMMIT, LogConfig
-from storage.directory.store import Store
-from storage.errors import BadFile
-from storage.log import holding, snapshots
-from storage.log.flush import Flush
-from storage.log.log import Log
-from storage.log.producers import Producers
-from storage.log.staged import AppendInfo, Staged
-from storage.segment.slices import FileSlice
-from storage.tests.builders import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import BatchHeader, read_header, split
+from headgate.storage.cleanup.expiry import Expired
+from headgate.storage.config import CACHE, COMMIT, LogConfig
+from headgate.storage.directory.store import Store
+from headgate.storage.errors import BadFile
+from headgate.storage.log import holding, snapshots
+from headgate.storage.log.flush import Flush
+from headgate.storage.log.log import Log
+from headgate.storage.log.producers import Producers
+from headgate.storage.log.staged import AppendInfo, Staged
+from headgate.storage.segment.slices import FileSlice
+from headgate.storage.tests.builders import (
     NOW_MS,
     TOPIC_ID,
     assert_derived_state,
@@ -47,11 +47,11 @@ from storage.tests.builders import (
     stored,
     with_records,
 )
-from storage.tests.crashing_files import CrashingFiles, PowerCut
-from storage.tests.damaged import look_at_wrong_bit
-from storage.tests.damaged_files import look_at_wrong_file
-from storage.tests.readers import Readers, mend
-from storage.tests.sent import Sent, is_of, validation_of
+from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.storage.tests.damaged import look_at_wrong_bit
+from headgate.storage.tests.damaged_files import look_at_wrong_file
+from headgate.storage.tests.readers import Readers, mend
+from headgate.storage.tests.sent import Sent, is_of, validation_of
 
 KEY = "t", 0
 PARTITION = "/data/t-0"

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from protocol.records.compression import finish
-from storage.log.log import Log
-from storage.recovery import mending
-from storage.tests.sent import Sent
+from headgate.protocol.records.compression import finish
+from headgate.storage.log.log import Log
+from headgate.storage.recovery import mending
+from headgate.storage.tests.sent import Sent
 
 MOST_READERS = 6
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from storage.directory.store import Store
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, numbered, open_store
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.directory.store import Store
+from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, numbered, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 PARTITION = "/data/t-0"
 KEY = "t", 0

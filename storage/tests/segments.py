@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.records.batch import Record, build
-from storage.disk.pool import Pool
-from storage.segment.segment import Segment
-from storage.tests.builders import NOW_MS
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.disk.pool import Pool
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.builders import NOW_MS
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 INTERVAL = 150
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.records.batch import BatchHeader, read_header
-from protocol.records.control import TRANSACTION_BITS
-from storage.log.validation import HEADER, OWN
+from headgate.protocol.records.batch import BatchHeader, read_header
+from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.storage.log.validation import HEADER, OWN
 
 
 class Sent(NamedTuple):

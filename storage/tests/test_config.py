@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from storage.config import LogConfig
+from headgate.storage.config import LogConfig
 
 
 def test_by_default_batches_are_kept_as_they_come() -> None:

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 PATH = "/data/file.log"
 

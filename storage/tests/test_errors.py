@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.errors import BadFile, CorruptLog, DirectoryLocked, StorageError, UnsupportedLog
+from headgate.storage.errors import BadFile, CorruptLog, DirectoryLocked, StorageError, UnsupportedLog
 
 
 def test_a_lock_names_its_holder() -> None:

@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import iterate, split
-from storage.config import LogConfig
-from storage.directory.store import Store
-from storage.log.log import Log
-from storage.recovery import mending
-from storage.tests.builders import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import iterate, split
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.store import Store
+from headgate.storage.log.log import Log
+from headgate.storage.recovery import mending
+from headgate.storage.tests.builders import (
     NOW_MS,
     TOPIC_ID,
     append,
@@ -25,7 +25,7 @@ from storage.tests.builders import (
     numbered,
     open_store,
 )
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 CHANGES = ("create", "open", "remove", "rename", "sync", "sync_directory", "truncate", "write")
 # Three batches a segment, an index entry for each.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import DirectoryLocked
-from storage.files import PROBE_STEP_BYTES, File, Files, parent
+from headgate.storage.errors import DirectoryLocked
+from headgate.storage.files import PROBE_STEP_BYTES, File, Files, parent
 
 files = Files()
 
@@ -27,8 +27,8 @@ def test_writes_and_reads_at_positions(tmp_path: Path) -> None:
 
 
 def test_short_writes_and_reads_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.files._write", lambda fd, data, at: os.pwrite(fd, data[:3], at))
-    monkeypatch.setattr("storage.files._read", lambda fd, length, at: os.pread(fd, min(length, 4), at))
+    monkeypatch.setattr("headgate.storage.files._write", lambda fd, data, at: os.pwrite(fd, data[:3], at))
+    monkeypatch.setattr("headgate.storage.files._read", lambda fd, length, at: os.pread(fd, min(length, 4), at))
     file = files.open(f"{tmp_path}/a", create=True)
     file.write_at(b"0123456789", 2)
     assert file.read_at(12, 0) == b"\x00\x000123456789"

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from storage.tests.compacting_histories import COMPACTING, CompactingHistory
-from storage.tests.histories import STEPS, History
-from storage.tests.transactional_histories import (
+from headgate.storage.tests.compacting_histories import COMPACTING, CompactingHistory
+from headgate.storage.tests.histories import STEPS, History
+from headgate.storage.tests.transactional_histories import (
     TRANSACTING,
     TRANSACTING_COMPACTING,
     CompactingTransactionalHistory,

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import legacy
-from protocol.records.batch import HEADER_SIZE, Record, assemble, build, read_header
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, finish
-from protocol.records.lz4 import right_checksum
-from protocol.records.message_set import encode
-from protocol.records.tests.kafka39 import Kafka39, Refused
-from storage.config import LogConfig
-from storage.log import validation
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import legacy
+from headgate.protocol.records.batch import HEADER_SIZE, Record, assemble, build, read_header
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, finish
+from headgate.protocol.records.lz4 import right_checksum
+from headgate.protocol.records.message_set import encode
+from headgate.protocol.records.tests.kafka39 import Kafka39, Refused
+from headgate.storage.config import LogConfig
+from headgate.storage.log import validation
 
 pytestmark = pytest.mark.sockets  # a child process
 NOW_MS = 1000

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.lag import UNKNOWN_TIMESTAMP, Lag, Standing, first_unread, measure, standing
+from headgate.storage.lag import UNKNOWN_TIMESTAMP, Lag, Standing, first_unread, measure, standing
 
 NOW_MS = 1_700_000_000_000
 

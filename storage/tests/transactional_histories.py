@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.records.batch import BatchHeader
-from storage.tests.builders import content, marker, stored
-from storage.tests.compacting_histories import COMPACTING, CompactingHistory
-from storage.tests.histories import PRODUCERS, STEPS, TRANSACTIONAL, History
-from storage.tests.transactions_model import committed, decide
+from headgate.protocol.records.batch import BatchHeader
+from headgate.storage.tests.builders import content, marker, stored
+from headgate.storage.tests.compacting_histories import COMPACTING, CompactingHistory
+from headgate.storage.tests.histories import PRODUCERS, STEPS, TRANSACTIONAL, History
+from headgate.storage.tests.transactions_model import committed, decide
 
 READING = {"read_committed": 5, "end_all": 1}
 TRANSACTING = STEPS | READING

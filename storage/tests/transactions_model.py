@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from protocol.records import control
-from protocol.records.batch import BatchHeader, read_header
-from protocol.records.control import TRANSACTION_BITS
-from storage.log.log import Log
-from storage.tests.builders import next_offset, stored
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import BatchHeader, read_header
+from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.storage.log.log import Log
+from headgate.storage.tests.builders import next_offset, stored
 
 
 class Placed(Protocol):

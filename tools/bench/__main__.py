@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from tools.bench.brokers import HEADGATE, KAFKA, HeadgateLauncher, KafkaLauncher, Launcher, java_command
-from tools.bench.client import BenchError
-from tools.bench.report import (
+from headgate.tools.bench.brokers import HEADGATE, KAFKA, HeadgateLauncher, KafkaLauncher, Launcher, java_command
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.report import (
     Journal,
     Progress,
     busiest,
@@ -29,8 +29,8 @@ from tools.bench.report import (
     unlike,
     verdict,
 )
-from tools.bench.run import QUICK, Bench, Settings
-from tools.bench.table import ALL_ROWS, BY_NAME_ONLY, CONVERSIONS
+from headgate.tools.bench.run import QUICK, Bench, Settings
+from headgate.tools.bench.table import ALL_ROWS, BY_NAME_ONLY, CONVERSIONS
 
 BUILD = Path("build/bench")
 NEWEST_JARS, CONVERTING_JARS = Path("build/jars/broker"), Path("build/jars/broker39")

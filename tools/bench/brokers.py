@@ -13,7 +13,7 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.bench.client import BenchError, Client
+from headgate.tools.bench.client import BenchError, Client
 
 HEADGATE, KAFKA = "headgate", "kafka"
 # Flags that would change a broker; an installed Headgate has its bytecode, which a checkout keeps from its first start.

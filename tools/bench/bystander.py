@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import Final, Self
 
-from tools.bench import many_wire, wire
-from tools.bench.client import BenchError
-from tools.bench.figures import Figure, Sample
-from tools.bench.generator import Bystander, Load, LoadResult, run_load
-from tools.bench.groups import new_group, wait_until_served
-from tools.bench.many_topics import (
+from headgate.tools.bench import many_wire, wire
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.figures import Figure, Sample
+from headgate.tools.bench.generator import Bystander, Load, LoadResult, run_load
+from headgate.tools.bench.groups import new_group, wait_until_served
+from headgate.tools.bench.many_topics import (
     MANY_TOPICS,
     check_errors,
     chunks,
@@ -28,9 +28,9 @@ from tools.bench.many_topics import (
     read_created,
     served,
 )
-from tools.bench.rows import BATCH_TINY, MEBIBYTE, Row, Run, produce_templates
-from tools.bench.target import Target, Topic
-from tools.bench.templates import Template, template, write_templates
+from headgate.tools.bench.rows import BATCH_TINY, MEBIBYTE, Row, Run, produce_templates
+from headgate.tools.bench.target import Target, Topic
+from headgate.tools.bench.templates import Template, template, write_templates
 
 INTERVAL_US: Final = 2000
 _PRODUCE_VERSION: Final = 7

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tools.bench import wire
+from headgate.tools.bench import wire
 
 METADATA_WITH_IDS = 10
 METADATA_OF_ANY_BROKER = 1

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tools.bench import wire
-from tools.bench.client import BenchError
-from tools.bench.figures import Sample
-from tools.bench.generator import LoadResult
-from tools.bench.groups import new_group, wait_until_served
-from tools.bench.rows import BATCH_16K, KIBIBYTE, MEBIBYTE, BatchShape, Row, Run, filled_topic
-from tools.bench.target import Target
+from headgate.tools.bench import wire
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.figures import Sample
+from headgate.tools.bench.generator import LoadResult
+from headgate.tools.bench.groups import new_group, wait_until_served
+from headgate.tools.bench.rows import BATCH_16K, KIBIBYTE, MEBIBYTE, BatchShape, Row, Run, filled_topic
+from headgate.tools.bench.target import Target
 
 RECORD_BYTES = KIBIBYTE
 _ENDS_WITHIN_SECONDS = 120.0
@@ -138,7 +138,7 @@ class LibrdkafkaRow(Row):
 
         def run(seconds: float) -> Sample:
             words = [target.address, topic.name, str(topic.partitions), str(seconds)]
-            command = [sys.executable, "-m", "tools.bench.librdkafka_consumer", *words]
+            command = [sys.executable, "-m", "headgate.tools.bench.librdkafka_consumer", *words]
             return target.measure(lambda: read_consumer(output_of(command)))
 
         yield run

@@ -19,14 +19,14 @@ from pathlib import Path
 from time import perf_counter, sleep
 from typing import Final, NamedTuple
 
-from tools.bench import wire
-from tools.bench.brokers import Broker, Launcher
-from tools.bench.client import BenchError
-from tools.bench.figures import Figure
-from tools.bench.generator import Latency, Load, LoadResult, compile_program, run_load
-from tools.bench.machine import tree_cpu_seconds
-from tools.bench.rows import BATCH_TINY, MEBIBYTE
-from tools.bench.templates import template, write_templates
+from headgate.tools.bench import wire
+from headgate.tools.bench.brokers import Broker, Launcher
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.figures import Figure
+from headgate.tools.bench.generator import Latency, Load, LoadResult, compile_program, run_load
+from headgate.tools.bench.machine import tree_cpu_seconds
+from headgate.tools.bench.rows import BATCH_TINY, MEBIBYTE
+from headgate.tools.bench.templates import template, write_templates
 
 _PRODUCE_VERSION: Final = 7
 _FETCH_VERSION: Final = 11

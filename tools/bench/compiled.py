@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from tools.bench import messages
-from tools.bench.brokers import HEADGATE
-from tools.bench.figures import Figure
-from tools.bench.report import Line
+from headgate.tools.bench import messages
+from headgate.tools.bench.brokers import HEADGATE
+from headgate.tools.bench.figures import Figure
+from headgate.tools.bench.report import Line
 
 CONSTRUCT = "construct"
 ROW = "messages"

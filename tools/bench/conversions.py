@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from tools.bench import wire
-from tools.bench.brokers import HEADGATE
-from tools.bench.generator import Load
-from tools.bench.rows import MEBIBYTE, BatchShape, FetchRow, ProduceRow, Run, filled_topic, write_disk_budget
-from tools.bench.target import Target, Topic
-from tools.bench.templates import template, write_templates
+from headgate.tools.bench import wire
+from headgate.tools.bench.brokers import HEADGATE
+from headgate.tools.bench.generator import Load
+from headgate.tools.bench.rows import MEBIBYTE, BatchShape, FetchRow, ProduceRow, Run, filled_topic, write_disk_budget
+from headgate.tools.bench.target import Target, Topic
+from headgate.tools.bench.templates import template, write_templates
 
 MAGIC_OF_BATCHES = 2
 

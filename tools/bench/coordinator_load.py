@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tools.bench import group_wire, wire
-from tools.bench.brokers import Broker, Launcher
-from tools.bench.client import BenchError, Reader, exchange
-from tools.bench.generator import Load, run_load
-from tools.bench.group_wire import Place
-from tools.bench.groups import wait_until_served
-from tools.bench.idle import allow_files
-from tools.bench.machine import process_cpu_seconds, resident_bytes
-from tools.bench.templates import template, write_templates
+from headgate.tools.bench import group_wire, wire
+from headgate.tools.bench.brokers import Broker, Launcher
+from headgate.tools.bench.client import BenchError, Reader, exchange
+from headgate.tools.bench.generator import Load, run_load
+from headgate.tools.bench.group_wire import Place
+from headgate.tools.bench.groups import wait_until_served
+from headgate.tools.bench.idle import allow_files
+from headgate.tools.bench.machine import process_cpu_seconds, resident_bytes
+from headgate.tools.bench.templates import template, write_templates
 
 GROUPS: Final = 10_000
 PARTITIONS: Final = 100

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-from tools.bench import wire
-from tools.bench.brokers import HEADGATE, Broker, free_port
-from tools.bench.client import BenchError
-from tools.bench.generator import Load
-from tools.bench.rows import MetadataRow, Row, Run
-from tools.bench.target import Target
+from headgate.tools.bench import wire
+from headgate.tools.bench.brokers import HEADGATE, Broker, free_port
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.generator import Load
+from headgate.tools.bench.rows import MetadataRow, Row, Run
+from headgate.tools.bench.target import Target
 
 ECHO = "echo"
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from tools.bench.client import BenchError
-from tools.bench.generator import compile_program
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.generator import compile_program
 
 LIKE = 0.1
 """Legs are alike if the gauge took a tenth longer in one at most, and the others used a tenth of the machine more."""

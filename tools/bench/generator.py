@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from tools.bench.client import BenchError
+from headgate.tools.bench.client import BenchError
 
 _HERE = Path(__file__).parent
 _SHARED = ["common.c", "answers.c", "histogram.c"]

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tools.bench.wire import (
+from headgate.tools.bench.wire import (
     CONSUMER_GROUP_HEARTBEAT,
     FIND_COORDINATOR,
     HEARTBEAT,

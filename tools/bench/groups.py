@@ -9,16 +9,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
 
-from tools.bench import group_wire, wire
-from tools.bench.client import BenchError, Client
-from tools.bench.figures import Sample
-from tools.bench.generator import Load, LoadResult
-from tools.bench.group_wire import Place
-from tools.bench.idle import allow_files
-from tools.bench.members import ClassicMember, ConsumerMember, Member, Members
-from tools.bench.rows import Row, Run
-from tools.bench.target import Target, Topic
-from tools.bench.templates import template, write_templates
+from headgate.tools.bench import group_wire, wire
+from headgate.tools.bench.client import BenchError, Client
+from headgate.tools.bench.figures import Sample
+from headgate.tools.bench.generator import Load, LoadResult
+from headgate.tools.bench.group_wire import Place
+from headgate.tools.bench.idle import allow_files
+from headgate.tools.bench.members import ClassicMember, ConsumerMember, Member, Members
+from headgate.tools.bench.rows import Row, Run
+from headgate.tools.bench.target import Target, Topic
+from headgate.tools.bench.templates import template, write_templates
 
 _SERVED_WITHIN_SECONDS = 60.0
 _NOT_YET = {14, 15, 16}  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR

@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from tools.bench import wire
-from tools.bench.brokers import Broker, Launcher
-from tools.bench.client import BenchError, exchange
-from tools.bench.machine import resident_bytes
+from headgate.tools.bench import wire
+from headgate.tools.bench.brokers import Broker, Launcher
+from headgate.tools.bench.client import BenchError, exchange
+from headgate.tools.bench.machine import resident_bytes
 
 CONNECTIONS: Final = 4000
 """So many that the pages which the allocator takes in advance are a small part."""

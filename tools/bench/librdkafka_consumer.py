@@ -1,6 +1,6 @@
 """Reads partitions by assignment with librdkafka, again and again from their start, for so many seconds.
 
-    python -m tools.bench.librdkafka_consumer ADDRESS TOPIC PARTITIONS SECONDS
+    python -m headgate.tools.bench.librdkafka_consumer ADDRESS TOPIC PARTITIONS SECONDS
 
 One line of JSON: messages as `requests`, bytes of their values, seconds. Anything unexpected ends it with a sentence.
 """

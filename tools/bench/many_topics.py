@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tools.bench import many_wire, wire
-from tools.bench.client import METADATA_WITH_IDS, BenchError, Client, Reader, read_metadata
-from tools.bench.target import Target, Topic
+from headgate.tools.bench import many_wire, wire
+from headgate.tools.bench.client import METADATA_WITH_IDS, BenchError, Client, Reader, read_metadata
+from headgate.tools.bench.target import Target, Topic
 
 MANY_TOPICS: Final = 10_000
 _AT_ONCE: Final = 500

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tools.bench.wire import (
+from headgate.tools.bench.wire import (
     CREATE_TOPICS,
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final, Self
 
-from tools.bench import group_wire
-from tools.bench.client import BenchError, Client, Reader
-from tools.bench.group_wire import JOIN_EPOCH, LEAVE_EPOCH, Place
-from tools.bench.target import Topic
-from tools.bench.wire import JOIN_GROUP, SYNC_GROUP, RequestWriter
+from headgate.tools.bench import group_wire
+from headgate.tools.bench.client import BenchError, Client, Reader
+from headgate.tools.bench.group_wire import JOIN_EPOCH, LEAVE_EPOCH, Place
+from headgate.tools.bench.target import Topic
+from headgate.tools.bench.wire import JOIN_GROUP, SYNC_GROUP, RequestWriter
 
 HEARTBEAT_VERSION: Final = 4
 CONSUMER_HEARTBEAT_VERSION: Final = 1

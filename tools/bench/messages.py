@@ -1,4 +1,4 @@
-"""Compiled messages against construct's interpretation of the same trees: `python -m tools.bench.messages [NAME ...]`.
+"""Compiled messages against construct's interpretation: `python -m headgate.tools.bench.messages [NAME ...]`.
 
 No broker takes part. Every message of the registry is read and written at its oldest and its newest version, the hot
 ones at every version, in three sizes: 1, 12 and 100 elements in the arrays that hold the most (a topic has that many
@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from protocol import compiler, registry, wire
-from protocol.schema import Message, tree
+from headgate.protocol import compiler, registry, wire
+from headgate.protocol.schema import Message, tree
 
 HOT = ("Produce", "Fetch", "ListOffsets", "OffsetCommit")
 SIZES = (1, 12, 100)
@@ -178,7 +178,7 @@ def _seconds(function: Callable[[], Any], repeats: int) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m tools.bench.messages", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m headgate.tools.bench.messages", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="an API such as Fetch; all if none is named")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each measurement (default: %(default)s)")
     options = parser.parse_args(arguments)

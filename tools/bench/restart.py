@@ -12,15 +12,15 @@ from pathlib import Path
 from time import perf_counter, sleep
 from typing import Final, NamedTuple
 
-from tools.bench import wire
-from tools.bench.brokers import Broker, Launcher
-from tools.bench.client import BenchError, Reader
-from tools.bench.figures import Figure
-from tools.bench.generator import Load, run_load
-from tools.bench.idle import allow_files
-from tools.bench.machine import process_cpu_seconds, resident_bytes
-from tools.bench.rows import BATCH_16K, BATCH_TINY
-from tools.bench.templates import template, write_templates
+from headgate.tools.bench import wire
+from headgate.tools.bench.brokers import Broker, Launcher
+from headgate.tools.bench.client import BenchError, Reader
+from headgate.tools.bench.figures import Figure
+from headgate.tools.bench.generator import Load, run_load
+from headgate.tools.bench.idle import allow_files
+from headgate.tools.bench.machine import process_cpu_seconds, resident_bytes
+from headgate.tools.bench.rows import BATCH_16K, BATCH_TINY
+from headgate.tools.bench.templates import template, write_templates
 
 MANY_PARTITIONS: Final = 10_000
 _PARTITIONS_A_TOPIC: Final = 100

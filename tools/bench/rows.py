@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
-from tools.bench import wire
-from tools.bench.figures import Figure, Sample
-from tools.bench.generator import Latency, Load
-from tools.bench.machine import available_bytes
-from tools.bench.target import Filled, Target, Topic
-from tools.bench.templates import Template, template, write_templates
+from headgate.tools.bench import wire
+from headgate.tools.bench.figures import Figure, Sample
+from headgate.tools.bench.generator import Latency, Load
+from headgate.tools.bench.machine import available_bytes
+from headgate.tools.bench.target import Filled, Target, Topic
+from headgate.tools.bench.templates import Template, template, write_templates
 
 NEWEST = -1
 _NEWEST_BUILT = {

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from tools.bench import wire
-from tools.bench.brokers import HEADGATE
-from tools.bench.generator import Load
-from tools.bench.rows import ProduceRow, write_disk_budget
-from tools.bench.target import Target, Topic
-from tools.bench.templates import template, write_templates
+from headgate.tools.bench import wire
+from headgate.tools.bench.brokers import HEADGATE
+from headgate.tools.bench.generator import Load
+from headgate.tools.bench.rows import ProduceRow, write_disk_budget
+from headgate.tools.bench.target import Target, Topic
+from headgate.tools.bench.templates import template, write_templates
 
 ACKS_ALL = -1
 _POLICIES: Mapping[bool, Mapping[str, str]] = {True: {"headgate.flush": "commit"}, False: {"flush.messages": "1"}}

@@ -2,11 +2,16 @@
 
 from dataclasses import replace
 
-from tools.bench.bystander import BYSTANDERS
-from tools.bench.clients import ConsumerPerformanceRow, EndToEndLatencyRow, LibrdkafkaRow, ProducerPerformanceRow
-from tools.bench.compacting import COMPACTIONS
-from tools.bench.conversions import ConvertedFetchRow, ConvertedProduceRow, TextShape
-from tools.bench.figures import (
+from headgate.tools.bench.bystander import BYSTANDERS
+from headgate.tools.bench.clients import (
+    ConsumerPerformanceRow,
+    EndToEndLatencyRow,
+    LibrdkafkaRow,
+    ProducerPerformanceRow,
+)
+from headgate.tools.bench.compacting import COMPACTIONS
+from headgate.tools.bench.conversions import ConvertedFetchRow, ConvertedProduceRow, TextShape
+from headgate.tools.bench.figures import (
     Figure,
     cpu_microseconds_per_request,
     cpu_seconds_per_gigabyte,
@@ -14,11 +19,11 @@ from tools.bench.figures import (
     requests_per_cpu_second,
     requests_per_second,
 )
-from tools.bench.floor import FloorRow
-from tools.bench.groups import ConsumerHeartbeatRow, HeartbeatRow, OffsetCommitRow, RebalanceRow
-from tools.bench.members import ConsumerMember
-from tools.bench.restart import RESTARTS
-from tools.bench.rows import (
+from headgate.tools.bench.floor import FloorRow
+from headgate.tools.bench.groups import ConsumerHeartbeatRow, HeartbeatRow, OffsetCommitRow, RebalanceRow
+from headgate.tools.bench.members import ConsumerMember
+from headgate.tools.bench.restart import RESTARTS
+from headgate.tools.bench.rows import (
     BATCH_1M,
     BATCH_4K,
     BATCH_16K,
@@ -33,7 +38,7 @@ from tools.bench.rows import (
     ProduceRow,
     Row,
 )
-from tools.bench.synced import SyncedProduceRow
+from headgate.tools.bench.synced import SyncedProduceRow
 
 _LATENCIES = (Figure("p50 us", lambda sample: sample.p50_us), Figure("p99 us", lambda sample: sample.p99_us))
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.bench import machine
-from tools.bench.brokers import Broker
-from tools.bench.client import BenchError
-from tools.bench.figures import Sample
-from tools.bench.gauge import Gauge, mean_microseconds
-from tools.bench.generator import Generated, LoadResult, run_load
+from headgate.tools.bench import machine
+from headgate.tools.bench.brokers import Broker
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.figures import Sample
+from headgate.tools.bench.gauge import Gauge, mean_microseconds
+from headgate.tools.bench.generator import Generated, LoadResult, run_load
 
 _GONE_WITHIN_SECONDS = 20.0
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.bench.wire import RequestWriter
+from headgate.tools.bench.wire import RequestWriter
 
 _HEADER = struct.Struct("<IIIIq")
 

@@ -2,8 +2,8 @@
 
 Functions: median at most 10 lines, 95th percentile 50, none over 70; files: median about 120, 95th percentile 450,
 none over 700. Each module has its own test file. What pyproject.toml names exists, or is in PLANNED. The map in
-docs/architecture.md names every module of the broker, and nothing else. Lock files name no place. Nothing lies about
-that a run by hand has left.
+docs/architecture.md names every module of the broker, and nothing else. Our packages are imported by the one name that
+they have when installed. Lock files name no place. Nothing lies about that a run by hand has left.
 Prints every finding with what to do, then the figures; exit status 1 if there was a finding.
 """
 
@@ -65,6 +65,7 @@ TOP: Final = frozenset(
         "docs",
         "pyproject.toml",
         "requirements",
+        "src",
     }
 )
 # Whatever is smaller says nothing: a process id, an empty file that a redirection made
@@ -148,7 +149,7 @@ def named_modules(project: dict[str, Any]) -> set[str]:
     for pattern in project["tool"]["ruff"]["lint"]["per-file-ignores"]:
         words.append(pattern.removesuffix(".py").replace("/", "."))
     ours = (*PACKAGES, "compat_tests")
-    plain = {word.removesuffix(".**").removesuffix(".*") for word in words}
+    plain = {word.removesuffix(".**").removesuffix(".*").removeprefix("headgate.") for word in words}
     return {word for word in plain if word.split(".")[0] in ours and re.fullmatch(r"[\w.]+", word)}
 
 
@@ -210,6 +211,20 @@ def places(path: str, text: str) -> Iterator[str]:
             yield f"{path}:{number}: names a place of one machine or network: {found.group()}"
 
 
+def old_imports(path: str, source: str) -> Iterator[str]:
+    """Imports of a package by the name of its folder: installed, it has none but `headgate`."""
+    for node in ast.walk(ast.parse(source, path)):
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] in PACKAGES:
+                yield f"{path}:{node.lineno}: imports {name}; say headgate.{name}"
+
+
 def silenced_seams(path: str, source: str) -> Iterator[str]:
     for number, line in enumerate(source.splitlines(), 1):
         if re.search(r"#\s*noqa:.*TID251", line):
@@ -231,6 +246,7 @@ def findings(root: Path, paths: list[str], functions: list[Length], files: list[
             functions += function_lengths(path, source)
             files.append(Length(path, source.count("\n")))
             yield from silenced_seams(path, source)
+            yield from old_imports(path, source)
         elif path.startswith("requirements/"):
             yield from places(path, (root / path).read_text())
     yield from over_budget("function", functions, (FUNCTION_MEDIAN, FUNCTION_95TH, FUNCTION_LONGEST))

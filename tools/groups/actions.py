@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode
-from tools.groups import reset as resetting
-from tools.groups import target, transfer
-from tools.groups.cluster import Cluster, TopicPartition, together
-from tools.groups.lag import Place, places
-from tools.groups.members import CLASSIC, CONSUMER, Group, delete_groups, describe, list_groups, with_states
-from tools.groups.offsets import Offsets, by_topic, committed, delete
-from tools.groups.reset import Change, Plan, Wish, Wishes
-from tools.groups.target import Badly, Shift
-from tools.output import Row
+from headgate.protocol.errors import ErrorCode
+from headgate.tools.groups import reset as resetting
+from headgate.tools.groups import target, transfer
+from headgate.tools.groups.cluster import Cluster, TopicPartition, together
+from headgate.tools.groups.lag import Place, places
+from headgate.tools.groups.members import CLASSIC, CONSUMER, Group, delete_groups, describe, list_groups, with_states
+from headgate.tools.groups.offsets import Offsets, by_topic, committed, delete
+from headgate.tools.groups.reset import Change, Plan, Wish, Wishes
+from headgate.tools.groups.target import Badly, Shift
+from headgate.tools.output import Row
 
 DONE, FAILED, BEHIND = 0, 1, 3
 _DRY_RUN = "this was a dry run, nothing is changed; --execute does it"

@@ -12,11 +12,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from types import TracebackType
 from typing import NamedTuple, Self, TypeAlias, TypeVar
 
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import GROUP, Coordinator, FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
-from tools.client import DEFAULT_TIMEOUT_S, Client, ClientError
-from tools.output import reason
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.find_coordinator import GROUP, Coordinator, FindCoordinatorRequest
+from headgate.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from headgate.tools.client import DEFAULT_TIMEOUT_S, Client, ClientError
+from headgate.tools.output import reason
 
 TRANSIENT = frozenset(
     {

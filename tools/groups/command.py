@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
-from tools.client import ClientError
-from tools.groups import actions, target
-from tools.groups.actions import Said, now_ms
-from tools.groups.cluster import Cluster
-from tools.groups.target import Badly
-from tools.output import Row, common_options, format_table, printable
+from headgate.tools.client import ClientError
+from headgate.tools.groups import actions, target
+from headgate.tools.groups.actions import Said, now_ms
+from headgate.tools.groups.cluster import Cluster
+from headgate.tools.groups.target import Badly
+from headgate.tools.output import Row, common_options, format_table, printable
 
 _LAG_COLUMNS = ("group", "topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "client_id", "host")
 _PLACE_COLUMNS = ("topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "leader", "member_id")

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from protocol.messages.list_offsets import EARLIEST, LATEST
-from storage.lag import UNKNOWN_TIMESTAMP, Lag, Standing, first_unread, measure
-from tools.groups.cluster import Cluster, Failure, TopicPartition, together
-from tools.groups.members import Group, Member
-from tools.groups.offsets import Committed, Offsets, committed, find_offsets, is_gone
-from tools.groups.oldest import Position, oldest_unread
+from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
+from headgate.storage.lag import UNKNOWN_TIMESTAMP, Lag, Standing, first_unread, measure
+from headgate.tools.groups.cluster import Cluster, Failure, TopicPartition, together
+from headgate.tools.groups.members import Group, Member
+from headgate.tools.groups.offsets import Committed, Offsets, committed, find_offsets, is_gone
+from headgate.tools.groups.oldest import Position, oldest_unread
 
 GONE, UNKNOWN = "no such partition", "unknown"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from protocol.errors import ErrorCode, MalformedRequest
-from protocol.internal.consumer_protocol import PROTOCOL_TYPE, decode_assignment
-from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.list_groups import ListGroupsRequest
-from tools.client import Client
-from tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, some
+from headgate.protocol.errors import ErrorCode, MalformedRequest
+from headgate.protocol.internal.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from headgate.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
+from headgate.protocol.messages.describe_groups import DescribeGroupsRequest
+from headgate.protocol.messages.list_groups import ListGroupsRequest
+from headgate.tools.client import Client
+from headgate.tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, some
 
 CLASSIC, CONSUMER = "classic", "consumer"
 _WITHOUT_MEMBERS = ("Empty", "Dead")

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from protocol.records import batch
-from storage.lag import UNKNOWN_TIMESTAMP
-from tools.client import Client, ClientError
-from tools.groups.cluster import Answers, Cluster, Failure, TopicPartition
-from tools.groups.offsets import by_topic
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from headgate.protocol.records import batch
+from headgate.storage.lag import UNKNOWN_TIMESTAMP
+from headgate.tools.client import Client, ClientError
+from headgate.tools.groups.cluster import Answers, Cluster, Failure, TopicPartition
+from headgate.tools.groups.offsets import by_topic
 
 _BY_NAME = 12
 _RECORD_BATCHES = 4  # the first Fetch whose answer has batches, with their times

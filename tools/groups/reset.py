@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, TypeAlias
 
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import EARLIEST, LATEST
-from tools.groups.cluster import Cluster, Failure, TopicPartition, together
-from tools.groups.members import describe
-from tools.groups.offsets import Committed, Offsets, commit, committed, find_offsets, is_gone
-from tools.groups.target import Offset, Shift, Time
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
+from headgate.tools.groups.cluster import Cluster, Failure, TopicPartition, together
+from headgate.tools.groups.members import describe
+from headgate.tools.groups.offsets import Committed, Offsets, commit, committed, find_offsets, is_gone
+from headgate.tools.groups.target import Offset, Shift, Time
 
 Wish: TypeAlias = Offset | Time | Shift | Committed
 Wishes: TypeAlias = Mapping[str, Mapping[TopicPartition, Wish]]

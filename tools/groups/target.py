@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from protocol.messages.list_offsets import EARLIEST, LATEST
-from tools.groups.cluster import TopicPartition
+from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
+from headgate.tools.groups.cluster import TopicPartition
 
 LARGEST_OFFSET = (1 << 63) - 1
 _ENDS = {"earliest": EARLIEST, "latest": LATEST}

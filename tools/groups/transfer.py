@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tools.groups.cluster import Cluster, TopicPartition
-from tools.groups.members import Group
-from tools.groups.offsets import Committed, Offsets
-from tools.groups.target import LARGEST_OFFSET, Badly
+from headgate.tools.groups.cluster import Cluster, TopicPartition
+from headgate.tools.groups.members import Group
+from headgate.tools.groups.offsets import Committed, Offsets
+from headgate.tools.groups.target import LARGEST_OFFSET, Badly
 
 FORMAT, VERSION = "headgate group offsets", 1
 _LARGEST_PARTITION = (1 << 31) - 1

@@ -11,22 +11,22 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from protocol.errors import KafkaError
-from storage.directory.store import LOCK
-from storage.disk.directories import META_PROPERTIES
-from storage.disk.pool import SWAP_SUFFIX, Pool
-from storage.errors import StorageError
-from storage.files import Files
-from storage.segment.segment import LOG_SUFFIX, Segment
-from tools.log import checks, decoding, places, reading, repairs, small_files
-from tools.log import gaps as gap_listing
-from tools.log import listing as listings
-from tools.log.checks import Report
-from tools.log.overlay import Overlay
-from tools.log.places import DataDirectory, NotFound, PartitionDirectory, Place
-from tools.log.progress import Progress
-from tools.log.reading import Damaged, Stored
-from tools.output import Row
+from headgate.protocol.errors import KafkaError
+from headgate.storage.directory.store import LOCK
+from headgate.storage.disk.directories import META_PROPERTIES
+from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
+from headgate.storage.errors import StorageError
+from headgate.storage.files import Files
+from headgate.storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.tools.log import checks, decoding, places, reading, repairs, small_files
+from headgate.tools.log import gaps as gap_listing
+from headgate.tools.log import listing as listings
+from headgate.tools.log.checks import Report
+from headgate.tools.log.overlay import Overlay
+from headgate.tools.log.places import DataDirectory, NotFound, PartitionDirectory, Place
+from headgate.tools.log.progress import Progress
+from headgate.tools.log.reading import Damaged, Stored
+from headgate.tools.output import Row
 
 
 class Failure(str):

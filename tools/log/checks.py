@@ -12,29 +12,29 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from protocol.records import control
-from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
-from protocol.records.control import Marker
-from storage.disk import directories
-from storage.disk.pool import Pool
-from storage.errors import BadFile
-from storage.files import Files
-from storage.log import epochs as leader_epochs
-from storage.log import snapshots
-from storage.log.epochs import Epochs
-from storage.log.producers import DEFAULT_EXPIRATION_MS, SNAPSHOT_SUFFIX, Producers
-from storage.segment import aborted
-from storage.segment.aborted import AbortedIndex
-from storage.segment.index import Index, OffsetIndex, TimeIndex
-from storage.segment.segment import DERIVED_SUFFIXES, Segment
-from storage.segment.transactions import Transactions
-from storage.segment.walk import Walk
-from tools.log import overlaps, reading, scanning
-from tools.log.overlay import Overlay
-from tools.log.places import DataDirectory, PartitionDirectory, is_empty
-from tools.log.scanning import Bad
-from tools.log.small_files import read_entries
-from tools.log.truth import Truth
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from headgate.protocol.records.control import Marker
+from headgate.storage.disk import directories
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import BadFile
+from headgate.storage.files import Files
+from headgate.storage.log import epochs as leader_epochs
+from headgate.storage.log import snapshots
+from headgate.storage.log.epochs import Epochs
+from headgate.storage.log.producers import DEFAULT_EXPIRATION_MS, SNAPSHOT_SUFFIX, Producers
+from headgate.storage.segment import aborted
+from headgate.storage.segment.aborted import AbortedIndex
+from headgate.storage.segment.index import Index, OffsetIndex, TimeIndex
+from headgate.storage.segment.segment import DERIVED_SUFFIXES, Segment
+from headgate.storage.segment.transactions import Transactions
+from headgate.storage.segment.walk import Walk
+from headgate.tools.log import overlaps, reading, scanning
+from headgate.tools.log.overlay import Overlay
+from headgate.tools.log.places import DataDirectory, PartitionDirectory, is_empty
+from headgate.tools.log.scanning import Bad
+from headgate.tools.log.small_files import read_entries
+from headgate.tools.log.truth import Truth
 
 CORRUPT, TORN, OVERLAP, INDEX, SNAPSHOT = "corrupt", "torn", "overlap", "index", "snapshot"
 EPOCHS, FILE = "epochs", "file"

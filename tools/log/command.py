@@ -11,15 +11,15 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from protocol.errors import KafkaError
-from storage.errors import StorageError
-from tools.log import actions
-from tools.log.actions import Failure
-from tools.log.checks import DEFAULT_INTERVAL_BYTES
-from tools.log.places import NotFound
-from tools.log.reading import Damaged
-from tools.log.table import lines
-from tools.output import Row, printable
+from headgate.protocol.errors import KafkaError
+from headgate.storage.errors import StorageError
+from headgate.tools.log import actions
+from headgate.tools.log.actions import Failure
+from headgate.tools.log.checks import DEFAULT_INTERVAL_BYTES
+from headgate.tools.log.places import NotFound
+from headgate.tools.log.reading import Damaged
+from headgate.tools.log.table import lines
+from headgate.tools.output import Row, printable
 
 FAILED, MISUSED = 1, 2
 _ROWS_AT_ONCE = 200

@@ -10,14 +10,14 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-from protocol.errors import MalformedRequest
-from protocol.internal import consumer_protocol, metadata, offsets, transactions
-from protocol.records import compression, control
-from protocol.records.batch import BatchHeader, Record
-from protocol.schema import Struct, uuid
-from storage.disk.directories import format_id
-from tools.log.reading import Stored
-from tools.output import Row
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal import consumer_protocol, metadata, offsets, transactions
+from headgate.protocol.records import compression, control
+from headgate.protocol.records.batch import BatchHeader, Record
+from headgate.protocol.schema import Struct, uuid
+from headgate.storage.disk.directories import format_id
+from headgate.tools.log.reading import Stored
+from headgate.tools.output import Row
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"

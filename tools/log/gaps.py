@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
-from protocol.records.batch import BatchHeader
-from protocol.records.control import Marker
-from storage.segment.transactions import Transactions
+from headgate.protocol.records.batch import BatchHeader
+from headgate.protocol.records.control import Marker
+from headgate.storage.segment.transactions import Transactions
 
 DELETED, MARKER, ABORTED, COMPACTED, MISSING = "deleted", "marker", "aborted", "compacted", "missing"
 

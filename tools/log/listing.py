@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from protocol.errors import KafkaError
-from storage.cleanup.replacement import CLEANED_SUFFIX
-from storage.disk.pool import SWAP_SUFFIX, Pool
-from storage.files import Files
-from storage.recovery.aside import TORN_SUFFIX
-from storage.segment.hops import seek
-from storage.segment.segment import DELETED_SUFFIX, Segment
-from tools.log import reading
-from tools.log.overlay import Overlay
-from tools.log.places import DataDirectory, PartitionDirectory, Place
-from tools.log.small_files import topic_id_of
-from tools.output import Row
+from headgate.protocol.errors import KafkaError
+from headgate.storage.cleanup.replacement import CLEANED_SUFFIX
+from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
+from headgate.storage.files import Files
+from headgate.storage.recovery.aside import TORN_SUFFIX
+from headgate.storage.segment.hops import seek
+from headgate.storage.segment.segment import DELETED_SUFFIX, Segment
+from headgate.tools.log import reading
+from headgate.tools.log.overlay import Overlay
+from headgate.tools.log.places import DataDirectory, PartitionDirectory, Place
+from headgate.tools.log.small_files import topic_id_of
+from headgate.tools.output import Row
 
 DAMAGED = "damaged"
 _ASIDE = (TORN_SUFFIX, DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)

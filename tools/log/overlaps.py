@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.records.batch import BatchHeader
-from storage.segment.segment import Segment
-from tools.log import scanning
-from tools.log.listing import end_offset
+from headgate.protocol.records.batch import BatchHeader
+from headgate.storage.segment.segment import Segment
+from headgate.tools.log import scanning
+from headgate.tools.log.listing import end_offset
 
 
 def covered(segments: Sequence[Segment]) -> dict[int, Segment]:

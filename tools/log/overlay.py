@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 
-from storage.files import NO_DESCRIPTOR, File, Files, parent
+from headgate.storage.files import NO_DESCRIPTOR, File, Files, parent
 
 
 class Overlay(Files):

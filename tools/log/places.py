@@ -11,11 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.directory.store import CLEAN_SHUTDOWN, LOCK
-from storage.disk import checkpoint, directories
-from storage.disk.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, TopicPartition
-from storage.errors import BadFile
-from storage.files import Files, parent
+from headgate.storage.directory.store import CLEAN_SHUTDOWN, LOCK
+from headgate.storage.disk import checkpoint, directories
+from headgate.storage.disk.checkpoint import (
+    CLEANED_OFFSETS,
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    TopicPartition,
+)
+from headgate.storage.errors import BadFile
+from headgate.storage.files import Files, parent
 
 try:
     import fcntl

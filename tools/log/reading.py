@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from protocol.errors import KafkaError
-from protocol.records import batch, legacy
-from protocol.records.batch import BatchHeader, Record
-from storage.disk.directories import base_of
-from storage.disk.pool import Pool
-from storage.files import Files
-from storage.segment.aborted import AbortedIndex
-from storage.segment.index import OffsetIndex, TimeIndex
-from storage.segment.messages import MAGIC_POSITION
-from storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import batch, legacy
+from headgate.protocol.records.batch import BatchHeader, Record
+from headgate.storage.disk.directories import base_of
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import Files
+from headgate.storage.segment.aborted import AbortedIndex
+from headgate.storage.segment.index import OffsetIndex, TimeIndex
+from headgate.storage.segment.messages import MAGIC_POSITION
+from headgate.storage.segment.segment import LOG_SUFFIX, Segment
 
 _SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, AbortedIndex.SUFFIX)
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from storage.disk import checkpoint
-from storage.disk.checkpoint import RECOVERY_POINTS, TEMPORARY_SUFFIX
-from storage.disk.directories import META_PROPERTIES
-from storage.disk.pool import Pool
-from storage.files import Files
-from storage.recovery.aside import TORN_SUFFIX
-from storage.segment.segment import LOG_SUFFIX
-from storage.segment.transactions import Transactions
-from tools.log import reading
-from tools.log.checks import (
+from headgate.storage.disk import checkpoint
+from headgate.storage.disk.checkpoint import RECOVERY_POINTS, TEMPORARY_SUFFIX
+from headgate.storage.disk.directories import META_PROPERTIES
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import Files
+from headgate.storage.recovery.aside import TORN_SUFFIX
+from headgate.storage.segment.segment import LOG_SUFFIX
+from headgate.storage.segment.transactions import Transactions
+from headgate.tools.log import reading
+from headgate.tools.log.checks import (
     CORRUPT,
     INDEX,
     INDEX_SUFFIXES,
@@ -31,9 +31,9 @@ from tools.log.checks import (
     Report,
     SegmentReport,
 )
-from tools.log.places import DataDirectory
-from tools.log.scanning import Bad
-from tools.output import Row
+from headgate.tools.log.places import DataDirectory
+from headgate.tools.log.scanning import Bad
+from headgate.tools.output import Row
 
 _COPY_BYTES = 1 << 20
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from protocol.records.batch import LOG_OVERHEAD, BatchHeader
-from storage.segment.index import MAX_RELATIVE_OFFSET
-from storage.segment.segment import Segment
-from storage.segment.walk import Walk
+from headgate.protocol.records.batch import LOG_OVERHEAD, BatchHeader
+from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.walk import Walk
 
 _WINDOW_BYTES = 1 << 20
 _OFFSET_BYTES, _MAGIC_AT = 8, 16

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from storage.disk import checkpoint, directories
-from storage.disk.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
-from storage.disk.pool import Pool
-from storage.errors import BadFile
-from storage.files import Files, parent
-from storage.log import epochs as leader_epochs
-from storage.log.producers import SNAPSHOT_SUFFIX, Producers
-from storage.segment import aborted
-from storage.segment.aborted import AbortedIndex
-from storage.segment.index import Index, OffsetIndex, TimeIndex
-from tools.log.places import is_empty
-from tools.output import Row
+from headgate.storage.disk import checkpoint, directories
+from headgate.storage.disk.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import BadFile
+from headgate.storage.files import Files, parent
+from headgate.storage.log import epochs as leader_epochs
+from headgate.storage.log.producers import SNAPSHOT_SUFFIX, Producers
+from headgate.storage.segment import aborted
+from headgate.storage.segment.aborted import AbortedIndex
+from headgate.storage.segment.index import Index, OffsetIndex, TimeIndex
+from headgate.tools.log.places import is_empty
+from headgate.tools.output import Row
 
 Reader = Callable[[Files, str], Iterator[Row]]
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from tools.output import Row, format_table, printable
+from headgate.tools.output import Row, format_table, printable
 
 _LONGEST = 60
 # Columns that tables leave out, unless they say something in one of the rows that are shown together

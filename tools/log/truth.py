@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.records.batch import BatchHeader
+from headgate.protocol.records.batch import BatchHeader
 
 Pairs = Sequence[tuple[int, int]]
 

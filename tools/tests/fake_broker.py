@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from protocol import compiler
-from protocol.frame import FrameReader
-from protocol.header import read_request_header, write_response_header
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.metadata import MetadataRequest
-from protocol.registry import request as request_class
-from protocol.schema import Message
+from headgate.protocol import compiler
+from headgate.protocol.frame import FrameReader
+from headgate.protocol.header import read_request_header, write_response_header
+from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from headgate.protocol.messages.metadata import MetadataRequest
+from headgate.protocol.registry import request as request_class
+from headgate.protocol.schema import Message
 
 # A request and its version -> the response; bytes are sent as they are; None hangs up.
 Answer = Callable[[Message, int], Message | bytes | None]

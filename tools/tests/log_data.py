@@ -8,12 +8,12 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
-from protocol.records.batch import Record, build
-from storage.config import LogConfig
-from storage.directory.store import Store
-from storage.files import Files
-from storage.log.log import Log
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.store import Store
+from headgate.storage.files import Files
+from headgate.storage.log.log import Log
+from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID
 
 __all__ = ["NOW_MS", "SMALL", "TOPIC_ID", "Data", "change", "positions"]
 

@@ -3,8 +3,8 @@
 import pytest
 from kio.records.readers import read_batch
 
-from tools.bench import wire
-from tools.bench.rows import BATCH_1M, BATCH_4K, BATCH_16K, BATCH_TINY, BatchShape
+from headgate.tools.bench import wire
+from headgate.tools.bench.rows import BATCH_1M, BATCH_4K, BATCH_16K, BATCH_TINY, BatchShape
 
 
 @pytest.mark.parametrize("shape", [BATCH_TINY, BATCH_4K, BATCH_16K, BATCH_1M])

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tools.bench import many_wire, wire
-from tools.bench.bystander import BYSTANDERS, FIGURES, CreateTopicsRow, FetchSessionRow, ManyMetadataRow
-from tools.bench.client import BenchError
-from tools.bench.figures import Sample
-from tools.bench.generator import Load, LoadResult
-from tools.bench.run import QUICK, Settings
-from tools.bench.table import ALL_ROWS, BY_NAME_ONLY, ROWS
-from tools.bench.target import Topic
-from tools.tests.test_bench_wire import read_with_kio
+from headgate.tools.bench import many_wire, wire
+from headgate.tools.bench.bystander import BYSTANDERS, FIGURES, CreateTopicsRow, FetchSessionRow, ManyMetadataRow
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.figures import Sample
+from headgate.tools.bench.generator import Load, LoadResult
+from headgate.tools.bench.run import QUICK, Settings
+from headgate.tools.bench.table import ALL_ROWS, BY_NAME_ONLY, ROWS
+from headgate.tools.bench.target import Topic
+from headgate.tools.tests.test_bench_wire import read_with_kio
 
 MANY = [Topic(f"many-{number:05}", number.to_bytes(16, "big"), 1) for number in range(10_000)]
 

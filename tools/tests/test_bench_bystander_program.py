@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tools.bench import wire
-from tools.bench.bystander import Background
-from tools.bench.client import BenchError
-from tools.bench.generator import Bystander, Load, compile_program, run_load
-from tools.bench.rows import BATCH_TINY, produce_templates
-from tools.bench.target import Topic
-from tools.bench.templates import write_templates
+from headgate.tools.bench import wire
+from headgate.tools.bench.bystander import Background
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.generator import Bystander, Load, compile_program, run_load
+from headgate.tools.bench.rows import BATCH_TINY, produce_templates
+from headgate.tools.bench.target import Topic
+from headgate.tools.bench.templates import write_templates
 
 pytestmark = [
     pytest.mark.slow,

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 from kio.static.primitive import i32Timedelta
 
-from tools.bench.client import METADATA_OF_ANY_BROKER, METADATA_WITH_IDS, PartitionState, Reader, read_metadata
+from headgate.tools.bench.client import METADATA_OF_ANY_BROKER, METADATA_WITH_IDS, PartitionState, Reader, read_metadata
 
 TOPIC_ID = uuid.UUID(int=77)
 VERSIONS = [METADATA_OF_ANY_BROKER, METADATA_WITH_IDS]

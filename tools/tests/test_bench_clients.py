@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench.brokers import Broker
-from tools.bench.client import BenchError
-from tools.bench.clients import (
+from headgate.tools.bench.brokers import Broker
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.clients import (
     ConsumerPerformanceRow,
     ProducerPerformanceRow,
     java_tool,
@@ -17,9 +17,9 @@ from tools.bench.clients import (
     read_end_to_end_latency,
     read_producer_performance,
 )
-from tools.bench.librdkafka_consumer import Round
-from tools.bench.table import ROWS
-from tools.bench.target import Target
+from headgate.tools.bench.librdkafka_consumer import Round
+from headgate.tools.bench.table import ROWS
+from headgate.tools.bench.target import Target
 
 PRODUCED = """\
 164056 records sent, 32804.6 records/sec (32.04 MB/sec), 747.4 ms avg latency, 1142.0 ms max latency.
@@ -132,6 +132,6 @@ def test_a_round_wants_every_offset_of_every_partition() -> None:
 
 @pytest.mark.sockets
 def test_a_client_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tools.bench.clients._ENDS_WITHIN_SECONDS", 0.05)
+    monkeypatch.setattr("headgate.tools.bench.clients._ENDS_WITHIN_SECONDS", 0.05)
     with pytest.raises(BenchError, match=r"tail did not end in 0\.05 s"):
         output_of(["tail", "-f", "/dev/null"])

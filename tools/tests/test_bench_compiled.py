@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tools.bench import messages
-from tools.bench.compiled import QUICK_ROUNDS, lines_of, measured
+from headgate.tools.bench import messages
+from headgate.tools.bench.compiled import QUICK_ROUNDS, lines_of, measured
 
 
 def row(name: str, direction: str, compiled_us: float, *, version: int = 1, mark: float | None = 15.0) -> messages.Row:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from protocol.records import legacy
-from protocol.records.batch import iterate, read_header
-from tools.bench import wire
-from tools.bench.__main__ import CONVERSION, CONVERTING_JARS, NEWEST_JARS, arguments, chosen_rows
-from tools.bench.conversions import ConvertedFetchRow, ConvertedProduceRow, TextShape
-from tools.bench.generator import Load
-from tools.bench.table import CONVERSIONS, ROWS
-from tools.bench.target import Topic
+from headgate.protocol.records import legacy
+from headgate.protocol.records.batch import iterate, read_header
+from headgate.tools.bench import wire
+from headgate.tools.bench.__main__ import CONVERSION, CONVERTING_JARS, NEWEST_JARS, arguments, chosen_rows
+from headgate.tools.bench.conversions import ConvertedFetchRow, ConvertedProduceRow, TextShape
+from headgate.tools.bench.generator import Load
+from headgate.tools.bench.table import CONVERSIONS, ROWS
+from headgate.tools.bench.target import Topic
 
 
 class Broker:

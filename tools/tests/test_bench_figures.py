@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tools.bench import figures
-from tools.bench.figures import Comparison, Figure, Sample
+from headgate.tools.bench import figures
+from headgate.tools.bench.figures import Comparison, Figure, Sample
 
 SAMPLE = Sample(
     requests=2_000,

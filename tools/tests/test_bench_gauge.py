@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench import gauge
-from tools.bench.client import BenchError
-from tools.bench.figures import Sample
-from tools.bench.gauge import Conditions, Turn, running_gauge
-from tools.bench.report import Journal, Progress
-from tools.bench.rows import Run
-from tools.bench.run import Bench, Settings
-from tools.bench.table import ROWS
+from headgate.tools.bench import gauge
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.figures import Sample
+from headgate.tools.bench.gauge import Conditions, Turn, running_gauge
+from headgate.tools.bench.report import Journal, Progress
+from headgate.tools.bench.rows import Run
+from headgate.tools.bench.run import Bench, Settings
+from headgate.tools.bench.table import ROWS
 
 FAST, SLOW = 60.0, 105.0
 LEG = Sample(100, 0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0)

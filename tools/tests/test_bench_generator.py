@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench import group_wire, many_wire, wire
-from tools.bench.brokers import free_port
-from tools.bench.client import BenchError
-from tools.bench.generator import Load, compile_program, run_load
-from tools.bench.group_wire import Place
-from tools.bench.rows import produce_templates
-from tools.bench.target import Topic
-from tools.bench.templates import Template, template, write_templates
+from headgate.tools.bench import group_wire, many_wire, wire
+from headgate.tools.bench.brokers import free_port
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.generator import Load, compile_program, run_load
+from headgate.tools.bench.group_wire import Place
+from headgate.tools.bench.rows import produce_templates
+from headgate.tools.bench.target import Topic
+from headgate.tools.bench.templates import Template, template, write_templates
 
 pytestmark = [
     pytest.mark.slow,

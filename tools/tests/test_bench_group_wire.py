@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.internal.consumer_protocol import decode_assignment, decode_subscription
-from tools.bench import group_wire, wire
-from tools.bench.group_wire import Place
-from tools.tests.test_bench_wire import TOPIC_ID, read_with_kio
+from headgate.protocol.internal.consumer_protocol import decode_assignment, decode_subscription
+from headgate.tools.bench import group_wire, wire
+from headgate.tools.bench.group_wire import Place
+from headgate.tools.tests.test_bench_wire import TOPIC_ID, read_with_kio
 
 PLACE = Place("topic", [3, 7], TOPIC_ID)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench import wire
-from tools.bench.client import BenchError
-from tools.bench.generator import Latency, compile_program, run_load
-from tools.bench.rows import BATCH_TINY, produce_templates
-from tools.bench.target import Topic
-from tools.bench.templates import template, write_templates
+from headgate.tools.bench import wire
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.generator import Latency, compile_program, run_load
+from headgate.tools.bench.rows import BATCH_TINY, produce_templates
+from headgate.tools.bench.target import Topic
+from headgate.tools.bench.templates import template, write_templates
 
 pytestmark = [
     pytest.mark.slow,

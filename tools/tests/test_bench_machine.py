@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench import machine
-from tools.bench.machine import MachineTime
+from headgate.tools.bench import machine
+from headgate.tools.bench.machine import MachineTime
 
 MACHINE = "cpu  1000 10 400 8000 90 5 15 3 77 0\ncpu0 500 5 200 4000 45 2 8 1 0 0\nintr 1 2 3\n"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tools.bench import many_topics, many_wire, wire
-from tools.bench.client import BenchError, Reader
+from headgate.tools.bench import many_topics, many_wire, wire
+from headgate.tools.bench.client import BenchError, Reader
 
 TAGS = b"\x00"
 ID = bytes(range(16))

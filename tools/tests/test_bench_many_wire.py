@@ -2,8 +2,8 @@
 
 import pytest
 
-from tools.bench import many_wire, wire
-from tools.tests.test_bench_wire import read_with_kio
+from headgate.tools.bench import many_wire, wire
+from headgate.tools.tests.test_bench_wire import read_with_kio
 
 NAMES = ["one", "two"]
 

@@ -9,11 +9,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from tools.bench import group_wire, wire
-from tools.bench.client import BenchError
-from tools.bench.members import ClassicMember, ConsumerMember, Member, Members
-from tools.bench.target import Topic
-from tools.tests.test_bench_wire import read_with_kio
+from headgate.tools.bench import group_wire, wire
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.members import ClassicMember, ConsumerMember, Member, Members
+from headgate.tools.bench.target import Topic
+from headgate.tools.tests.test_bench_wire import read_with_kio
 
 pytestmark = pytest.mark.sockets
 

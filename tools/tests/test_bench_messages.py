@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from protocol import compiler, registry
-from protocol.schema import Message, tree
-from tools.bench import messages
-from tools.bench.messages import MARK, Row
+from headgate.protocol import compiler, registry
+from headgate.protocol.schema import Message, tree
+from headgate.tools.bench import messages
+from headgate.tools.bench.messages import MARK, Row
 
 CLASSES = [cls for key in registry.APIS for cls in (registry.request(key), registry.response(key))]
 

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench.client import BenchError
-from tools.bench.figures import Figure, Sample, cpu_seconds_per_gigabyte, megabytes_per_second, requests_per_second
-from tools.bench.report import (
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.figures import (
+    Figure,
+    Sample,
+    cpu_seconds_per_gigabyte,
+    megabytes_per_second,
+    requests_per_second,
+)
+from headgate.tools.bench.report import (
     Journal,
     Line,
     Progress,

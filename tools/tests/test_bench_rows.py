@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench import wire
-from tools.bench.__main__ import arguments, chosen_rows, settings_of
-from tools.bench.brokers import HeadgateLauncher
-from tools.bench.client import BenchError
-from tools.bench.figures import Sample
-from tools.bench.generator import Load
-from tools.bench.rows import NEWEST, FetchRow, ProduceRow, produce_templates
-from tools.bench.run import QUICK, Settings
-from tools.bench.table import ALL_ROWS, BY_NAME_ONLY, ROWS
-from tools.bench.target import Topic
-from tools.bench.templates import Template, write_templates
+from headgate.tools.bench import wire
+from headgate.tools.bench.__main__ import arguments, chosen_rows, settings_of
+from headgate.tools.bench.brokers import HeadgateLauncher
+from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.figures import Sample
+from headgate.tools.bench.generator import Load
+from headgate.tools.bench.rows import NEWEST, FetchRow, ProduceRow, produce_templates
+from headgate.tools.bench.run import QUICK, Settings
+from headgate.tools.bench.table import ALL_ROWS, BY_NAME_ONLY, ROWS
+from headgate.tools.bench.target import Topic
+from headgate.tools.bench.templates import Template, write_templates
 
 TOPIC = Topic("topic", bytes(16), 4)
 
@@ -163,7 +163,7 @@ class Topics:
 
 def test_a_topic_serves_turns_until_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """And it is gone before the next turn, also after the last one."""
-    monkeypatch.setattr("tools.bench.rows.write_disk_budget", lambda: 320)
+    monkeypatch.setattr("headgate.tools.bench.rows.write_disk_budget", lambda: 320)
     monkeypatch.setattr(ProduceRow, "load", lambda *_: None)
     row, topics = ROWS["produce-tiny"], Topics()
     with row.opened(topics) as run:  # type: ignore[arg-type]
@@ -177,7 +177,7 @@ def test_a_topic_serves_turns_until_it_is_large(monkeypatch: pytest.MonkeyPatch)
 
 def test_as_many_pages_are_touched_as_the_next_leg_may_fill(monkeypatch: pytest.MonkeyPatch) -> None:
     """By what the leg before wrote in its second, and no more than any leg may write."""
-    monkeypatch.setattr("tools.bench.rows.write_disk_budget", lambda: 120)
+    monkeypatch.setattr("headgate.tools.bench.rows.write_disk_budget", lambda: 120)
     monkeypatch.setattr(ProduceRow, "load", lambda *_: None)
     topics = Topics()
     with ROWS["produce-tiny"].opened(topics) as run:  # type: ignore[arg-type]

@@ -12,22 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench import compacting, wire
-from tools.bench.brokers import KAFKA, Broker, HeadgateLauncher, Launcher
-from tools.bench.bystander import BYSTANDERS, BystanderRow, CreateTopicsRow, ManyMetadataRow
-from tools.bench.client import BenchError, exchange
-from tools.bench.coordinator_load import coordinator_load
-from tools.bench.figures import Sample
-from tools.bench.floor import ECHO, echo_beside
-from tools.bench.generator import PROGRAMS, compile_program
-from tools.bench.groups import RebalanceRow
-from tools.bench.idle import allow_files, idle_connection_bytes
-from tools.bench.report import Journal, Progress
-from tools.bench.restart import Recovery, Restart, StartMany
-from tools.bench.rows import MEBIBYTE, MetadataRow, Row, Run
-from tools.bench.run import Bench, Settings
-from tools.bench.table import ROWS
-from tools.bench.target import Target
+from headgate.tools.bench import compacting, wire
+from headgate.tools.bench.brokers import KAFKA, Broker, HeadgateLauncher, Launcher
+from headgate.tools.bench.bystander import BYSTANDERS, BystanderRow, CreateTopicsRow, ManyMetadataRow
+from headgate.tools.bench.client import BenchError, exchange
+from headgate.tools.bench.coordinator_load import coordinator_load
+from headgate.tools.bench.figures import Sample
+from headgate.tools.bench.floor import ECHO, echo_beside
+from headgate.tools.bench.generator import PROGRAMS, compile_program
+from headgate.tools.bench.groups import RebalanceRow
+from headgate.tools.bench.idle import allow_files, idle_connection_bytes
+from headgate.tools.bench.report import Journal, Progress
+from headgate.tools.bench.restart import Recovery, Restart, StartMany
+from headgate.tools.bench.rows import MEBIBYTE, MetadataRow, Row, Run
+from headgate.tools.bench.run import Bench, Settings
+from headgate.tools.bench.table import ROWS
+from headgate.tools.bench.target import Target
 
 pytestmark = [
     pytest.mark.slow,
@@ -115,7 +115,7 @@ class Failing(MetadataRow):
 def test_a_row_that_fails_leaves_the_others_their_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     metadata = ROWS["metadata"]
     failing = Failing("failing", metadata.figures, 1, 1)
-    monkeypatch.setattr("tools.bench.run.ROWS", {"failing": failing, "metadata": metadata})
+    monkeypatch.setattr("headgate.tools.bench.run.ROWS", {"failing": failing, "metadata": metadata})
     journal = Journal(tmp_path / "run.json")
     settings = Settings(["failing", "metadata", "memory"], repetitions=1, seconds=0.05, warm_up_seconds=0.03)
     Bench(settings, [HeadgateLauncher()], tmp_path, journal, Progress(6, io.StringIO())).run()

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from protocol.messages.produce import ProduceRequest
-from tools.bench import wire
-from tools.bench.synced import ACKS_ALL
-from tools.bench.table import ALL_ROWS, ROWS, SYNCED
-from tools.tests.test_bench_conversions import Broker
-from tools.tests.test_bench_wire import read_with_kio
+from headgate.protocol.messages.produce import ProduceRequest
+from headgate.tools.bench import wire
+from headgate.tools.bench.synced import ACKS_ALL
+from headgate.tools.bench.table import ALL_ROWS, ROWS, SYNCED
+from headgate.tools.tests.test_bench_conversions import Broker
+from headgate.tools.tests.test_bench_wire import read_with_kio
 
 
 @pytest.mark.parametrize("name", SYNCED)

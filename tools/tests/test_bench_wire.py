@@ -9,14 +9,14 @@ import pytest
 from kio.index import load_request_schema
 from kio.serial import entity_reader, entity_writer
 
-from protocol.compiler import read
-from protocol.header import read_request_header
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records import legacy
-from protocol.records.batch import iterate
-from protocol.schema import Message
-from tools.bench import wire
+from headgate.protocol.compiler import read
+from headgate.protocol.header import read_request_header
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.records import legacy
+from headgate.protocol.records.batch import iterate
+from headgate.protocol.schema import Message
+from headgate.tools.bench import wire
 
 TOPIC_ID = bytes(range(16))
 BATCH = wire.batch([b"value"] * 3, timestamp_ms=1_700_000_000_000)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tools.groups import actions
-from tools.groups.actions import Said, judge
-from tools.groups.cluster import TopicPartition
-from tools.groups.lag import GONE, UNKNOWN, Place
-from tools.groups.offsets import Committed
-from tools.groups.target import Badly
-from tools.tests.model_cluster import ModelCluster, ModelGroup, opened
+from headgate.tools.groups import actions
+from headgate.tools.groups.actions import Said, judge
+from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.groups.lag import GONE, UNKNOWN, Place
+from headgate.tools.groups.offsets import Committed
+from headgate.tools.groups.target import Badly
+from headgate.tools.tests.model_cluster import ModelCluster, ModelGroup, opened
 
 A0 = TopicPartition("a", 0)
 

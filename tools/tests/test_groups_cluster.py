@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from tools.client import Client
-from tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, together
-from tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from headgate.protocol.messages.list_groups import ListGroupsRequest
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from headgate.tools.client import Client
+from headgate.tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, together
+from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.offset_delete import OffsetDeleteRequest
-from tools.groups import command
-from tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember
+from headgate.protocol.messages.list_groups import ListGroupsRequest
+from headgate.protocol.messages.offset_commit import OffsetCommitRequest
+from headgate.protocol.messages.offset_delete import OffsetDeleteRequest
+from headgate.tools.groups import command
+from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember
 
 NOW_MS = 1_700_000_000_000
 
@@ -35,8 +35,8 @@ Typed = Callable[..., Shown]
 @pytest.fixture
 def typed(model: ModelCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
     """Three groups: `live` reads a, `idle` has stopped behind a and b, `share` is of another kind."""
-    monkeypatch.setattr("tools.groups.actions.now_ms", lambda: NOW_MS)
-    monkeypatch.setattr("tools.groups.command.now_ms", lambda: NOW_MS)
+    monkeypatch.setattr("headgate.tools.groups.actions.now_ms", lambda: NOW_MS)
+    monkeypatch.setattr("headgate.tools.groups.command.now_ms", lambda: NOW_MS)
     model.topics = model.topics | {"a": [Log(), Log(1), Log()], "b": [Log()]}
     for logs in model.topics.values():
         for log in logs:

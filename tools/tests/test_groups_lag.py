@@ -2,13 +2,13 @@
 
 import pytest
 
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest
-from tools.groups.cluster import TopicPartition
-from tools.groups.lag import GONE, UNKNOWN, Place, places
-from tools.groups.members import describe
-from tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
+from headgate.protocol.messages.fetch import FetchRequest
+from headgate.protocol.messages.list_offsets import ListOffsetsRequest
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
+from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.groups.lag import GONE, UNKNOWN, Place, places
+from headgate.tools.groups.members import describe
+from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
 
 NOW_MS = 1_700_000_000_000
 

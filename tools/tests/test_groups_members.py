@@ -2,15 +2,15 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import consumer_group_describe as kip_848
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.schema import Message
-from tools.groups.cluster import TopicPartition
-from tools.groups.members import Group, Listed, Member, delete_groups, describe, list_groups, with_states
-from tools.tests.model_cluster import ModelCluster, ModelGroup, ModelMember, opened
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages import consumer_group_describe as kip_848
+from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
+from headgate.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from headgate.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from headgate.protocol.schema import Message
+from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.groups.members import Group, Listed, Member, delete_groups, describe, list_groups, with_states
+from headgate.tools.tests.model_cluster import ModelCluster, ModelGroup, ModelMember, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -124,7 +124,7 @@ def test_assignments_that_only_their_clients_understand(
 ) -> None:
     model.groups["g"] = ModelGroup("Stable", protocol=protocol, members=[ModelMember("m", {"a": [0]})])
     if spoil:
-        monkeypatch.setattr("tools.tests.model_cluster._assignment", lambda member: b"\0\1\xff\xff\xff\xf0")
+        monkeypatch.setattr("headgate.tools.tests.model_cluster._assignment", lambda member: b"\0\1\xff\xff\xff\xf0")
     with opened() as cluster:
         assert describe(cluster, ["g"])[0]["g"].members[0].partitions == []
 

@@ -2,25 +2,25 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
-from protocol.messages.offset_commit import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from protocol.messages.offset_fetch import (
+from headgate.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from tools.groups.cluster import Failure, TopicPartition
-from tools.groups.offsets import Committed, by_topic, commit, committed, delete, find_offsets, is_gone
-from tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
+from headgate.tools.groups.cluster import Failure, TopicPartition
+from headgate.tools.groups.offsets import Committed, by_topic, commit, committed, delete, find_offsets, is_gone
+from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.records import batch
-from protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD
-from storage.lag import UNKNOWN_TIMESTAMP
-from tools.groups.cluster import TopicPartition
-from tools.groups.oldest import Position, first_record, oldest_unread
-from tools.tests.model_cluster import Log, ModelCluster, opened
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from headgate.protocol.records import batch
+from headgate.protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD
+from headgate.storage.lag import UNKNOWN_TIMESTAMP
+from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.groups.oldest import Position, first_record, oldest_unread
+from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 END = 100

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
-from protocol.messages.offset_commit import OffsetCommitRequest
-from tools.groups.cluster import TopicPartition
-from tools.groups.offsets import Committed
-from tools.groups.reset import Change, Wish, make, plan
-from tools.groups.target import Offset, Shift, Time
-from tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
+from headgate.protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
+from headgate.protocol.messages.offset_commit import OffsetCommitRequest
+from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.groups.offsets import Committed
+from headgate.tools.groups.reset import Change, Wish, make, plan
+from headgate.tools.groups.target import Offset, Shift, Time
+from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from protocol.messages.list_offsets import EARLIEST, LATEST
-from tools.groups.cluster import TopicPartition
-from tools.groups.target import Badly, Offset, Time, parse, parse_csv, parse_topics
+from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
+from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.groups.target import Badly, Offset, Time, parse, parse_csv, parse_topics
 
 NOW_MS = 1_800_000_000_000  # 2027-01-15T08:00:00Z
 HOUR_MS = 3_600_000

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.groups.cluster import TopicPartition
-from tools.groups.members import Group
-from tools.groups.offsets import Committed, Offsets
-from tools.groups.target import Badly
-from tools.groups.transfer import document, parse, without_foreign_epochs
-from tools.tests.model_cluster import Log, ModelCluster, opened
+from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.groups.members import Group
+from headgate.tools.groups.offsets import Committed, Offsets
+from headgate.tools.groups.target import Badly
+from headgate.tools.groups.transfer import document, parse, without_foreign_epochs
+from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 GROUP = Group("g", "Empty", "classic", "consumer", "range", "127.0.0.1:9092", [])

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from storage.files import Files
-from tools.log import actions, checks
-from tools.log.actions import Failure
-from tools.log.checks import Report
-from tools.log.overlay import Overlay
-from tools.log.places import DataDirectory, PartitionDirectory
-from tools.tests.log_data import Data, change, positions
+from headgate.storage.files import Files
+from headgate.tools.log import actions, checks
+from headgate.tools.log.actions import Failure
+from headgate.tools.log.checks import Report
+from headgate.tools.log.overlay import Overlay
+from headgate.tools.log.places import DataDirectory, PartitionDirectory
+from headgate.tools.tests.log_data import Data, change, positions
 
 
 @pytest.fixture

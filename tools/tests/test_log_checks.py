@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.batch import BatchHeader
-from storage.config import LogConfig
-from storage.files import Files
-from storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
-from storage.segment.aborted import AbortedIndex
-from tools.log import checks
-from tools.log.checks import Finding, Report, contradictions, is_as_good
-from tools.log.places import DataDirectory, PartitionDirectory
-from tools.tests.log_data import SMALL, Data, change, positions
+from headgate.protocol.records.batch import BatchHeader
+from headgate.storage.config import LogConfig
+from headgate.storage.files import Files
+from headgate.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
+from headgate.storage.segment.aborted import AbortedIndex
+from headgate.tools.log import checks
+from headgate.tools.log.checks import Finding, Report, contradictions, is_as_good
+from headgate.tools.log.places import DataDirectory, PartitionDirectory
+from headgate.tools.tests.log_data import SMALL, Data, change, positions
 
 NOW_MS = 10 * DEFAULT_EXPIRATION_MS
 

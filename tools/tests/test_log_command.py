@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from storage.files import Files
-from tools.log import command
-from tools.tests.log_data import NOW_MS, TOPIC_ID, Data, change, positions
+from headgate.storage.files import Files
+from headgate.tools.log import command
+from headgate.tools.tests.log_data import NOW_MS, TOPIC_ID, Data, change, positions
 
 
 class Shown:

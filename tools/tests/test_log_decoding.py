@@ -7,27 +7,27 @@ from typing import Any
 
 import pytest
 
-from protocol.internal import metadata, offsets, transactions
-from protocol.internal.consumer_protocol import (
+from headgate.protocol.internal import metadata, offsets, transactions
+from headgate.protocol.internal.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
     encode,
 )
-from protocol.internal.metadata import PartitionRecord, TopicRecord
-from protocol.internal.offsets import (
+from headgate.protocol.internal.metadata import PartitionRecord, TopicRecord
+from headgate.protocol.internal.offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from protocol.internal.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from protocol.records.batch import Record, build
-from storage.disk.pool import Pool
-from tools.log import decoding
-from tools.log.overlay import Overlay
-from tools.log.reading import LogFile, batches
+from headgate.protocol.internal.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.disk.pool import Pool
+from headgate.tools.log import decoding
+from headgate.tools.log.overlay import Overlay
+from headgate.tools.log.reading import LogFile, batches
 
 ID = bytes(range(16))
 ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"

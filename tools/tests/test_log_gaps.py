@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
-from protocol.records.control import Marker
-from tools.log.gaps import Batch, Gap, aborted, gaps
+from headgate.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from headgate.protocol.records.control import Marker
+from headgate.tools.log.gaps import Batch, Gap, aborted, gaps
 
 
 def data(first: int, last: int, producer_id: int = -1, offsets: list[int] | None = None) -> Batch:

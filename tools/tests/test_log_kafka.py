@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from protocol.internal.metadata import (
+from headgate.protocol.internal.metadata import (
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -25,19 +25,19 @@ from protocol.internal.metadata import (
     TopicRecord,
     encode,
 )
-from protocol.internal.metadata_snapshot import encode_steps
-from protocol.records import legacy
-from protocol.records.batch import Record, build
-from protocol.records.compression import GZIP, SNAPPY, finish
-from protocol.tests.definitions import JARS, missing
-from storage.log.log import Log
-from storage.log.validation import OWN
-from storage.tests.builders import marker
-from tools.log import actions
-from tools.log.actions import Failure
-from tools.output import Row
-from tools.tests.log_data import NOW_MS, Data, change
-from tools.tests.test_log_actions import options
+from headgate.protocol.internal.metadata_snapshot import encode_steps
+from headgate.protocol.records import legacy
+from headgate.protocol.records.batch import Record, build
+from headgate.protocol.records.compression import GZIP, SNAPPY, finish
+from headgate.protocol.tests.definitions import JARS, missing
+from headgate.storage.log.log import Log
+from headgate.storage.log.validation import OWN
+from headgate.storage.tests.builders import marker
+from headgate.tools.log import actions
+from headgate.tools.log.actions import Failure
+from headgate.tools.output import Row
+from headgate.tools.tests.log_data import NOW_MS, Data, change
+from headgate.tools.tests.test_log_actions import options
 
 
 def transact(log: Log, producer_id: int, sequence: int, count: int, *, is_open: bool = False) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.files import Files
-from tools.log.listing import partition_rows, segment_rows
-from tools.log.places import Place, find
-from tools.output import Row
-from tools.tests.log_data import Data
+from headgate.storage.files import Files
+from headgate.tools.log.listing import partition_rows, segment_rows
+from headgate.tools.log.places import Place, find
+from headgate.tools.output import Row
+from headgate.tools.tests.log_data import Data
 
 
 def place(data: Data) -> Place:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.records.batch import BatchHeader
-from storage.disk.pool import Pool
-from storage.files import Files
-from tools.log import overlaps, reading
-from tools.log.overlay import Overlay
-from tools.tests.log_data import Data, positions
+from headgate.protocol.records.batch import BatchHeader
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import Files
+from headgate.tools.log import overlaps, reading
+from headgate.tools.log.overlay import Overlay
+from headgate.tools.tests.log_data import Data, positions
 
 
 def headers(*base_offsets: int) -> list[BatchHeader]:

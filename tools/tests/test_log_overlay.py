@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.files import Files
-from tools.log.overlay import Overlay
+from headgate.storage.files import Files
+from headgate.tools.log.overlay import Overlay
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.files import Files
-from tools.log.places import DataDirectory, NotFound, PartitionDirectory, Place, find, partition_of
+from headgate.storage.files import Files
+from headgate.tools.log.places import DataDirectory, NotFound, PartitionDirectory, Place, find, partition_of
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.pool import Pool
-from storage.files import Files
-from tools.log.overlay import Overlay
-from tools.log.reading import Damaged, LogFile, batches, segments
-from tools.tests.log_data import Data, change, positions
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import Files
+from headgate.tools.log.overlay import Overlay
+from headgate.tools.log.reading import Damaged, LogFile, batches, segments
+from headgate.tools.tests.log_data import Data, change, positions
 
 
 @pytest.fixture

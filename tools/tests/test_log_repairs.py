@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.batch import Record, iterate, read_header
-from storage import files
-from storage.directory.store import Store
-from storage.files import Files
-from storage.recovery.aside import TORN_SUFFIX
-from storage.tests.builders import batch
-from tools.log import checks, repairs
-from tools.log.places import DataDirectory, PartitionDirectory
-from tools.log.repairs import Aside, Continue, Reindex, Rewrite, Step
-from tools.tests.log_data import NOW_MS, SMALL, Data, change, positions
+from headgate.protocol.records.batch import Record, iterate, read_header
+from headgate.storage import files
+from headgate.storage.directory.store import Store
+from headgate.storage.files import Files
+from headgate.storage.recovery.aside import TORN_SUFFIX
+from headgate.storage.tests.builders import batch
+from headgate.tools.log import checks, repairs
+from headgate.tools.log.places import DataDirectory, PartitionDirectory
+from headgate.tools.log.repairs import Aside, Continue, Reindex, Rewrite, Step
+from headgate.tools.tests.log_data import NOW_MS, SMALL, Data, change, positions
 
 few = settings(max_examples=settings().max_examples // 3)
 

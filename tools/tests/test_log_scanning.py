@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.pool import Pool
-from tools.log.overlay import Overlay
-from tools.log.reading import LogFile
-from tools.log.scanning import Bad, limit_of, scan
-from tools.tests.log_data import Data, change, positions
+from headgate.storage.disk.pool import Pool
+from headgate.tools.log.overlay import Overlay
+from headgate.tools.log.reading import LogFile
+from headgate.tools.log.scanning import Bad, limit_of, scan
+from headgate.tools.tests.log_data import Data, change, positions
 
 
 @pytest.fixture

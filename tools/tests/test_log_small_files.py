@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.pool import Pool
-from storage.errors import BadFile
-from storage.files import Files
-from storage.segment.index import OffsetIndex, TimeIndex
-from tools.log.small_files import read_entries, reader_of, topic_id_of
-from tools.output import Row
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import BadFile
+from headgate.storage.files import Files
+from headgate.storage.segment.index import OffsetIndex, TimeIndex
+from headgate.tools.log.small_files import read_entries, reader_of, topic_id_of
+from headgate.tools.output import Row
 
 BASE = f"{1000:020}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.log.table import lines, time_text
+from headgate.tools.log.table import lines, time_text
 
 ROW = {"offset": 5, "timestamp": 1_700_000_000_123, "key": {"a": "b"}, "value": "x" * 100, "headers": [], "crc": 1}
 

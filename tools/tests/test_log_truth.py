@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records.batch import BatchHeader
-from tools.log.truth import Pairs, Truth
+from headgate.protocol.records.batch import BatchHeader
+from headgate.tools.log.truth import Pairs, Truth
 
 BASE = 100
 # position, last offset, max timestamp of five batches

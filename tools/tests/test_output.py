@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
-from protocol.errors import ErrorCode
-from tools.output import common_options, format_table, printable, reason
+from headgate.protocol.errors import ErrorCode
+from headgate.tools.output import common_options, format_table, printable, reason
 
 
 def test_a_table() -> None:

@@ -7,24 +7,24 @@ from typing import Any, Self
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.describe_configs import (
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from headgate.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from headgate.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from protocol.messages.metadata import (
+from headgate.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.schema import Message
-from tools import topics
-from tools.client import ClientError
+from headgate.protocol.schema import Message
+from headgate.tools import topics
+from headgate.tools.client import ClientError
 
 TOPIC_ID = bytes(range(16))
 PARTITION = MetadataResponsePartition(partition_index=0, leader_id=0, leader_epoch=2, replica_nodes=[0], isr_nodes=[0])

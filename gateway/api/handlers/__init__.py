@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
-from gateway.api.context import Context
-from gateway.runtime.waiting import Waiting
-from protocol.schema import Message
-from protocol.steps import Steps
+from headgate.gateway.api.context import Context
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.schema import Message
+from headgate.protocol.steps import Steps
 
 Outcome = Message | Waiting | None
 Handler = Callable[[Any, Context], Outcome | Awaitable[Outcome] | Steps[Any]]

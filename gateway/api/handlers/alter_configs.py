@@ -7,13 +7,19 @@ Superseded by IncrementalAlterConfigs; old tools send it. What is not named here
 
 from collections.abc import Mapping
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import alter_each
-from gateway.config.resources import ResourceType, altered_broker, altered_group, altered_topic, has_no_settings
-from gateway.runtime.waiting import Waiting
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.alter_configs import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import alter_each
+from headgate.gateway.config.resources import (
+    ResourceType,
+    altered_broker,
+    altered_group,
+    altered_topic,
+    has_no_settings,
+)
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,

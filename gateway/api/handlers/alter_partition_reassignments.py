@@ -6,13 +6,13 @@ A node that stands alone has every partition. So a move to it is done when it is
 a move to anybody else is refused.
 """
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import TOO_MANY, each_row, is_too_many
-from gateway.metadata.image import Image
-from gateway.metadata.topics import check_brokers
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.alter_partition_reassignments import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import TOO_MANY, each_row, is_too_many
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.topics import check_brokers
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,

@@ -9,11 +9,11 @@ Nothing is advertised that is not served, and nothing is served that is not adve
 import re
 from collections.abc import Mapping
 
-from gateway.api import features
-from gateway.api.context import Context
-from gateway.api.handlers import REGISTRATIONS, Registration, handles
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.api_versions import (
+from headgate.gateway.api import features
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import REGISTRATIONS, Registration, handles
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,

@@ -3,16 +3,16 @@
 v1 member types (KIP-1099)
 """
 
-from gateway.api import features
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import describe_groups_each
-from gateway.coordinator.groups import targets
-from gateway.coordinator.groups.consumer_group import ConsumerGroup
-from gateway.coordinator.groups.groups import Shard
-from gateway.runtime.waiting import Waiting
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.consumer_group_describe import (
+from headgate.gateway.api import features
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import describe_groups_each
+from headgate.gateway.coordinator.groups import targets
+from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,

@@ -3,13 +3,16 @@
 v1 regular expressions; the member makes its own id (KIP-1082)
 """
 
-from gateway.api import features
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import ask_group
-from gateway.coordinator.groups import consumer
-from gateway.runtime.waiting import Waiting
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from headgate.gateway.api import features
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import ask_group
+from headgate.gateway.coordinator.groups import consumer
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 
 
 @handles(ConsumerGroupHeartbeatRequest, versions="0-1")

@@ -5,13 +5,13 @@ v2 flexible   v3 quota errors (KIP-599)
 
 from collections import Counter
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import each_in_turns
-from gateway.metadata.image import INTERNAL_TOPICS
-from gateway.runtime.waiting import Waiting
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_partitions import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import each_in_turns
+from headgate.gateway.metadata.image import INTERNAL_TOPICS
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,

@@ -6,22 +6,22 @@ v1 validate_only, messages   v2 throttle   v4 defaults for counts (KIP-464)   v5
 
 from collections import Counter
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import each_in_turns
-from gateway.config.describe import ConfigEntry, TopicRows
-from gateway.metadata.image import Topic
-from gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE
-from gateway.runtime.waiting import Waiting
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_topics import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import each_in_turns
+from headgate.gateway.config.describe import ConfigEntry, TopicRows
+from headgate.gateway.metadata.image import Topic
+from headgate.gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.wire import ZERO_UUID
+from headgate.protocol.wire import ZERO_UUID
 
 
 @handles(CreateTopicsRequest, versions="0-7")

@@ -3,13 +3,13 @@
 v2 flexible   v3 error messages
 """
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.coordinator.decision import Decision, Ticket
-from gateway.coordinator.groups.groups import Shard
-from gateway.runtime.waiting import Waiting
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.coordinator.decision import Decision, Ticket
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 @handles(DeleteGroupsRequest, versions="0-3")

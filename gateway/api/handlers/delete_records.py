@@ -5,12 +5,12 @@ v2 flexible
 
 from typing import Any
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import each_in_steps
-from gateway.metadata.image import INTERNAL_TOPICS
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_records import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import each_in_steps
+from headgate.gateway.metadata.image import INTERNAL_TOPICS
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.delete_records import (
     TO_HIGH_WATERMARK,
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -19,7 +19,7 @@ from protocol.messages.delete_records import (
     DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
-from protocol.steps import Steps, at_once
+from headgate.protocol.steps import Steps, at_once
 
 
 @handles(DeleteRecordsRequest, versions="0-2")

@@ -5,19 +5,19 @@ v1 throttle   v3 TOPIC_DELETION_DISABLED   v4 flexible   v5 messages, quota erro
 
 from collections import Counter
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import each_in_turns
-from gateway.metadata.image import Image
-from gateway.runtime.waiting import Waiting
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_topics import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import each_in_turns
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from protocol.wire import ZERO_UUID
+from headgate.protocol.wire import ZERO_UUID
 
 Key = tuple[str | None, bytes]
 

@@ -3,12 +3,16 @@
 v1 endpoint type (KIP-919)   v2 fenced brokers (KIP-1073)
 """
 
-from gateway.api import operations
-from gateway.api.advertised import endpoints
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from headgate.gateway.api import operations
+from headgate.gateway.api.advertised import endpoints
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 
 BROKERS, CONTROLLERS = 1, 2
 

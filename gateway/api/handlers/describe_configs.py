@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import ROWS_A_STEP, each_row
-from gateway.config import BrokerConfig, describe, groups, loggers
-from gateway.config.describe import ConfigEntry, TopicRows
-from gateway.config.resources import ResourceType, altered_group, has_no_settings, this_broker
-from gateway.metadata.image import Image
-from gateway.metadata.topics import check_name
-from protocol.errors import ErrorCode
-from protocol.messages.describe_configs import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_row
+from headgate.gateway.config import BrokerConfig, describe, groups, loggers
+from headgate.gateway.config.describe import ConfigEntry, TopicRows
+from headgate.gateway.config.resources import ResourceType, altered_group, has_no_settings, this_broker
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.topics import check_name
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -24,7 +24,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from protocol.steps import Steps, at_once
+from headgate.protocol.steps import Steps, at_once
 
 
 @handles(DescribeConfigsRequest, versions="0-4")

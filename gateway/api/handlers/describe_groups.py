@@ -7,14 +7,14 @@ A group that is not there, or is of another kind, is Dead; from v6 on it is not 
 ConsumerGroupDescribe.
 """
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import describe_groups_each
-from gateway.coordinator.groups.classic import ClassicGroup
-from gateway.coordinator.groups.groups import Shard
-from gateway.runtime.waiting import Waiting
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import describe_groups_each
+from headgate.gateway.coordinator.groups.classic import ClassicGroup
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 _NOT_FOUND_FROM = 6
 _DEAD = "Dead"

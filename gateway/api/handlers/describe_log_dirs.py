@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import ROWS_A_STEP
-from gateway.replication.partition import Partition
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import ROWS_A_STEP
+from headgate.gateway.replication.partition import Partition
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from protocol.steps import Steps, at_once
-from storage.files import parent
+from headgate.protocol.steps import Steps, at_once
+from headgate.storage.files import parent
 
 
 @handles(DescribeLogDirsRequest, versions="0-5")

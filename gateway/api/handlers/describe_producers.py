@@ -5,19 +5,19 @@ Tools that look for hanging transactions ask for it.
 
 from collections.abc import Iterable
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import each_row
-from gateway.metadata.topics import check_name
-from protocol.messages.describe_producers import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import each_row
+from headgate.gateway.metadata.topics import check_name
+from headgate.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-from protocol.steps import rows
-from storage.log.producers import Producer
+from headgate.protocol.steps import rows
+from headgate.storage.log.producers import Producer
 
 
 @handles(DescribeProducersRequest, versions="0")

@@ -3,21 +3,21 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gateway.api import operations
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import ROWS_A_STEP
-from gateway.metadata.image import PartitionState, Topic
-from gateway.metadata.topics import check_name
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_topic_partitions import (
+from headgate.gateway.api import operations
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import ROWS_A_STEP
+from headgate.gateway.metadata.image import PartitionState, Topic
+from headgate.gateway.metadata.topics import check_name
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from protocol.steps import Steps, at_once
+from headgate.protocol.steps import Steps, at_once
 
 
 @handles(DescribeTopicPartitionsRequest, versions="0")

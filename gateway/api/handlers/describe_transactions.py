@@ -1,9 +1,9 @@
 """DescribeTransactions: the state of transactional ids (KIP-664). Transactions are not served yet, so none is known."""
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from protocol.errors import ErrorCode
-from protocol.messages.describe_transactions import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,

@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from gateway.api import operations
-from gateway.api.context import Context
-from gateway.config.resources import Resource
-from gateway.coordinator.decision import Caller, Decision, Ticket
-from gateway.coordinator.groups.groups import Shard
-from gateway.runtime.slices import Work
-from gateway.runtime.waiting import Waiting, WaitList
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.compression import finish
-from protocol.steps import FEW, Steps, in_steps, rows
+from headgate.gateway.api import operations
+from headgate.gateway.api.context import Context
+from headgate.gateway.config.resources import Resource
+from headgate.gateway.coordinator.decision import Caller, Decision, Ticket
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.runtime.slices import Work
+from headgate.gateway.runtime.waiting import Waiting, WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import FEW, Steps, in_steps, rows
 
 if TYPE_CHECKING:
-    from gateway.metadata.local import Change
+    from headgate.gateway.metadata.local import Change
 
 P = TypeVar("P")
 N = TypeVar("N")

@@ -5,12 +5,12 @@ v1 unclean elections, top-level error (KIP-460)   v2 flexible
 A node that stands alone leads every partition, as its preferred replica: no election is ever needed.
 """
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import each_row
-from gateway.metadata.image import Image
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.elect_leaders import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import each_row
+from headgate.gateway.metadata.image import Image
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.elect_leaders import (
     PREFERRED,
     UNCLEAN,
     ElectLeadersRequest,
@@ -19,7 +19,7 @@ from protocol.messages.elect_leaders import (
     ReplicaElectionResult,
     TopicPartitions,
 )
-from protocol.steps import rows
+from headgate.protocol.steps import rows
 
 
 @handles(ElectLeadersRequest, versions="0-2")

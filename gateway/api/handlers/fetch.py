@@ -16,18 +16,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from gateway.api import conversion
-from gateway.api.advertised import leader_of
-from gateway.api.context import Context
-from gateway.api.conversion import Steps
-from gateway.api.fetch_plan import DISK_DEADLINE_MS, NO_DIVERGENCE, FetchPlan, late, release
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import known_code, refusal
-from gateway.api.sessions import FetchTurn, TopicKey
-from gateway.replication.partition import READ_COMMITTED, Partition
-from gateway.runtime.waiting import Waiting, WaitList
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import (
+from headgate.gateway.api import conversion
+from headgate.gateway.api.advertised import leader_of
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.conversion import Steps
+from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS, NO_DIVERGENCE, FetchPlan, late, release
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import known_code, refusal
+from headgate.gateway.api.sessions import FetchTurn, TopicKey
+from headgate.gateway.replication.partition import READ_COMMITTED, Partition
+from headgate.gateway.runtime.waiting import Waiting, WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchPartition,
@@ -37,7 +37,7 @@ from protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from storage.segment.slices import FileSlice, MessagesSlice
+from headgate.storage.segment.slices import FileSlice, MessagesSlice
 
 _BLANK = PartitionData()
 # The defaults themselves, which the writer need not look into.

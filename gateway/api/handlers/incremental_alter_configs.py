@@ -7,12 +7,12 @@ Of a broker's settings those can be changed that can be in Kafka while it runs, 
 
 from collections.abc import Callable, Sequence
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import alter_each
-from gateway.config import catalogue, dynamic, loggers
-from gateway.config.definition import Type
-from gateway.config.resources import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import alter_each
+from headgate.gateway.config import catalogue, dynamic, loggers
+from headgate.gateway.config.definition import Type
+from headgate.gateway.config.resources import (
     ResourceType,
     altered_broker,
     altered_group,
@@ -20,11 +20,11 @@ from gateway.config.resources import (
     has_no_settings,
     this_broker,
 )
-from gateway.metadata.image import Topic
-from gateway.runtime.waiting import Waiting
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.metadata import BROKER_RESOURCE
-from protocol.messages.incremental_alter_configs import (
+from headgate.gateway.metadata.image import Topic
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import BROKER_RESOURCE
+from headgate.protocol.messages.incremental_alter_configs import (
     APPEND,
     DELETE,
     SET,

@@ -3,12 +3,12 @@
 v2 flexible   v3 the id and epoch to be raised (KIP-360)   v4 PRODUCER_FENCED   v5 TRANSACTION_ABORTABLE (KIP-890)
 """
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import settled
-from gateway.runtime.waiting import Waiting
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import settled
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
 @handles(InitProducerIdRequest, versions="0-5")

@@ -4,12 +4,12 @@ v1 rebalance timeout (KIP-62)   v2 throttle   v4 MEMBER_ID_REQUIRED (KIP-394)   
 v6 flexible   v7 protocol type in the response (KIP-559)   v8 reasons (KIP-800)   v9 skip_assignment (KIP-814)
 """
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import ask_group, check_group_id
-from gateway.coordinator.groups import classic
-from gateway.runtime.waiting import Waiting
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import ask_group, check_group_id
+from headgate.gateway.coordinator.groups import classic
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
 @handles(JoinGroupRequest, versions="0-9")

@@ -3,11 +3,11 @@
 v0 subscriptions to client metrics, of which there are none (KIP-1000)   v1 every type (KIP-1142)
 """
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.config.resources import ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.list_config_resources import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.config.resources import ResourceType
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,

@@ -6,11 +6,11 @@ v1 throttle   v3 flexible   v4 states (KIP-518)   v5 types (KIP-848)
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.coordinator.groups.groups import Group
-from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from protocol.steps import Steps, at_once
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.coordinator.groups.groups import Group
+from headgate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from headgate.protocol.steps import Steps, at_once
 
 _GROUPS_A_STEP = 32
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from gateway.api.context import Context, Services
-from gateway.api.conversion import ROW_BYTES, caught
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import each_in_steps, refusal
-from gateway.replication.partition import Partition
-from gateway.runtime.waiting import Waiting, WaitList
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.list_offsets import (
+from headgate.gateway.api.context import Context, Services
+from headgate.gateway.api.conversion import ROW_BYTES, caught
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import each_in_steps, refusal
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.runtime.waiting import Waiting, WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -26,10 +26,10 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from protocol.steps import Steps, at_once
-from storage.files import ColdRead, Place, planned
-from storage.log.log import Log
-from storage.log.times import Found, More, TimestampOffset
+from headgate.protocol.steps import Steps, at_once
+from headgate.storage.files import ColdRead, Place, planned
+from headgate.storage.log.log import Log
+from headgate.storage.log.times import Found, More, TimestampOffset
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}

@@ -3,9 +3,9 @@
 A node that stands alone never moves any; see `alter_partition_reassignments`.
 """
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from protocol.messages.list_partition_reassignments import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )

@@ -6,10 +6,10 @@ Transactions are not served yet, so there are none. What is asked for is checked
 for hanging transactions ask every broker.
 """
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.coordinator.groups import subscriptions
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.coordinator.groups import subscriptions
+from headgate.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 # org.apache.kafka.clients.admin.TransactionState
 STATES = frozenset(

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
-from gateway.api import operations
-from gateway.api.advertised import endpoints
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
-from gateway.metadata.image import INTERNAL_TOPICS, Topic
-from gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE, check_name
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.metadata import (
+from headgate.gateway.api import operations
+from headgate.gateway.api.advertised import endpoints
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
+from headgate.gateway.metadata.image import INTERNAL_TOPICS, Topic
+from headgate.gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE, check_name
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -28,8 +28,8 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.steps import FEW, Rows, Steps, at_once, in_steps, rows
-from protocol.wire import ZERO_UUID
+from headgate.protocol.steps import FEW, Rows, Steps, at_once, in_steps, rows
+from headgate.protocol.wire import ZERO_UUID
 
 W = TypeVar("W", bound=Topic | MetadataRequestTopic)
 Key: TypeAlias = tuple[str | None, bytes]

@@ -8,13 +8,13 @@ Version 0 stores offsets in ZooKeeper: it is not served yet.
 
 from typing import Any
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.coordinator import offset_requests
-from gateway.coordinator.decision import Decision, Ticket
-from gateway.coordinator.groups.groups import Shard
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.coordinator import offset_requests
+from headgate.gateway.coordinator.decision import Decision, Ticket
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 
 @handles(OffsetCommitRequest, versions="1-10", stages=True)

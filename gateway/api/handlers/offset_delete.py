@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import check_group_id
-from gateway.coordinator import offset_requests
-from protocol.messages.offset_delete import OffsetDeleteRequest
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import check_group_id
+from headgate.gateway.coordinator import offset_requests
+from headgate.protocol.messages.offset_delete import OffsetDeleteRequest
 
 
 @handles(OffsetDeleteRequest, versions="0")

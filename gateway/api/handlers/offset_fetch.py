@@ -10,13 +10,13 @@ it is made of that at the end.
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.coordinator import offset_requests
-from gateway.coordinator.decision import Decision, Ticket
-from gateway.coordinator.groups.groups import Shard
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.offset_fetch import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.coordinator import offset_requests
+from headgate.gateway.coordinator.decision import Decision, Ticket
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -27,7 +27,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from protocol.steps import FEW, again, in_steps
+from headgate.protocol.steps import FEW, again, in_steps
 
 _MANY_GROUPS = 8
 

@@ -3,11 +3,11 @@
 v1 epoch in the reply   v2 the epoch that the client knows, throttle   v3 replica id   v4 flexible
 """
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import each_row
-from protocol.errors import ErrorCode
-from protocol.messages.offset_for_leader_epoch import (
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import each_row
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -15,7 +15,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
-from protocol.steps import rows
+from headgate.protocol.steps import rows
 
 
 @handles(OffsetForLeaderEpochRequest, versions="0-4")

@@ -11,16 +11,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
 
-from gateway.api.advertised import Endpoint, leader_of
-from gateway.api.context import CloseConnection, Context
-from gateway.api.conversion import Done, Steps, batch_steps, set_steps
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import known_code, refusal
-from gateway.replication.partition import ACKS_ALL, Partition
-from gateway.replication.writer import Writer
-from gateway.runtime.waiting import SILENCE, Waiting, WaitList
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.produce import (
+from headgate.gateway.api.advertised import Endpoint, leader_of
+from headgate.gateway.api.context import CloseConnection, Context
+from headgate.gateway.api.conversion import Done, Steps, batch_steps, set_steps
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import known_code, refusal
+from headgate.gateway.replication.partition import ACKS_ALL, Partition
+from headgate.gateway.replication.writer import Writer
+from headgate.gateway.runtime.waiting import SILENCE, Waiting, WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -30,11 +30,11 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, BatchHeader
-from protocol.records.compression import ZSTD
-from storage.config import LogConfig
-from storage.log.staged import AppendInfo
-from storage.log.validation import OWN, PREPARED, prepare
+from headgate.protocol.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, BatchHeader
+from headgate.protocol.records.compression import ZSTD
+from headgate.storage.config import LogConfig
+from headgate.storage.log.staged import AppendInfo
+from headgate.storage.log.validation import OWN, PREPARED, prepare
 
 logger = logging.getLogger("headgate.handlers")
 

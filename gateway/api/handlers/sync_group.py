@@ -3,12 +3,12 @@
 v1 throttle   v3 static members (KIP-345)   v4 flexible   v5 protocol type and name (KIP-559)
 """
 
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import ask_group, check_group_id
-from gateway.coordinator.groups import classic
-from gateway.runtime.waiting import Waiting
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import ask_group, check_group_id
+from headgate.gateway.coordinator.groups import classic
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 @handles(SyncGroupRequest, versions="0-5")

@@ -3,13 +3,13 @@
 v1 kinds of change, validate_only   v2 only the error at the top says what became of it
 """
 
-from gateway.api import features
-from gateway.api.context import Context
-from gateway.api.handlers import handles
-from gateway.api.handlers.each import settled
-from gateway.runtime.waiting import Waiting
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.update_features import (
+from headgate.gateway.api import features
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import settled
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.update_features import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
     UPGRADE,

@@ -1,7 +1,7 @@
 """What is asked of a broker to see its rules for administrators; `test_admin_like_kafka` compares with Kafka's answers.
 
     play(broker)        # any broker: `ask(request, version)` gives its response
-    python -m gateway.api.tests.admin_scenario PORT PORT > gateway/api/tests/admin_of_kafka.txt
+    python -m headgate.gateway.api.tests.admin_scenario PORT PORT > gateway/api/tests/admin_of_kafka.txt
 
 The second line records the answers of two Apache Kafkas on this machine, as they stand in that file: of a new 4.1.2,
 and of a new 3.9.1 for versions that 4.1 refuses; both with `SETTINGS`.
@@ -15,42 +15,42 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from gateway.coordinator.tests.told import Told
-from protocol.errors import ErrorCode
-from protocol.messages.alter_configs import AlterableConfig as WholeConfig
-from protocol.messages.alter_configs import AlterConfigsRequest
-from protocol.messages.alter_configs import AlterConfigsResource as WholeResource
-from protocol.messages.alter_partition_reassignments import (
+from headgate.gateway.coordinator.tests.told import Told
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.alter_configs import AlterableConfig as WholeConfig
+from headgate.protocol.messages.alter_configs import AlterConfigsRequest
+from headgate.protocol.messages.alter_configs import AlterConfigsResource as WholeResource
+from headgate.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.create_partitions import (
+from headgate.protocol.messages.api_versions import ApiVersionsRequest
+from headgate.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from protocol.messages.create_topics import (
+from headgate.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.messages.describe_producers import DescribeProducersRequest
-from protocol.messages.describe_producers import TopicRequest as ProducersOf
-from protocol.messages.describe_quorum import DescribeQuorumRequest, RequestedPartitionData, RequestedTopicData
-from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
-from protocol.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.messages.elect_leaders import ElectLeadersRequest
-from protocol.messages.elect_leaders import TopicPartitions as Elected
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.incremental_alter_configs import (
+from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from headgate.protocol.messages.describe_cluster import DescribeClusterRequest
+from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from headgate.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from headgate.protocol.messages.describe_producers import DescribeProducersRequest
+from headgate.protocol.messages.describe_producers import TopicRequest as ProducersOf
+from headgate.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestedPartitionData, RequestedTopicData
+from headgate.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from headgate.protocol.messages.elect_leaders import ElectLeadersRequest
+from headgate.protocol.messages.elect_leaders import TopicPartitions as Elected
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
+from headgate.protocol.messages.incremental_alter_configs import (
     APPEND,
     DELETE,
     SET,
@@ -59,25 +59,25 @@ from protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.list_config_resources import ListConfigResourcesRequest
-from protocol.messages.list_partition_reassignments import (
+from headgate.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from headgate.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from protocol.messages.list_transactions import ListTransactionsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_for_leader_epoch import (
+from headgate.protocol.messages.list_transactions import ListTransactionsRequest
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headgate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from protocol.peer import Peer
-from protocol.records import batch
-from protocol.records.batch import Record
-from protocol.schema import Message
-from protocol.wire import ZERO_UUID
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from headgate.protocol.peer import Peer
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import Record
+from headgate.protocol.schema import Message
+from headgate.protocol.wire import ZERO_UUID
 
 SETTINGS = {"node.id": "1", "log.retention.ms": "360000000", "num.partitions": "2", "offsets.topic.num.partitions": "3"}
 NOBODYS_ID = b"the id of no one"

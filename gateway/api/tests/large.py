@@ -5,15 +5,15 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from gateway.api.context import Client
-from gateway.api.dispatch import Dispatcher, Parked
-from gateway.api.handlers import load
-from gateway.tests.builders import Node
-from protocol import registry
-from protocol.compiler import read, write
-from protocol.header import RequestHeader, read_response_header, write_request_header
-from protocol.messages.find_coordinator import TRANSACTION, FindCoordinatorRequest
-from protocol.schema import Message
+from headgate.gateway.api.context import Client
+from headgate.gateway.api.dispatch import Dispatcher, Parked
+from headgate.gateway.api.handlers import load
+from headgate.gateway.tests.builders import Node
+from headgate.protocol import registry
+from headgate.protocol.compiler import read, write
+from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
+from headgate.protocol.messages.find_coordinator import TRANSACTION, FindCoordinatorRequest
+from headgate.protocol.schema import Message
 
 LOOK_MS = 0.5
 """So long a look at the clock takes: a slice has two steps."""

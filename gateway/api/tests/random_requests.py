@@ -13,17 +13,17 @@ from typing import Any
 
 from crc32c import crc32c
 
-from protocol import wire
-from protocol.emitter import fixed_format
-from protocol.internal import consumer_protocol
-from protocol.internal.consumer_protocol import (
+from headgate.protocol import wire
+from headgate.protocol.emitter import fixed_format
+from headgate.protocol.internal import consumer_protocol
+from headgate.protocol.internal.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from protocol.records import batch, legacy
-from protocol.records.batch import Record
-from protocol.schema import Message, Struct, tree
+from headgate.protocol.records import batch, legacy
+from headgate.protocol.records.batch import Record
+from headgate.protocol.schema import Message, Struct, tree
 
 # What handlers know, by the field that has it; else a request would seldom get beyond the first check
 KNOWN: dict[str, tuple[Any, ...]] = {

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from gateway.api.handlers import load
-from gateway.api.tests.admin_scenario import SETTINGS, play
-from gateway.tests.builders import Node
-from protocol.schema import Message
+from headgate.gateway.api.handlers import load
+from headgate.gateway.api.tests.admin_scenario import SETTINGS, play
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.schema import Message
 
 pytestmark = pytest.mark.slow
 _LINES = (Path(__file__).parent / "admin_of_kafka.txt").read_text().splitlines()

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from gateway.api.advertised import endpoints, leader_of, own_endpoint
-from gateway.tests.builders import Node
+from headgate.gateway.api.advertised import endpoints, leader_of, own_endpoint
+from headgate.gateway.tests.builders import Node
 
 
 def test_by_default_the_address_that_the_client_connected_to(node: Node) -> None:

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.api.answers import MAX_ANSWER_BYTES, MAX_KEPT_BYTES, MAX_REQUEST_BYTES, Answers, Key, key
-from gateway.api.context import Client
-from gateway.api.dispatch import Dispatcher
-from gateway.api.handlers import REGISTRATIONS, load
-from gateway.api.handlers.metadata import metadata
-from gateway.api.routes import LARGE_BYTES
-from gateway.api.tests.test_dispatch import answer, frame, never
-from gateway.metadata.image import Image
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.schema import Message
+from headgate.gateway.api.answers import MAX_ANSWER_BYTES, MAX_KEPT_BYTES, MAX_REQUEST_BYTES, Answers, Key, key
+from headgate.gateway.api.context import Client
+from headgate.gateway.api.dispatch import Dispatcher
+from headgate.gateway.api.handlers import REGISTRATIONS, load
+from headgate.gateway.api.handlers.metadata import metadata
+from headgate.gateway.api.routes import LARGE_BYTES
+from headgate.gateway.api.tests.test_dispatch import answer, frame, never
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from headgate.protocol.schema import Message
 
 CLIENT = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
 IMAGE = Image.empty()

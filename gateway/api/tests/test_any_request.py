@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from gateway.api.context import Client, CloseConnection
-from gateway.api.dispatch import Dispatcher, Parked
-from gateway.api.handlers import load
-from gateway.api.tests.random_requests import Anything
-from gateway.tests.builders import Node
-from protocol import registry
-from protocol.compiler import read, write
-from protocol.errors import MalformedRequest
-from protocol.header import RequestHeader, read_response_header, write_request_header
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.gateway.api.context import Client, CloseConnection
+from headgate.gateway.api.dispatch import Dispatcher, Parked
+from headgate.gateway.api.handlers import load
+from headgate.gateway.api.tests.random_requests import Anything
+from headgate.gateway.tests.builders import Node
+from headgate.protocol import registry
+from headgate.protocol.compiler import read, write
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
+from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 SEEDS = 100 if os.environ.get("HEADGATE_SOAK", "") not in {"", "0"} else 2
 REQUESTS = 1_500

@@ -6,14 +6,23 @@ from typing import Any
 
 import pytest
 
-from gateway.api.fetch_plan import DISK_DEADLINE_MS
-from gateway.api.tests.test_handlers_fetch import append, from_offset, let_cool, parked, request, rows, sizes, wanted
-from gateway.runtime.waiting import Waiting
-from gateway.runtime.workers import MOST_OF_DISK
-from gateway.tests.builders import Node
-from protocol.messages.fetch import FetchRequest
-from storage.files import File, parent
-from storage.log.log import Log
+from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
+from headgate.gateway.api.tests.test_handlers_fetch import (
+    append,
+    from_offset,
+    let_cool,
+    parked,
+    request,
+    rows,
+    sizes,
+    wanted,
+)
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.messages.fetch import FetchRequest
+from headgate.storage.files import File, parent
+from headgate.storage.log.log import Log
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.api.cold_reads import COLD_AT_ONCE, ColdReads
-from gateway.runtime.waiting import Purgatory, Waiting, WaitList
-from gateway.tests.manual import ManualTime, Threads
-from storage.files import ColdRead, HeldFiles
-from storage.tests.builders import batch
-from storage.tests.crashing_files import CrashingFiles
+from headgate.gateway.api.cold_reads import COLD_AT_ONCE, ColdReads
+from headgate.gateway.runtime.waiting import Purgatory, Waiting, WaitList
+from headgate.gateway.tests.manual import ManualTime, Threads
+from headgate.storage.files import ColdRead, HeldFiles
+from headgate.storage.tests.builders import batch
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 def reads() -> tuple[ColdReads, Threads, list[Any], WaitList]:

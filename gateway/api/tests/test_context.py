@@ -1,6 +1,6 @@
 """Who is at the other end, as a log line shows it."""
 
-from gateway.api.context import Client
+from headgate.gateway.api.context import Client
 
 
 def test_a_client_is_shown_with_what_it_said_of_itself() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.api import conversion
-from gateway.api.conversion import HUNG_MS, MOST_HUNG, TURN_BYTES, Conversions
-from gateway.runtime.scheduler import Scheduler, StoppedError, TrioClock
-from gateway.tests.manual import ManualTime
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.api import conversion
+from headgate.gateway.api.conversion import HUNG_MS, MOST_HUNG, TURN_BYTES, Conversions
+from headgate.gateway.runtime.scheduler import Scheduler, StoppedError, TrioClock
+from headgate.gateway.tests.manual import ManualTime
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 class Threads:

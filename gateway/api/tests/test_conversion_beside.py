@@ -10,14 +10,14 @@ from typing import Any, Self
 
 import pytest
 
-from gateway import Headgate
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.peer import Peer
-from protocol.records import legacy
-from protocol.records.batch import Record
-from protocol.schema import Message
+from headgate import Headgate
+from headgate.protocol.messages.api_versions import ApiVersionsRequest
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.peer import Peer
+from headgate.protocol.records import legacy
+from headgate.protocol.records.batch import Record
+from headgate.protocol.schema import Message
 
 RECORDS = 8_000
 """As a set in gzip they take some 20 ms of CPU either way: on the loop, most requests would wait as long."""

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.api.context import Client, CloseConnection, Context
-from gateway.api.dispatch import Dispatcher, Parked, Route
-from gateway.api.handlers import Range, Registration, load
-from gateway.runtime.scheduler import Scheduler
-from gateway.runtime.waiting import SILENCE, Waiting
-from gateway.tests.builders import Node
-from protocol.compiler import read, write
-from protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from protocol.header import RequestHeader, read_response_header, write_request_header
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.schema import Message
+from headgate.gateway.api.context import Client, CloseConnection, Context
+from headgate.gateway.api.dispatch import Dispatcher, Parked, Route
+from headgate.gateway.api.handlers import Range, Registration, load
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.waiting import SILENCE, Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.compiler import read, write
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
+from headgate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from headgate.protocol.schema import Message
 
 CLIENT = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
 FIND = FindCoordinatorRequest(key="g")

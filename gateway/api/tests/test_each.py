@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from gateway.api.handlers.each import AT_ONCE, MOST_PENDING, PENDING_PAUSE_MS, each, each_in_turns
-from gateway.metadata.local import Change
-from gateway.runtime.waiting import Waiting, WaitList
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.steps import are_steps, finish
+from headgate.gateway.api.handlers.each import AT_ONCE, MOST_PENDING, PENDING_PAUSE_MS, each, each_in_turns
+from headgate.gateway.metadata.local import Change
+from headgate.gateway.runtime.waiting import Waiting, WaitList
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
+from headgate.protocol.steps import are_steps, finish
 
 
 def test_every_partition_has_its_row(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,17 +2,17 @@
 
 import pytest
 
-from gateway.api import features
-from gateway.api.handlers import load
-from gateway.metadata.image import Image
-from gateway.tests.builders import Node, refusal
-from protocol.errors import ErrorCode
-from protocol.internal.metadata import FeatureLevelRecord
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from protocol.messages.update_features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdateKey, UpdateFeaturesRequest
-from protocol.schema import Message
+from headgate.gateway.api import features
+from headgate.gateway.api.handlers import load
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.tests.builders import Node, refusal
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.internal.metadata import FeatureLevelRecord
+from headgate.protocol.messages.api_versions import ApiVersionsRequest
+from headgate.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from headgate.protocol.messages.update_features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdateKey, UpdateFeaturesRequest
+from headgate.protocol.schema import Message
 
 
 def update(node: Node, level: int, kind: int, version: int = 2) -> int:

@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gateway.api.handlers.fetch import Plan
-from gateway.api.sessions import FetchTurn
-from gateway.replication.partition import Partition
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.fetch import (
+from headgate.gateway.api.handlers.fetch import Plan
+from headgate.gateway.api.sessions import FetchTurn
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from headgate.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -31,11 +31,11 @@ from protocol.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from protocol.records import control
-from protocol.records.batch import Record, build
-from protocol.records.control import Marker
-from storage.log.validation import OWN
-from storage.segment.slices import FileSlice
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import Record, build
+from headgate.protocol.records.control import Marker
+from headgate.storage.log.validation import OWN
+from headgate.storage.segment.slices import FileSlice
 
 NOW_MS = 1_700_000_000_000
 TOPICS = {"t": 3, "u": 2, "v": 1}

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from gateway.api.fetch_plan import AT_ONCE, FetchPlan
-from gateway.api.handlers.fetch import Plan
-from gateway.api.sessions import FEW
-from gateway.api.tests.test_handlers_fetch import append, from_offset, parked, request, rows, sizes, wanted
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse
-from storage.segment.slices import FileSlice
+from headgate.gateway.api.fetch_plan import AT_ONCE, FetchPlan
+from headgate.gateway.api.handlers.fetch import Plan
+from headgate.gateway.api.sessions import FEW
+from headgate.gateway.api.tests.test_handlers_fetch import append, from_offset, parked, request, rows, sizes, wanted
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.fetch import FetchResponse
+from headgate.storage.segment.slices import FileSlice
 
 MANY = 2 * FEW
 
@@ -211,7 +211,7 @@ def test_who_goes_while_it_is_in_slices_leaves_no_files(node: Node) -> None:
 
 def test_a_session_that_outgrew_its_limit_is_told_so_from_slices(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     session_id = opened(node, FEW)
-    monkeypatch.setattr("gateway.api.sessions.MAX_SESSION_PARTITIONS", FEW)
+    monkeypatch.setattr("headgate.gateway.api.sessions.MAX_SESSION_PARTITIONS", FEW)
     more = wanted(node, "t", 12, *[from_offset(0, index) for index in range(2 * FEW)])
     waiting = node.handle(go_on(session_id, 1, more), 12)
     assert isinstance(waiting, Waiting)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.config.resources import ResourceType
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from headgate.gateway.config.resources import ResourceType
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 
 
 def replace(name: str, kind: int = ResourceType.TOPIC, **configs: str | None) -> AlterConfigsResource:

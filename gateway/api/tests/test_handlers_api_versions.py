@@ -2,11 +2,11 @@
 
 import pytest
 
-from gateway.api.handlers import load
-from gateway.api.handlers.api_versions import unsupported_version
-from gateway.tests.builders import Node, refusal
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handlers.api_versions import unsupported_version
+from headgate.gateway.tests.builders import Node, refusal
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
 def advertised(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:

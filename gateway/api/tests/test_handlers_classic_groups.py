@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.tests.builders import Node
-from gateway.tests.harness import MemoryBroker, WireClient, run_broker
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.schema import Message
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.heartbeat import HeartbeatRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from headgate.protocol.schema import Message
 
 JOIN = JoinGroupRequest("group", 10_000, 60_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"wants")])
 JOIN_VERSIONS, SYNC_VERSIONS, HEARTBEAT_VERSIONS, LEAVE_VERSIONS = range(10), range(6), range(5), range(6)

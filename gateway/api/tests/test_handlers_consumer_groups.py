@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
-from gateway.api import operations
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_describe import CONSUMER_MEMBER, UNKNOWN_MEMBER, ConsumerGroupDescribeRequest
-from protocol.messages.consumer_group_heartbeat import LEAVE_EPOCH, ConsumerGroupHeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.offset_commit import (
+from headgate.gateway.api import operations
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.consumer_group_describe import (
+    CONSUMER_MEMBER,
+    UNKNOWN_MEMBER,
+    ConsumerGroupDescribeRequest,
+)
+from headgate.protocol.messages.consumer_group_heartbeat import LEAVE_EPOCH, ConsumerGroupHeartbeatRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.protocol.messages.list_groups import ListGroupsRequest
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.wire import ZERO_UUID
+from headgate.protocol.wire import ZERO_UUID
 
 VERSIONS = range(8)
 

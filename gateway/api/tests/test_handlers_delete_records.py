@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.records.batch import Record, build
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from headgate.protocol.records.batch import Record, build
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.wire import ZERO_UUID
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from headgate.protocol.wire import ZERO_UUID
 
 UNKNOWN_ID = bytes(range(16))
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.api import operations
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.describe_cluster import DescribeClusterRequest
+from headgate.gateway.api import operations
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_cluster import DescribeClusterRequest
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 OF_TOPIC, STATIC, DEFAULT, OF_GROUP = 1, 4, 5, 8

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.tests.builders import Node
-from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.records.batch import Record, build
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from headgate.protocol.records.batch import Record, build
 
 
 def sizes(response: Any) -> dict[tuple[str, int], int]:

@@ -1,10 +1,10 @@
 """DescribeProducers; the rest of its answers is compared with Kafka in test_admin_like_kafka."""
 
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.records.batch import Record, build
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from headgate.protocol.records.batch import Record, build
 
 
 def test_a_partition_is_told_once_however_often_it_is_named(node: Node) -> None:

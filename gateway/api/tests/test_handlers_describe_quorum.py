@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.describe_quorum import DescribeQuorumRequest, RequestedPartitionData, RequestedTopicData
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestedPartitionData, RequestedTopicData
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

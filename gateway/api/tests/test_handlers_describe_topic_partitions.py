@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.api import operations
-from gateway.tests.builders import Node, refusal
-from protocol.errors import ErrorCode
-from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from headgate.gateway.api import operations
+from headgate.gateway.tests.builders import Node, refusal
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 
 
 @pytest.fixture

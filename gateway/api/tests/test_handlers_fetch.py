@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from gateway.api.cold_reads import COLD_AT_ONCE
-from gateway.api.fetch_plan import DISK_DEADLINE_MS
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node, led_elsewhere, over_the_wire
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.records import legacy
-from protocol.records.batch import Record, build, iterate, split
-from storage.files import File
-from storage.log.validation import PREPARED
-from storage.segment.slices import FileSlice
+from headgate.gateway.api.cold_reads import COLD_AT_ONCE
+from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from headgate.protocol.records import legacy
+from headgate.protocol.records.batch import Record, build, iterate, split
+from headgate.storage.files import File
+from headgate.storage.log.validation import PREPARED
+from headgate.storage.segment.slices import FileSlice
 
 NOW_MS = 1_700_000_000_000
 VERSIONS = range(4, 19)

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from gateway.api.conversion import ROW_BYTES
-from gateway.api.fetch_plan import DISK_DEADLINE_MS
-from gateway.api.tests.test_handlers_fetch import NOW_MS, RECORDS, from_offset, old, put, request, rows, wanted
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import control, legacy
-from protocol.records.batch import Record, build, check_crc, iterate, split
-from protocol.records.compression import finish
-from protocol.records.control import Marker
-from storage.log.validation import OWN
-from storage.segment.slices import FileSlice
+from headgate.gateway.api.conversion import ROW_BYTES
+from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
+from headgate.gateway.api.tests.test_handlers_fetch import NOW_MS, RECORDS, from_offset, old, put, request, rows, wanted
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import control, legacy
+from headgate.protocol.records.batch import Record, build, check_crc, iterate, split
+from headgate.protocol.records.compression import finish
+from headgate.protocol.records.control import Marker
+from headgate.storage.log.validation import OWN
+from headgate.storage.segment.slices import FileSlice
 
 OLD = range(4)
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.tests.builders import Node, refusal
-from protocol.errors import ErrorCode, MalformedRequest
-from protocol.messages.find_coordinator import GROUP, SHARE, TRANSACTION, FindCoordinatorRequest
-from protocol.wire import MAX_TEXT_SIZE
+from headgate.gateway.tests.builders import Node, refusal
+from headgate.protocol.errors import ErrorCode, MalformedRequest
+from headgate.protocol.messages.find_coordinator import GROUP, SHARE, TRANSACTION, FindCoordinatorRequest
+from headgate.protocol.wire import MAX_TEXT_SIZE
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.api import operations
-from gateway.tests.builders import Node
-from gateway.tests.harness import MemoryBroker, WireClient, run_broker
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.offset_commit import (
+from headgate.gateway.api import operations
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
+from headgate.protocol.messages.describe_groups import DescribeGroupsRequest
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
+from headgate.protocol.messages.heartbeat import HeartbeatRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.protocol.messages.list_groups import ListGroupsRequest
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.resources import ResourceType
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.incremental_alter_configs import (
+from headgate.gateway.config.resources import ResourceType
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.incremental_alter_configs import (
     APPEND,
     DELETE,
     SET,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdRequest
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
 
 IDEMPOTENT = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFF_FFFF)
 

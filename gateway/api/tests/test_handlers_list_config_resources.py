@@ -1,9 +1,9 @@
 """ListConfigResources."""
 
-from gateway.config.resources import ResourceType
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.list_config_resources import ListConfigResourcesRequest
+from headgate.gateway.config.resources import ResourceType
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
 
 def ask(node: Node, version: int, *types: int) -> tuple[int, list[tuple[int, str]]]:

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from gateway.api.conversion import ROW_BYTES
-from gateway.api.handlers import list_offsets
-from gateway.api.handlers.list_offsets import AT_ONCE, DEADLINE_MS
-from gateway.runtime.waiting import Waiting
-from gateway.runtime.workers import MOST_OF_DISK
-from gateway.tests.builders import Node
-from gateway.tests.manual import Threads
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.records.batch import Record, build
-from protocol.records.compression import ZSTD, finish
-from storage.files import ColdRead, File, Files, parent
+from headgate.gateway.api.conversion import ROW_BYTES
+from headgate.gateway.api.handlers import list_offsets
+from headgate.gateway.api.handlers.list_offsets import AT_ONCE, DEADLINE_MS
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.protocol.records.batch import Record, build
+from headgate.protocol.records.compression import ZSTD, finish
+from headgate.storage.files import ColdRead, File, Files, parent
 
 NOW_MS = 1_700_000_000_000
 NOTHING = (0, -1, -1)

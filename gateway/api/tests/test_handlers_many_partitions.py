@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from gateway.api.handlers import each
-from gateway.api.handlers.each import MOST_ROWS, is_too_many
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import (
+from headgate.gateway.api.handlers import each
+from headgate.gateway.api.handlers.each import MOST_ROWS, is_too_many
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.elect_leaders import PREFERRED, ElectLeadersRequest, TopicPartitions
+from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from headgate.protocol.messages.elect_leaders import PREFERRED, ElectLeadersRequest, TopicPartitions
 
 
 @pytest.fixture(autouse=True)

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from gateway.api import operations
-from gateway.api.handlers import load
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node, refusal
-from protocol.errors import ErrorCode
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.records.batch import Record, build
-from protocol.wire import ZERO_UUID
+from headgate.gateway.api import operations
+from headgate.gateway.api.handlers import load
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node, refusal
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headgate.protocol.records.batch import Record, build
+from headgate.protocol.wire import ZERO_UUID
 
 VERSIONS = range(14)
 

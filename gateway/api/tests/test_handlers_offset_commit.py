@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from gateway.coordinator.runtime import partition_of
-from gateway.replication.partition import Partition
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.offset_commit import (
+from headgate.gateway.coordinator.runtime import partition_of
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.records import batch
-from protocol.wire import ZERO_UUID
+from headgate.protocol.records import batch
+from headgate.protocol.wire import ZERO_UUID
 
 NONE = ErrorCode.NONE
 

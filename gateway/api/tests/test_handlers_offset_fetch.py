@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from gateway.api.tests.large import Loop
-from gateway.coordinator.runtime import partition_of
-from gateway.replication.partition import Partition
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from headgate.gateway.api.tests.large import Loop
+from headgate.gateway.coordinator.runtime import partition_of
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_fetch import (
+from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

@@ -2,14 +2,14 @@
 
 import pytest
 
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.offset_for_leader_epoch import (
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.records.batch import Record, build
+from headgate.protocol.records.batch import Record, build
 
 
 def ask(node: Node, version: int, topic: str, partition: int, epoch: int, current: int = -1) -> tuple[int, int, int]:

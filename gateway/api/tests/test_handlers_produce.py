@@ -6,26 +6,26 @@ from typing import Any
 
 import pytest
 
-from gateway.api.context import CloseConnection
-from gateway.api.handlers.produce import LEAST_WAIT_MS, Behind
-from gateway.runtime.waiting import SILENCE, Waiting
-from gateway.tests.builders import Node, led_elsewhere
-from gateway.tests.manual import Threads
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.produce import (
+from headgate.gateway.api.context import CloseConnection
+from headgate.gateway.api.handlers.produce import LEAST_WAIT_MS, Behind
+from headgate.gateway.runtime.waiting import SILENCE, Waiting
+from headgate.gateway.tests.builders import Node, led_elsewhere
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
+from headgate.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.batch import Record, build, iterate, split
-from protocol.records.compression import finish
-from protocol.records.legacy import build as build_set
-from protocol.records.message_set import encode
-from storage.files import File
-from storage.segment.segment import Segment
+from headgate.protocol.records.batch import Record, build, iterate, split
+from headgate.protocol.records.compression import finish
+from headgate.protocol.records.legacy import build as build_set
+from headgate.protocol.records.message_set import encode
+from headgate.storage.files import File
+from headgate.storage.segment.segment import Segment
 
 NOW_MS = 1_700_000_000_000
 

@@ -1,6 +1,6 @@
 """The bit fields of authorized operations."""
 
-from gateway.api import operations
+from headgate.gateway.api import operations
 
 
 def test_the_fields_are_those_of_apache_kafka_without_an_authorizer() -> None:

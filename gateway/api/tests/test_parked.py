@@ -8,32 +8,32 @@ from typing import Any
 
 import pytest
 
-from gateway.api.context import CloseConnection
-from gateway.api.dispatch import Parked
-from gateway.api.handlers import Range, Registration
-from gateway.api.parked import ParkedRequest
-from gateway.api.tests.large import LOOK_MS, Loop, frame
-from gateway.runtime.slices import SLICE_MS, Work
-from gateway.runtime.waiting import Waiting, WaitList
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.incremental_alter_configs import (
+from headgate.gateway.api.context import CloseConnection
+from headgate.gateway.api.dispatch import Parked
+from headgate.gateway.api.handlers import Range, Registration
+from headgate.gateway.api.parked import ParkedRequest
+from headgate.gateway.api.tests.large import LOOK_MS, Loop, frame
+from headgate.gateway.runtime.slices import SLICE_MS, Work
+from headgate.gateway.runtime.waiting import Waiting, WaitList
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from headgate.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from headgate.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.schema import Message
-from protocol.steps import Steps, in_steps
+from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headgate.protocol.schema import Message
+from headgate.protocol.steps import Steps, in_steps
 
 TOPIC = 2
 MANY = 200

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gateway.api import handlers
-from protocol import registry
+from headgate.gateway.api import handlers
+from headgate.protocol import registry
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocol.md"
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)(?:-(\d+))? \| (.*?) \| .* \|$", re.MULTILINE)
@@ -30,4 +30,4 @@ def test_the_page_lists_every_registered_api_with_its_versions_and_its_handler()
 
 
 def file_of(handler: handlers.Handler) -> str:
-    return f"{handler.__module__.replace('.', '/')}.py"
+    return f"{handler.__module__.removeprefix('headgate.').replace('.', '/')}.py"

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from gateway.replication.partition import ACKS_ALL, READ_COMMITTED, READ_UNCOMMITTED, Partition
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node, over_the_wire
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.records import control
-from protocol.records.batch import Record, build, split
-from protocol.records.control import Marker
-from storage.files import File
-from storage.log.validation import OWN
-from storage.segment.aborted import AbortedIndex
-from storage.segment.slices import FileSlice
+from headgate.gateway.replication.partition import ACKS_ALL, READ_COMMITTED, READ_UNCOMMITTED, Partition
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node, over_the_wire
+from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import Record, build, split
+from headgate.protocol.records.control import Marker
+from headgate.storage.files import File
+from headgate.storage.log.validation import OWN
+from headgate.storage.segment.aborted import AbortedIndex
+from headgate.storage.segment.slices import FileSlice
 
 NOW_MS = 1_700_000_000_000
 VERSIONS = range(4, 19)

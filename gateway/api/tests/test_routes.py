@@ -6,11 +6,11 @@ import struct
 
 import pytest
 
-from gateway.api.handlers import load
-from gateway.api.routes import HEAD, LARGE_BYTES, PIECE_BYTES, Reply, Route, body_of, with_body
-from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
-from protocol.messages.produce import ProduceRequest
-from protocol.steps import finish, rows
+from headgate.gateway.api.handlers import load
+from headgate.gateway.api.routes import HEAD, LARGE_BYTES, PIECE_BYTES, Reply, Route, body_of, with_body
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from headgate.protocol.messages.produce import ProduceRequest
+from headgate.protocol.steps import finish, rows
 
 
 def route() -> Route:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from gateway.api import sessions
-from gateway.api.sessions import EVICTION_MS, FEW, FetchSessions, FetchTurn, SessionTurn
-from gateway.runtime.waiting import Purgatory, Waiting, WaitList
-from gateway.tests.manual import ManualTime
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import (
+from headgate.gateway.api import sessions
+from headgate.gateway.api.sessions import EVICTION_MS, FEW, FetchSessions, FetchTurn, SessionTurn
+from headgate.gateway.runtime.waiting import Purgatory, Waiting, WaitList
+from headgate.gateway.tests.manual import ManualTime
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import (
     EpochEndOffset,
     FetchPartition,
     FetchRequest,

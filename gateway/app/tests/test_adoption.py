@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from gateway.app import adoption
-from gateway.app.adoption import KafkaMetadata
-from gateway.config import BrokerConfig
-from gateway.metadata.image import Image
-from gateway.metadata.journal import Journal
-from protocol.internal.metadata import (
+from headgate.gateway.app import adoption
+from headgate.gateway.app.adoption import KafkaMetadata
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.journal import Journal
+from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigRecord,
@@ -23,15 +23,15 @@ from protocol.internal.metadata import (
     TopicRecord,
     encode,
 )
-from protocol.records.batch import Record, build, read_header
-from storage.directory import foreign
-from storage.directory.foreign import OWN_METADATA
-from storage.directory.store import Store
-from storage.disk import directories
-from storage.errors import DirectoryLocked, StorageError
-from storage.log.producers import Producers
-from storage.tests.builders import numbered
-from storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.protocol.records.batch import Record, build, read_header
+from headgate.storage.directory import foreign
+from headgate.storage.directory.foreign import OWN_METADATA
+from headgate.storage.directory.store import Store
+from headgate.storage.disk import directories
+from headgate.storage.errors import DirectoryLocked, StorageError
+from headgate.storage.log.producers import Producers
+from headgate.storage.tests.builders import numbered
+from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 NOW_MS = 1_700_000_000_000
 IDS = [bytes([number]) * 16 for number in range(1, 6)]

@@ -8,37 +8,37 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.app.broker import FREEZE_PARTITIONS, freezing
-from gateway.metadata.journal import Journal
-from gateway.tests.harness import MemoryBroker, WireClient, run_broker
-from protocol.errors import ErrorCode
-from protocol.internal.metadata import BROKER_RESOURCE, MetadataRecord
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.incremental_alter_configs import (
+from headgate.gateway.app.broker import FREEZE_PARTITIONS, freezing
+from headgate.gateway.metadata.journal import Journal
+from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.internal.metadata import BROKER_RESOURCE, MetadataRecord
+from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.incremental_alter_configs import (
     SET,
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.offset_commit import (
+from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.protocol.messages.metadata import MetadataRequest
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.batch import Record, build, iterate, split
-from storage.segment.slices import FileSlice
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.records.batch import Record, build, iterate, split
+from headgate.storage.segment.slices import FileSlice
 
 
 def test_the_garbage_collector_passes_over_new_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen: list[int] = []
     partitions = [0] * 7
-    monkeypatch.setattr("gateway.app.broker.gc.freeze", lambda: frozen.append(len(partitions)))
+    monkeypatch.setattr("headgate.gateway.app.broker.gc.freeze", lambda: frozen.append(len(partitions)))
     changed = freezing(partitions)
     for count in (7 + FREEZE_PARTITIONS - 1, 7 + FREEZE_PARTITIONS, 7 + FREEZE_PARTITIONS + 1):
         partitions[:] = [0] * count
@@ -105,7 +105,7 @@ def test_the_metadata_log_is_read_once_at_a_start(tmp_path: Path, monkeypatch: p
 @pytest.mark.slow
 def test_a_broker_replaces_its_metadata_log_by_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of topics that were deleted nothing is left, not even their ids; what was written is still there."""
-    monkeypatch.setattr("gateway.metadata.snapshot.MIN_BYTES", 500)
+    monkeypatch.setattr("headgate.gateway.metadata.snapshot.MIN_BYTES", 500)
     directory = tmp_path / "__headgate_metadata-0"
     known = list[int]()
 

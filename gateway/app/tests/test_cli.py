@@ -11,10 +11,10 @@ from types import ModuleType
 
 import pytest
 
-import gateway
-from gateway.app import cli
-from gateway.config import BrokerConfig
-from storage.errors import DirectoryLocked, StorageError
+import headgate
+from headgate.gateway.app import cli
+from headgate.gateway.config import BrokerConfig
+from headgate.storage.errors import DirectoryLocked, StorageError
 
 Served = list[BrokerConfig]
 
@@ -28,18 +28,18 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
 
 
 def replace_broker(monkeypatch: pytest.MonkeyPatch, serve: Callable[[BrokerConfig, Callable[[], None]], None]) -> None:
-    module = ModuleType("gateway.app.broker")
+    module = ModuleType("headgate.gateway.app.broker")
     module.serve = serve  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "gateway.app.broker", module)
-    monkeypatch.setattr("gateway.app.broker", module, raising=False)
-    monkeypatch.setattr("gateway.runtime.logs.configure", lambda level: None)
-    monkeypatch.setattr("gateway.runtime.descriptors.raise_limit", lambda: 1 << 20)
+    monkeypatch.setitem(sys.modules, "headgate.gateway.app.broker", module)
+    monkeypatch.setattr("headgate.gateway.app.broker", module, raising=False)
+    monkeypatch.setattr("headgate.gateway.runtime.logs.configure", lambda level: None)
+    monkeypatch.setattr("headgate.gateway.runtime.descriptors.raise_limit", lambda: 1 << 20)
 
 
 def test_too_low_a_limit_on_open_files_is_told(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("gateway.runtime.descriptors.raise_limit", lambda: 1024)
+    monkeypatch.setattr("headgate.gateway.runtime.descriptors.raise_limit", lambda: 1024)
     assert cli.main(["serve", "--override", "max.connections=5000"]) == 0
     assert len(served) == 1
     assert "448 connections beside its logs; raise its limit to 9160 for 5000" in caplog.text
@@ -75,7 +75,7 @@ def test_a_closed_output_is_none(monkeypatch: pytest.MonkeyPatch, served: Served
 
 def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
-    project = tomllib.loads((Path(gateway.__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(headgate.__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert capsys.readouterr().out == f"headgate {project['version']}\n"
 
 
@@ -222,8 +222,11 @@ def test_our_own_mistakes_are_not_dressed_up(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.sockets
 @pytest.mark.slow
 def test_importing_the_command_line_and_the_configuration_imports_nothing_heavy() -> None:
-    program = "import sys; sys.path.insert(0, sys.argv[1]); import gateway.app.cli, gateway.config; print(*sys.modules)"
-    root = str(Path(gateway.__file__).parents[1])
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import headgate.gateway.app.cli, headgate.gateway.config;"
+        " print(*sys.modules)"
+    )
+    root = str(Path(headgate.__file__).parents[1])
     ran = subprocess.run([sys.executable, "-I", "-c", program, root], capture_output=True, text=True, check=True)
     heavy = {
         "trio",

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-import gateway
-from gateway import Headgate
-from gateway.app import cli
-from gateway.app.embedded import HeadgateError
+import headgate
+from headgate import Headgate
+from headgate.gateway.app import cli
+from headgate.gateway.app.embedded import HeadgateError
 
 pytestmark = [pytest.mark.sockets, pytest.mark.slow]
 
@@ -138,10 +138,10 @@ def test_a_start_that_takes_too_long_says_what_it_waited_for() -> None:
 
 def test_it_ends_with_its_parent_even_if_that_is_killed() -> None:
     program = (
-        "import sys, time; sys.path.insert(0, sys.argv[1]); from gateway import Headgate\n"
+        "import sys, time; sys.path.insert(0, sys.argv[1]); from headgate import Headgate\n"
         "broker = Headgate().start(); print(broker.pid, broker.bootstrap, broker.directory, flush=True); time.sleep(60)"
     )
-    root = str(Path(gateway.__file__).parents[1])
+    root = str(Path(headgate.__file__).parents[1])
     with subprocess.Popen([sys.executable, "-c", program, root], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid, bootstrap, directory = parent.stdout.readline().split()
@@ -157,10 +157,10 @@ def test_it_ends_with_its_parent_even_if_that_is_killed() -> None:
 
 def test_it_ends_with_a_program_that_forgets_it() -> None:
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from gateway import Headgate\n"
+        "import sys; sys.path.insert(0, sys.argv[1]); from headgate import Headgate\n"
         "broker = Headgate().start(); print(broker.bootstrap, broker.directory)"
     )
-    root = str(Path(gateway.__file__).parents[1])
+    root = str(Path(headgate.__file__).parents[1])
     ran = subprocess.run([sys.executable, "-c", program, root], capture_output=True, text=True, check=True, timeout=60)
     bootstrap, directory = ran.stdout.split()
     assert not answers(bootstrap)

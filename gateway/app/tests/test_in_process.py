@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from gateway import Headgate
-from gateway.app.embedded import HeadgateError
-from gateway.app.embedded_client import create_topic
-from gateway.app.in_process import MovableClock
+from headgate import Headgate
+from headgate.gateway.app.embedded import HeadgateError
+from headgate.gateway.app.embedded_client import create_topic
+from headgate.gateway.app.in_process import MovableClock
 
 pytestmark = [pytest.mark.sockets, pytest.mark.slow]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import gateway
+import headgate
 
 TESTS = """
 import socket
@@ -51,9 +51,9 @@ def test_another_of_that_name(headgate):
 @pytest.mark.slow
 def test_a_session_with_the_plugin(tmp_path: Path) -> None:
     (tmp_path / "test_theirs.py").write_text(TESTS)
-    root = str(Path(gateway.__file__).parents[1])
+    root = str(Path(headgate.__file__).parents[1])
     program = "import sys; sys.path.insert(0, sys.argv.pop(1)); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
-    options = ["-p", "gateway.app.pytest_plugin", "-p", "no:cacheprovider", "-W", "error", "-q"]
+    options = ["-p", "headgate.gateway.app.pytest_plugin", "-p", "no:cacheprovider", "-W", "error", "-q"]
     ran = subprocess.run(
         [sys.executable, "-c", program, root, *options, str(tmp_path)],
         capture_output=True,
@@ -72,8 +72,13 @@ def test_a_session_with_the_plugin(tmp_path: Path) -> None:
 def test_the_plugin_imports_nothing_heavy() -> None:
     program = (
         "import sys, pytest; before = set(sys.modules); sys.path.insert(0, sys.argv[1]);"
-        " import gateway.app.pytest_plugin; print(*set(sys.modules) - before)"
+        " import headgate.gateway.app.pytest_plugin; print(*set(sys.modules) - before)"
     )
-    root = str(Path(gateway.__file__).parents[1])
+    root = str(Path(headgate.__file__).parents[1])
     ran = subprocess.run([sys.executable, "-I", "-c", program, root], capture_output=True, text=True, check=True)
-    assert set(ran.stdout.split()) <= {"gateway", "gateway.app", "gateway.app.pytest_plugin"}
+    assert set(ran.stdout.split()) <= {
+        "headgate",
+        "headgate.gateway",
+        "headgate.gateway.app",
+        "headgate.gateway.app.pytest_plugin",
+    }

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.config import BrokerConfig, ConfigError, Listener
-from gateway.config.definition import LONG_MAX, Effect
+from headgate.gateway.config import BrokerConfig, ConfigError, Listener
+from headgate.gateway.config.definition import LONG_MAX, Effect
 
 # The settings of the server.properties that Apache Kafka 2.8 and 4.1 are shipped with.
 KAFKA_2_8 = """

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-import gateway
-from gateway.config import catalogue
-from gateway.config.definition import Definition, Effect
+import headgate.gateway
+from headgate.gateway.config import catalogue
+from headgate.gateway.config.definition import Definition, Effect
 
 # Read by the configuration itself: listeners and directories are looked up in what it makes of them.
 READ_HERE = {"advertised.listeners", "listener.security.protocol.map", "log.dir", "log.dirs", "broker.id"}
 
 
 def program_text() -> str:
-    root = Path(gateway.__file__).parent
+    root = Path(headgate.gateway.__file__).parent
     paths = [path for path in sorted(root.rglob("*.py")) if not {"tests", "config"} & set(path.relative_to(root).parts)]
     return "\n".join(path.read_text() for path in paths)
 

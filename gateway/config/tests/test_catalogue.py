@@ -4,10 +4,10 @@ from typing import get_type_hints
 
 import pytest
 
-from gateway.config import broker_table, catalogue, foreign_table, topic_table
-from gateway.config.catalogue import Update
-from gateway.config.definition import Effect, Type
-from gateway.config.settings import Settings
+from headgate.gateway.config import broker_table, catalogue, foreign_table, topic_table
+from headgate.gateway.config.catalogue import Update
+from headgate.gateway.config.definition import Effect, Type
+from headgate.gateway.config.settings import Settings
 
 
 def test_every_default_is_allowed() -> None:

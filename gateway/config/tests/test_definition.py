@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.config.definition import Definition, Secret, Type, Value
+from headgate.gateway.config.definition import Definition, Secret, Type, Value
 
 
 def definition(type_: Type, allowed: str = "", default: str | None = None) -> Definition:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.config import BrokerConfig
-from gateway.config.definition import Type
-from gateway.config.describe import (
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config.definition import Type
+from headgate.gateway.config.describe import (
     ConfigEntry,
     Source,
     Synonym,

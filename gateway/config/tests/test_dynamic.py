@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.config import BrokerConfig, dynamic
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.config import BrokerConfig, dynamic
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 def refusal(of_all: dict[str, str], own: dict[str, str], text: str = "") -> KafkaError:

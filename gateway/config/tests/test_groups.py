@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.config import BrokerConfig, groups
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.config import BrokerConfig, groups
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 def test_only_the_names_that_are_asked_for() -> None:

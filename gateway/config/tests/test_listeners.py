@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.config.listeners import (
+from headgate.gateway.config.listeners import (
     Listener,
     ListenerProblem,
     check_advertised,

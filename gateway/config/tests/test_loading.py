@@ -1,7 +1,7 @@
 """Reading settings: answers for every line, all problems at once."""
 
-from gateway.config.definition import Effect
-from gateway.config.loading import ConfigError, load
+from headgate.gateway.config.definition import Effect
+from headgate.gateway.config.loading import ConfigError, load
 
 
 def test_overrides_win_and_defaults_fill() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.config import loggers
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.config import loggers
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 @pytest.fixture

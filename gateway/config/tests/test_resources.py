@@ -1,8 +1,8 @@
 """Types of resources have one number each, wherever they are named."""
 
-from gateway.config.resources import ResourceType
-from protocol.internal.metadata import BROKER_RESOURCE, TOPIC_RESOURCE
-from protocol.messages.list_config_resources import CLIENT_METRICS
+from headgate.gateway.config.resources import ResourceType
+from headgate.protocol.internal.metadata import BROKER_RESOURCE, TOPIC_RESOURCE
+from headgate.protocol.messages.list_config_resources import CLIENT_METRICS
 
 
 def test_the_numbers_are_those_of_the_messages() -> None:

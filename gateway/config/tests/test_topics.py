@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.config import BrokerConfig
-from gateway.config.definition import Value
-from gateway.config.topics import check
-from protocol.errors import ErrorCode, KafkaError
-from storage.config import LogConfig
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config.definition import Value
+from headgate.gateway.config.topics import check
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.config import LogConfig
 
 
 @pytest.mark.parametrize(

@@ -29,21 +29,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
-from gateway.coordinator.decision import NEVER, Caller, Decision, Ticket
-from gateway.coordinator.groups.classic_group import ClassicGroup, State, join_refused, replay
-from gateway.coordinator.groups.classic_members import Member, new_member, protocols_of, rebalance_timeout_ms
-from gateway.coordinator.groups.classic_rebalance import Turn, listed, quoted
-from gateway.coordinator.settings import MAX_NAME_BYTES
-from protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from protocol.internal import consumer_protocol
-from protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from headgate.gateway.coordinator.decision import NEVER, Caller, Decision, Ticket
+from headgate.gateway.coordinator.groups.classic_group import ClassicGroup, State, join_refused, replay
+from headgate.gateway.coordinator.groups.classic_members import Member, new_member, protocols_of, rebalance_timeout_ms
+from headgate.gateway.coordinator.groups.classic_rebalance import Turn, listed, quoted
+from headgate.gateway.coordinator.settings import MAX_NAME_BYTES
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from headgate.protocol.internal import consumer_protocol
+from headgate.protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue
+from headgate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.groups import Shard
 
 __all__ = ["ClassicGroup", "heartbeat", "join", "leave", "replay", "sync", "tick"]
 

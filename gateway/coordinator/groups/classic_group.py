@@ -20,17 +20,17 @@ import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from gateway.coordinator.decision import NEVER, Decision, Records
-from gateway.coordinator.groups.classic_members import Member, Members
-from protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from protocol.internal import consumer_protocol
-from protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue
-from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from protocol.messages.sync_group import SyncGroupResponse
+from headgate.gateway.coordinator.decision import NEVER, Decision, Records
+from headgate.gateway.coordinator.groups.classic_members import Member, Members
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from headgate.protocol.internal import consumer_protocol
+from headgate.protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue
+from headgate.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from headgate.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from headgate.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.groups import Shard
 
 MAX_PENDING = 10_000
 PENDING_MS = 1_000
@@ -178,7 +178,7 @@ class ClassicGroup:
 
     def tick(self, shard: Shard, now_ms: float) -> Decision:
         """See `classic.tick`."""
-        from gateway.coordinator.groups import classic
+        from headgate.gateway.coordinator.groups import classic
 
         return classic.tick(shard, self, now_ms)
 

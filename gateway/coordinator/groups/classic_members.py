@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gateway.coordinator.decision import NEVER, Ticket
-from gateway.coordinator.settings import MAX_NAME_BYTES
-from protocol.errors import ErrorCode
-from protocol.internal.offsets import MemberMetadata
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.gateway.coordinator.decision import NEVER, Ticket
+from headgate.gateway.coordinator.settings import MAX_NAME_BYTES
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.internal.offsets import MemberMetadata
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 # What a protocol of a member costs besides its bytes, so that very many empty ones are not free.
 _PROTOCOL_OVERHEAD_BYTES = 128

@@ -17,14 +17,14 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gateway.coordinator.decision import NEVER, Decision, Ticket
-from gateway.coordinator.groups.classic_group import ClassicGroup, State, join_refused
-from gateway.coordinator.groups.classic_members import Member
-from protocol.errors import ErrorCode
-from protocol.messages.sync_group import SyncGroupResponse
+from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
+from headgate.gateway.coordinator.groups.classic_group import ClassicGroup, State, join_refused
+from headgate.gateway.coordinator.groups.classic_members import Member
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.groups import Shard
 
 logger = logging.getLogger("headgate.groups")
 

@@ -21,17 +21,23 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gateway.coordinator.decision import NEVER, Caller, Decision, Reply, Ticket
-from gateway.coordinator.groups import consumer_records, migration, targets
-from gateway.coordinator.groups.classic_group import ClassicGroup
-from gateway.coordinator.groups.classic_rebalance import listed
-from gateway.coordinator.groups.consumer_draft import Draft, check_size, static_holder, succeed, update_subscription
-from gateway.coordinator.groups.consumer_group import Clock, ConsumerGroup, replay
-from gateway.coordinator.groups.consumer_members import Member, Owned, is_within, owned
-from gateway.coordinator.settings import GroupSettings
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import UNREVOKED_PARTITIONS
-from protocol.messages.consumer_group_heartbeat import (
+from headgate.gateway.coordinator.decision import NEVER, Caller, Decision, Reply, Ticket
+from headgate.gateway.coordinator.groups import consumer_records, migration, targets
+from headgate.gateway.coordinator.groups.classic_group import ClassicGroup
+from headgate.gateway.coordinator.groups.classic_rebalance import listed
+from headgate.gateway.coordinator.groups.consumer_draft import (
+    Draft,
+    check_size,
+    static_holder,
+    succeed,
+    update_subscription,
+)
+from headgate.gateway.coordinator.groups.consumer_group import Clock, ConsumerGroup, replay
+from headgate.gateway.coordinator.groups.consumer_members import Member, Owned, is_within, owned
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import UNREVOKED_PARTITIONS
+from headgate.protocol.messages.consumer_group_heartbeat import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -42,7 +48,7 @@ from protocol.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.groups import Shard
 
 __all__ = ["ConsumerGroup", "heartbeat", "replay", "tick"]
 

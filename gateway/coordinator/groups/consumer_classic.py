@@ -15,23 +15,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gateway.coordinator.decision import NEVER, Caller, Decision, Ticket
-from gateway.coordinator.groups import migration
-from gateway.coordinator.groups.classic_members import new_member
-from gateway.coordinator.groups.consumer_draft import Draft, static_holder, succeed, update_subscription
-from gateway.coordinator.groups.consumer_group import Clock, ConsumerGroup
-from gateway.coordinator.groups.consumer_members import Member
-from protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from protocol.internal import consumer_protocol
-from protocol.internal.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription
-from protocol.internal.offsets import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ClassicMemberMetadata
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from headgate.gateway.coordinator.decision import NEVER, Caller, Decision, Ticket
+from headgate.gateway.coordinator.groups import migration
+from headgate.gateway.coordinator.groups.classic_members import new_member
+from headgate.gateway.coordinator.groups.consumer_draft import Draft, static_holder, succeed, update_subscription
+from headgate.gateway.coordinator.groups.consumer_group import Clock, ConsumerGroup
+from headgate.gateway.coordinator.groups.consumer_members import Member
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from headgate.protocol.internal import consumer_protocol
+from headgate.protocol.internal.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription
+from headgate.protocol.internal.offsets import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ClassicMemberMetadata
+from headgate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.groups import Shard
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _BATCHED_LEAVE_SINCE = 3

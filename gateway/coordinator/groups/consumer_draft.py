@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gateway.coordinator.decision import Records
-from gateway.coordinator.groups import consumer_records, subscriptions, targets
-from gateway.coordinator.groups.assignors import NOTHING
-from gateway.coordinator.groups.classic_group import ClassicGroup
-from gateway.coordinator.groups.consumer_group import ConsumerGroup
-from gateway.coordinator.groups.consumer_members import Member, Owned, reconcile
-from gateway.coordinator.groups.subscriptions import Resolved
-from gateway.coordinator.settings import MAX_NAME_BYTES, GroupSettings
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import GroupMetadataKey
-from protocol.messages.consumer_group_heartbeat import LEAVE_STATIC_EPOCH
+from headgate.gateway.coordinator.decision import Records
+from headgate.gateway.coordinator.groups import consumer_records, subscriptions, targets
+from headgate.gateway.coordinator.groups.assignors import NOTHING
+from headgate.gateway.coordinator.groups.classic_group import ClassicGroup
+from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
+from headgate.gateway.coordinator.groups.consumer_members import Member, Owned, reconcile
+from headgate.gateway.coordinator.groups.subscriptions import Resolved
+from headgate.gateway.coordinator.settings import MAX_NAME_BYTES, GroupSettings
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import GroupMetadataKey
+from headgate.protocol.messages.consumer_group_heartbeat import LEAVE_STATIC_EPOCH
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.groups import Shard
 
 
 class Draft:

@@ -16,25 +16,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.coordinator.decision import NEVER, Caller, Decision, Records, Ticket
-from gateway.coordinator.groups import consumer_records
-from gateway.coordinator.groups.assignors import NOTHING, Assignment, TopicId
-from gateway.coordinator.groups.consumer_members import Member
-from gateway.coordinator.groups.subscriptions import Resolved
-from gateway.coordinator.settings import GroupSettings
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal import offsets as layout
-from protocol.internal.consumer_protocol import PROTOCOL_TYPE
-from protocol.messages import consumer_group_describe as described
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.leave_group import LeaveGroupRequest
-from protocol.messages.sync_group import SyncGroupRequest
-from protocol.schema import Message
+from headgate.gateway.coordinator.decision import NEVER, Caller, Decision, Records, Ticket
+from headgate.gateway.coordinator.groups import consumer_records
+from headgate.gateway.coordinator.groups.assignors import NOTHING, Assignment, TopicId
+from headgate.gateway.coordinator.groups.consumer_members import Member
+from headgate.gateway.coordinator.groups.subscriptions import Resolved
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal import offsets as layout
+from headgate.protocol.internal.consumer_protocol import PROTOCOL_TYPE
+from headgate.protocol.messages import consumer_group_describe as described
+from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from headgate.protocol.messages.heartbeat import HeartbeatRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest
+from headgate.protocol.messages.leave_group import LeaveGroupRequest
+from headgate.protocol.messages.sync_group import SyncGroupRequest
+from headgate.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups.groups import Shard, TopicsView
+    from headgate.gateway.coordinator.groups.groups import Shard, TopicsView
 
 
 class Clock:
@@ -277,7 +277,7 @@ class ConsumerGroup:
 
     def tick(self, shard: Shard, now_ms: float) -> Decision:
         """See `consumer.tick`."""
-        from gateway.coordinator.groups import consumer
+        from headgate.gateway.coordinator.groups import consumer
 
         return consumer.tick(shard, self, now_ms)
 
@@ -285,28 +285,28 @@ class ConsumerGroup:
         self, shard: Shard, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
     ) -> Decision:
         """See `consumer_classic.py`, also for the three that follow."""
-        from gateway.coordinator.groups import consumer_classic
+        from headgate.gateway.coordinator.groups import consumer_classic
 
         return consumer_classic.join(shard, self, request, caller, ticket, now_ms)
 
     def classic_sync(
         self, shard: Shard, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
     ) -> Decision:
-        from gateway.coordinator.groups import consumer_classic
+        from headgate.gateway.coordinator.groups import consumer_classic
 
         return consumer_classic.sync(shard, self, request, ticket, now_ms)
 
     def classic_heartbeat(
         self, shard: Shard, request: HeartbeatRequest, caller: Caller, ticket: Ticket, now_ms: float
     ) -> Decision:
-        from gateway.coordinator.groups import consumer_classic
+        from headgate.gateway.coordinator.groups import consumer_classic
 
         return consumer_classic.heartbeat(self, request, ticket, now_ms)
 
     def classic_leave(
         self, shard: Shard, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
     ) -> Decision:
-        from gateway.coordinator.groups import consumer_classic
+        from headgate.gateway.coordinator.groups import consumer_classic
 
         return consumer_classic.leave(shard, self, request, caller, ticket)
 

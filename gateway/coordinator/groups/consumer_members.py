@@ -16,9 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gateway.coordinator.groups.assignors import NOTHING, Assignment, TopicId
-from protocol.internal.offsets import STABLE, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ClassicMemberMetadata
-from protocol.messages.consumer_group_heartbeat import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, TopicPartitions
+from headgate.gateway.coordinator.groups.assignors import NOTHING, Assignment, TopicId
+from headgate.protocol.internal.offsets import (
+    STABLE,
+    UNRELEASED_PARTITIONS,
+    UNREVOKED_PARTITIONS,
+    ClassicMemberMetadata,
+)
+from headgate.protocol.messages.consumer_group_heartbeat import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, TopicPartitions
 
 Owned = Mapping[TopicId, Collection[int]]
 """What a member says that it reads."""

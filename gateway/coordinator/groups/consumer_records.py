@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
-from gateway.coordinator.groups.assignors import Assignment
-from gateway.coordinator.groups.consumer_members import Member
-from gateway.coordinator.groups.subscriptions import Resolved
-from protocol.internal.offsets import (
+from headgate.gateway.coordinator.groups.assignors import Assignment
+from headgate.gateway.coordinator.groups.consumer_members import Member
+from headgate.gateway.coordinator.groups.subscriptions import Resolved
+from headgate.protocol.internal.offsets import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -25,7 +25,7 @@ from protocol.internal.offsets import (
     ConsumerGroupTargetAssignmentMetadataValue,
     TopicPartitions,
 )
-from protocol.schema import Message
+from headgate.protocol.schema import Message
 
 Record: TypeAlias = tuple[Message, Message | None]
 

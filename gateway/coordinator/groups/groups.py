@@ -23,11 +23,11 @@ from random import Random
 from typing import Any, Protocol
 from uuid import UUID
 
-from gateway.coordinator.decision import NEVER, Decision, Records
-from gateway.coordinator.offsets import Offsets
-from gateway.coordinator.settings import GroupSettings
-from protocol.internal import offsets as records
-from protocol.schema import Message
+from headgate.gateway.coordinator.decision import NEVER, Decision, Records
+from headgate.gateway.coordinator.offsets import Offsets
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.protocol.internal import offsets as records
+from headgate.protocol.schema import Message
 
 
 class Group(Protocol):
@@ -211,20 +211,20 @@ class Shard:
 def _replay_offset(shard: Shard, key: Any, value: Any, timestamp_ms: int) -> None:
     """Offsets of a group that never had members make it, as in Kafka (a "simple" group)."""
     if value is not None and key.group not in shard.groups:
-        from gateway.coordinator.groups.classic import ClassicGroup
+        from headgate.gateway.coordinator.groups.classic import ClassicGroup
 
         shard.groups[key.group] = ClassicGroup(key.group)
     shard.offsets.replay(key, value, timestamp_ms)
 
 
 def _replay_classic(shard: Shard, key: Any, value: Any, _: int) -> None:
-    from gateway.coordinator.groups import classic
+    from headgate.gateway.coordinator.groups import classic
 
     classic.replay(shard, key, value)
 
 
 def _replay_consumer(shard: Shard, key: Any, value: Any, _: int) -> None:
-    from gateway.coordinator.groups import consumer
+    from headgate.gateway.coordinator.groups import consumer
 
     consumer.replay(shard, key, value)
 

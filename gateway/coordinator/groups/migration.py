@@ -18,28 +18,28 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from gateway.coordinator.decision import Records, Reply, Ticket
-from gateway.coordinator.groups import consumer_records
-from gateway.coordinator.groups.assignors import NOTHING, Assignment, TopicId
-from gateway.coordinator.groups.classic_group import ClassicGroup, join_refused
-from gateway.coordinator.groups.classic_members import Member as ClassicMember
-from gateway.coordinator.groups.consumer_group import ConsumerGroup
-from gateway.coordinator.groups.consumer_members import Member
-from gateway.coordinator.settings import GroupSettings
-from protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from protocol.internal import consumer_protocol
-from protocol.internal.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolAssignment, TopicPartition
-from protocol.internal.offsets import (
+from headgate.gateway.coordinator.decision import Records, Reply, Ticket
+from headgate.gateway.coordinator.groups import consumer_records
+from headgate.gateway.coordinator.groups.assignors import NOTHING, Assignment, TopicId
+from headgate.gateway.coordinator.groups.classic_group import ClassicGroup, join_refused
+from headgate.gateway.coordinator.groups.classic_members import Member as ClassicMember
+from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
+from headgate.gateway.coordinator.groups.consumer_members import Member
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from headgate.protocol.internal import consumer_protocol
+from headgate.protocol.internal.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolAssignment, TopicPartition
+from headgate.protocol.internal.offsets import (
     ClassicMemberMetadata,
     ClassicProtocol,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
 )
-from protocol.messages.sync_group import SyncGroupResponse
+from headgate.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups.groups import Shard, TopicsView
+    from headgate.gateway.coordinator.groups.groups import Shard, TopicsView
 
 logger = logging.getLogger("headgate.groups")
 

@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups.groups import TopicsView
+    from headgate.gateway.coordinator.groups.groups import TopicsView
 
 MAX_EXPRESSION_BYTES: Final = 4_096
 MAX_EXPRESSIONS: Final = 100

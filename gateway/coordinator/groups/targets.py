@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gateway.coordinator.decision import Records
-from gateway.coordinator.groups import consumer_records
-from gateway.coordinator.groups.assignors import ASSIGNORS, NOTHING, Assignor, Subscriber, TopicId
+from headgate.gateway.coordinator.decision import Records
+from headgate.gateway.coordinator.groups import consumer_records
+from headgate.gateway.coordinator.groups.assignors import ASSIGNORS, NOTHING, Assignor, Subscriber, TopicId
 
 if TYPE_CHECKING:
-    from gateway.coordinator.groups.consumer_group import ConsumerGroup
-    from gateway.coordinator.groups.groups import TopicsView
-    from gateway.coordinator.settings import GroupSettings
+    from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
+    from headgate.gateway.coordinator.groups.groups import TopicsView
+    from headgate.gateway.coordinator.settings import GroupSettings
 
 
 def supported(settings: GroupSettings) -> list[str]:

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Any
 
-from gateway.coordinator.decision import Decision, Reply, Ticket
-from gateway.coordinator.tests.classic_desk import Asked, ClassicDesk, Joined
-from gateway.coordinator.tests.groups import FakeTicket
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.coordinator.decision import Decision, Reply, Ticket
+from headgate.gateway.coordinator.tests.classic_desk import Asked, ClassicDesk, Joined
+from headgate.gateway.coordinator.tests.groups import FakeTicket
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 PARTITIONS = frozenset(range(6))
 LOST = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

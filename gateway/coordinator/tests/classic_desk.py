@@ -14,18 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from gateway.coordinator.decision import Caller, Decision
-from gateway.coordinator.groups import classic
-from gateway.coordinator.groups.classic import ClassicGroup
-from gateway.coordinator.groups.classic_group import State
-from gateway.coordinator.settings import GroupSettings
-from gateway.coordinator.tests.groups import CALLER, Desk, FakeTicket
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import GroupMetadataValue
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from headgate.gateway.coordinator.decision import Caller, Decision
+from headgate.gateway.coordinator.groups import classic
+from headgate.gateway.coordinator.groups.classic import ClassicGroup
+from headgate.gateway.coordinator.groups.classic_group import State
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.gateway.coordinator.tests.groups import CALLER, Desk, FakeTicket
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import GroupMetadataValue
+from headgate.protocol.messages.heartbeat import HeartbeatRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 SESSION_MS, REBALANCE_MS, DELAY_MS = 10_000, 60_000, 3_000
 PROTOCOLS = {"range": b"wants"}

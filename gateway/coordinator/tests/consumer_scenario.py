@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.internal import consumer_protocol
-from protocol.internal.consumer_protocol import ConsumerProtocolSubscription
-from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.sync_group import SyncGroupRequest
-from protocol.schema import Message
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.internal import consumer_protocol
+from headgate.protocol.internal.consumer_protocol import ConsumerProtocolSubscription
+from headgate.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from headgate.protocol.messages.heartbeat import HeartbeatRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headgate.protocol.messages.sync_group import SyncGroupRequest
+from headgate.protocol.schema import Message
 
 JOIN: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
 

@@ -8,12 +8,12 @@ from typing import cast
 
 import pytest
 
-from gateway.coordinator.decision import Caller, Decision
-from gateway.coordinator.groups import consumer
-from gateway.coordinator.groups.consumer_group import ConsumerGroup
-from gateway.coordinator.tests.groups import Desk, topic_id
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.consumer_group_heartbeat import (
+from headgate.gateway.coordinator.decision import Caller, Decision
+from headgate.gateway.coordinator.groups import consumer
+from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
+from headgate.gateway.coordinator.tests.groups import Desk, topic_id
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.consumer_group_heartbeat import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,

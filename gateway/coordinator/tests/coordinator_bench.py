@@ -6,21 +6,21 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
-from gateway.coordinator.coordinator import Coordinator, Tools
-from gateway.coordinator.decision import Decision, Ticket
-from gateway.coordinator.groups.groups import Shard
-from gateway.coordinator.settings import GroupSettings
-from gateway.coordinator.tests.groups import FakeTopics
-from gateway.replication.appends import Appends
-from gateway.replication.partition import Partition
-from gateway.runtime.slices import Slices
-from gateway.runtime.waiting import Purgatory, Waiting
-from gateway.tests.manual import ManualTime
-from gateway.tests.scripted import ScriptedPartition
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
-from protocol.messages.heartbeat import HeartbeatResponse
-from protocol.messages.offset_commit import (
+from headgate.gateway.coordinator.coordinator import Coordinator, Tools
+from headgate.gateway.coordinator.decision import Decision, Ticket
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.gateway.coordinator.tests.groups import FakeTopics
+from headgate.gateway.replication.appends import Appends
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.runtime.slices import Slices
+from headgate.gateway.runtime.waiting import Purgatory, Waiting
+from headgate.gateway.tests.manual import ManualTime
+from headgate.gateway.tests.scripted import ScriptedPartition
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from headgate.protocol.messages.heartbeat import HeartbeatResponse
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,

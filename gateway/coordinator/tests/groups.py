@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from random import Random
 
-from gateway.coordinator.decision import Caller, Decision, Reply, Ticket
-from gateway.coordinator.groups.groups import Shard
-from gateway.coordinator.settings import GroupSettings
-from protocol.internal.offsets import UnknownType, decode, encode_key, encode_value
-from protocol.schema import Message
+from headgate.gateway.coordinator.decision import Caller, Decision, Reply, Ticket
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.protocol.internal.offsets import UnknownType, decode, encode_key, encode_value
+from headgate.protocol.schema import Message
 
 CALLER = Caller("client", "/192.0.2.9", 9)
 START_MS = 1_000_000.0

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gateway.coordinator.decision import Decision
-from gateway.coordinator.groups import classic
-from gateway.coordinator.tests.consumers import CALLER, GROUP, Client
-from gateway.coordinator.tests.groups import Desk, FakeTicket
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal import consumer_protocol
-from protocol.internal.consumer_protocol import (
+from headgate.gateway.coordinator.decision import Decision
+from headgate.gateway.coordinator.groups import classic
+from headgate.gateway.coordinator.tests.consumers import CALLER, GROUP, Client
+from headgate.gateway.coordinator.tests.groups import Desk, FakeTicket
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal import consumer_protocol
+from headgate.protocol.internal.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from headgate.protocol.messages.heartbeat import HeartbeatRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 SESSION_MS = 30_000
 MUST_JOIN_AGAIN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)

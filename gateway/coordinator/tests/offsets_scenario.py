@@ -1,7 +1,7 @@
 """What is asked of a broker to see its rules for offsets; `test_offsets_like_kafka` compares with Kafka's answers.
 
     play(broker)        # any broker: `ask(request, version)` gives its response
-    python -m gateway.coordinator.tests.offsets_scenario PORT > gateway/coordinator/tests/offsets_of_kafka.txt
+    python -m headgate.gateway.coordinator.tests.offsets_scenario PORT > gateway/coordinator/tests/offsets_of_kafka.txt
 
 The second line records the answers of an Apache Kafka on this machine that is new, as they stand in that file: 4.1.2
 with group.initial.rebalance.delay.ms=0 and unstable.api.versions.enable=true, for OffsetCommit 10 and OffsetFetch 10.
@@ -18,35 +18,35 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from protocol import compiler, registry
-from protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.find_coordinator import GROUP, FindCoordinatorRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.offset_commit import (
+from headgate.protocol import compiler, registry
+from headgate.protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode
+from headgate.protocol.messages.api_versions import ApiVersionsRequest
+from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
+from headgate.protocol.messages.find_coordinator import GROUP, FindCoordinatorRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_delete import (
+from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.messages.offset_fetch import (
+from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.peer import Peer
-from protocol.schema import Message
-from protocol.wire import ZERO_UUID
+from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from headgate.protocol.peer import Peer
+from headgate.protocol.schema import Message
+from headgate.protocol.wire import ZERO_UUID
 
 TOPIC_ID = b"the id of topic "
 NOBODYS_ID = b"the id of no one"

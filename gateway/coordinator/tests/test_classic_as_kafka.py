@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from gateway.tests.builders import Node
-from protocol.compiler import read, write
-from protocol.errors import ErrorCode
-from protocol.internal.offsets import GroupMetadataValue, MemberMetadata, UnknownType, decode
-from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.records import batch
-from protocol.schema import Message
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.compiler import read, write
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.internal.offsets import GroupMetadataValue, MemberMetadata, UnknownType, decode
+from headgate.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from headgate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from headgate.protocol.records import batch
+from headgate.protocol.schema import Message
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 # The other APIs as clients of the time of a JoinGroup had them

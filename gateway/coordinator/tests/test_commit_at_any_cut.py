@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.api.handlers import load
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.batch import Record, build
-from storage.config import LogConfig
-from storage.directory.store import Store
-from storage.log.log import Log
-from storage.tests.builders import NOW_MS, next_offset
-from storage.tests.crashing_files import CrashingFiles
+from headgate.gateway.api.handlers import load
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.store import Store
+from headgate.storage.log.log import Log
+from headgate.storage.tests.builders import NOW_MS, next_offset
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 DIRECTORY = "/data"
 PARTITIONS = 3

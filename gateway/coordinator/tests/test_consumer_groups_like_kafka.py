@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.coordinator.tests.consumer_scenario import play
-from gateway.tests.builders import Node
+from headgate.gateway.coordinator.tests.consumer_scenario import play
+from headgate.gateway.tests.builders import Node
 
 KAFKAS = (Path(__file__).parent / "consumers_of_kafka.txt").read_text().splitlines()
 

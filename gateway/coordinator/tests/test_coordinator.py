@@ -7,14 +7,22 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.coordinator import TICK_RETRY_MS, translated
-from gateway.coordinator.decision import NEVER, Decision, Ticket
-from gateway.coordinator.groups.classic import ClassicGroup
-from gateway.coordinator.groups.groups import Shard
-from gateway.coordinator.tests.coordinator_bench import TIMEOUT_MS, Bench, committing, read, reading, refused, row
-from gateway.tests.scripted import STORAGE_ERROR
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from headgate.gateway.coordinator.coordinator import TICK_RETRY_MS, translated
+from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
+from headgate.gateway.coordinator.groups.classic import ClassicGroup
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.tests.coordinator_bench import (
+    TIMEOUT_MS,
+    Bench,
+    committing,
+    read,
+    reading,
+    refused,
+    row,
+)
+from headgate.gateway.tests.scripted import STORAGE_ERROR
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
 
 # The way of a decision
 
@@ -291,7 +299,7 @@ def test_a_writer_that_refuses_at_once_refuses_however_many_wait(monkeypatch: py
 
 
 def test_no_more_than_a_limit_wait_for_a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.coordinator.coordinator.MAX_QUEUED", 2)
+    monkeypatch.setattr("headgate.gateway.coordinator.coordinator.MAX_QUEUED", 2)
     bench = Bench(lambda partition: setattr(partition, "is_slow", True))
     heard = [bench.commit(offset) for offset in range(4)]
     assert heard == [[], [], [], [ErrorCode.COORDINATOR_NOT_AVAILABLE]]

@@ -1,8 +1,8 @@
 """Decisions, and the short ways to make one."""
 
-from gateway.coordinator.decision import Decision, Ticket
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.heartbeat import HeartbeatResponse
+from headgate.gateway.coordinator.decision import Decision, Ticket
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.heartbeat import HeartbeatResponse
 
 
 def test_an_answer_without_records() -> None:

@@ -9,19 +9,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gateway.coordinator import expiry, offset_requests
-from gateway.coordinator.decision import Decision, Records
-from gateway.coordinator.groups.groups import Shard
-from gateway.coordinator.settings import GroupSettings
-from gateway.coordinator.tests.groups import Desk, hard
-from protocol.errors import KafkaError
-from protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from protocol.messages.offset_commit import (
+from headgate.gateway.coordinator import expiry, offset_requests
+from headgate.gateway.coordinator.decision import Decision, Records
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.gateway.coordinator.tests.groups import Desk, hard
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_delete import (
+from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

@@ -8,12 +8,12 @@ from random import Random
 import pytest
 from crc32c import crc32c
 
-from gateway.coordinator.coordinator import encode
-from gateway.coordinator.groups.groups import Shard
-from gateway.coordinator.loading import RECORDS_A_STEP, Loading
-from gateway.coordinator.settings import GroupSettings
-from gateway.coordinator.tests.groups import FakeTopics
-from protocol.internal.offsets import (
+from headgate.gateway.coordinator.coordinator import encode
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.loading import RECORDS_A_STEP, Loading
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.gateway.coordinator.tests.groups import FakeTopics
+from headgate.protocol.internal.offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -21,7 +21,7 @@ from protocol.internal.offsets import (
     encode_key,
     encode_value,
 )
-from protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, Record, build
+from headgate.protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, Record, build
 
 NOW_MS = 1_700_000_000_000
 
@@ -169,7 +169,7 @@ def test_a_record_that_a_machine_trips_over_is_skipped(monkeypatch: pytest.Monke
     def trip(*_: object) -> None:
         raise KeyError("no such protocol")
 
-    monkeypatch.setattr("gateway.coordinator.groups.classic.replay", trip)
+    monkeypatch.setattr("headgate.gateway.coordinator.groups.classic.replay", trip)
     group = Record(
         timestamp=NOW_MS,
         key=encode_key(GroupMetadataKey("g")),

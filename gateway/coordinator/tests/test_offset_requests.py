@@ -9,26 +9,30 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator import offset_requests
-from gateway.coordinator.offset_requests import LONGEST_METADATA_BYTES
-from gateway.coordinator.settings import GroupSettings
-from gateway.coordinator.tests.groups import Desk, topic_id
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
-from protocol.messages.offset_commit import (
+from headgate.gateway.coordinator import offset_requests
+from headgate.gateway.coordinator.offset_requests import LONGEST_METADATA_BYTES
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.gateway.coordinator.tests.groups import Desk, topic_id
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.offset_delete import (
+from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponseGroup
-from protocol.wire import ZERO_UUID
+from headgate.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+)
+from headgate.protocol.wire import ZERO_UUID
 
 NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -3,8 +3,8 @@
 import gc
 import sys
 
-from gateway.coordinator.offsets import Offsets, Snapshot
-from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
+from headgate.gateway.coordinator.offsets import Offsets, Snapshot
+from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
 
 
 def commit(offsets: Offsets, group: str, topic: str, partition: int, offset: int) -> None:

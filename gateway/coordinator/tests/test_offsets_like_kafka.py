@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.tests.offsets_scenario import play
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node
-from protocol.compiler import read, write
-from protocol.errors import KafkaError
-from protocol.schema import Message
+from headgate.gateway.coordinator.tests.offsets_scenario import play
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.compiler import read, write
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.schema import Message
 
 pytestmark = pytest.mark.slow
 _LINES = (Path(__file__).parent / "offsets_of_kafka.txt").read_text().splitlines()

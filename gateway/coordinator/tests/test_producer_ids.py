@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.coordinator.producer_ids import ProducerIds
-from gateway.metadata.image import Image
-from gateway.metadata.local import Change
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.coordinator.producer_ids import ProducerIds
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.local import Change
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 class Blocks:

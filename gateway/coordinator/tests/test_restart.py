@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.coordinator import LOAD_RETRY_MS
-from gateway.coordinator.decision import NEVER, Caller, Decision, Ticket
-from gateway.coordinator.groups import classic, consumer
-from gateway.coordinator.groups.classic import ClassicGroup
-from gateway.coordinator.groups.groups import Shard
-from gateway.coordinator.tests.coordinator_bench import Bench, read, reading
-from gateway.coordinator.tests.groups import hard
-from gateway.tests.scripted import ScriptedPartition
-from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.records import legacy
-from protocol.records.batch import iterate
+from headgate.gateway.coordinator.coordinator import LOAD_RETRY_MS
+from headgate.gateway.coordinator.decision import NEVER, Caller, Decision, Ticket
+from headgate.gateway.coordinator.groups import classic, consumer
+from headgate.gateway.coordinator.groups.classic import ClassicGroup
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.tests.coordinator_bench import Bench, read, reading
+from headgate.gateway.coordinator.tests.groups import hard
+from headgate.gateway.tests.scripted import ScriptedPartition
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from headgate.protocol.records import legacy
+from headgate.protocol.records.batch import iterate
 
 
 def filled(count: int) -> Callable[[ScriptedPartition], None]:

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.decision import Decision, Ticket
-from gateway.coordinator.groups.groups import Shard
-from gateway.coordinator.runtime import MAX_GROUP_ID_BYTES, java_hash, partition_of
-from gateway.metadata.local import LocalMetadata
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node, refusal
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.heartbeat import HeartbeatResponse
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.offset_commit import (
+from headgate.gateway.coordinator.decision import Decision, Ticket
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.runtime import MAX_GROUP_ID_BYTES, java_hash, partition_of
+from headgate.gateway.metadata.local import LocalMetadata
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node, refusal
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
+from headgate.protocol.messages.heartbeat import HeartbeatResponse
+from headgate.protocol.messages.list_groups import ListGroupsRequest
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from storage.segment.segment import Segment
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from headgate.storage.segment.segment import Segment
 
 TOPIC = "__consumer_offsets"
 

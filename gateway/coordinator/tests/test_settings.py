@@ -1,7 +1,7 @@
 """The settings of groups: the broker's, and a group's own within the broker's bounds."""
 
-from gateway.config import BrokerConfig
-from gateway.coordinator.settings import GroupSettings
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.coordinator.settings import GroupSettings
 
 
 def test_defaults_are_those_of_the_broker() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopicConfigs
-from protocol.schema import Message, Struct, fields_in
-from protocol.wire import ZERO_UUID
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.create_topics import CreatableTopicConfigs
+from headgate.protocol.schema import Message, Struct, fields_in
+from headgate.protocol.wire import ZERO_UUID
 
 HIDDEN = frozenset(("throttle_time_ms", "host", "port", "log_dir", "broker_epoch", "error_message", "is_default"))
 """What is another's on every broker, and nobody's rule; and `is_default`, which Kafka never sets."""

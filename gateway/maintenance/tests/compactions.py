@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gateway.maintenance.cleaner_process import ThreadWorker
-from gateway.maintenance.cleaning import Cleaning
-from gateway.replication.partition import Partition
-from gateway.tests.builders import Node
-from protocol.records.batch import Record, build, iterate, read_header
-from storage.cleanup.compaction.job import Job
+from headgate.gateway.maintenance.cleaner_process import ThreadWorker
+from headgate.gateway.maintenance.cleaning import Cleaning
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.records.batch import Record, build, iterate, read_header
+from headgate.storage.cleanup.compaction.job import Job
 
 NOW_MS = 1_700_000_000_000
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1000"}

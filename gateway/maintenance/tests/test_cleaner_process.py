@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.maintenance import cleaner_process
-from gateway.maintenance.cleaner_process import ProcessWorker, ThreadWorker, WorkerFailed, best_worker, paced
-from gateway.runtime.clock import SystemClock
-from gateway.runtime.scheduler import Scheduler, StoppedError
-from protocol.records.batch import Record, build
-from storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten, assess, plan
-from storage.cleanup.compaction.work import Compaction
-from storage.config import LogConfig
-from storage.directory.store import Store
-from storage.disk.pool import Pool
-from storage.files import Files
-from storage.log.log import Log
+from headgate.gateway.maintenance import cleaner_process
+from headgate.gateway.maintenance.cleaner_process import ProcessWorker, ThreadWorker, WorkerFailed, best_worker, paced
+from headgate.gateway.runtime.clock import SystemClock
+from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten, assess, plan
+from headgate.storage.cleanup.compaction.work import Compaction
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.store import Store
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import Files
+from headgate.storage.log.log import Log
 
 NOW_MS = 1_700_000_000_000
 COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=10_000)

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.runtime import partition_of
-from gateway.maintenance.cleaning import FIRST_DELAY_MS, LOGS_A_TURN, MOST_BACKOFF_MS
-from gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty, offsets
-from gateway.tests.builders import Node
-from gateway.tests.manual import Threads
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.offset_commit import (
+from headgate.gateway.coordinator.runtime import partition_of
+from headgate.gateway.maintenance.cleaning import FIRST_DELAY_MS, LOGS_A_TURN, MOST_BACKOFF_MS
+from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty, offsets
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from storage.cleanup.compaction.job import Damaged
-from storage.files import File
-from storage.tests.builders import delete_old_segments
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from headgate.storage.cleanup.compaction.job import Damaged
+from headgate.storage.files import File
+from headgate.storage.tests.builders import delete_old_segments
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.maintenance.cleaning import FIRST_DELAY_MS
-from gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty
-from gateway.tests.builders import Node
-from storage.cleanup.compaction.job import Damaged
+from headgate.gateway.maintenance.cleaning import FIRST_DELAY_MS
+from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty
+from headgate.gateway.tests.builders import Node
+from headgate.storage.cleanup.compaction.job import Damaged
 
 
 @pytest.fixture

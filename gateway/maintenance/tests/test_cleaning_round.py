@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty, offsets
-from gateway.runtime.scheduler import StoppedError
-from gateway.tests.builders import Node
-from gateway.tests.manual import Threads
-from protocol.records.batch import Record, build, read_header
-from storage.tests.builders import delete_old_segments
+from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty, offsets
+from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.records.batch import Record, build, read_header
+from headgate.storage.tests.builders import delete_old_segments
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_it_stops_in_the_middle(node: Node, compactions: Compactions, caplog: An
 
 
 def test_batches_that_cannot_be_read_are_told_of(node: Node, compactions: Compactions, caplog: Any) -> None:
-    from protocol.records.batch import HEADER_SIZE, with_records
+    from headgate.protocol.records.batch import HEADER_SIZE, with_records
 
     partition = dirty(node)
     sound = build([Record(timestamp=NOW_MS, key=b"k", value=b"v")])

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.runtime import partition_of
-from gateway.maintenance.directory_health import LONGEST_WAIT_MS, PROBE_NAME, probe
-from gateway.maintenance.upkeep import Upkeep
-from gateway.replication.partition import READ_UNCOMMITTED
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.offset_commit import (
+from headgate.gateway.coordinator.runtime import partition_of
+from headgate.gateway.maintenance.directory_health import LONGEST_WAIT_MS, PROBE_NAME, probe
+from headgate.gateway.maintenance.upkeep import Upkeep
+from headgate.gateway.replication.partition import READ_UNCOMMITTED
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.records.batch import Record, build
-from storage.disk.directories import Meta
-from storage.tests.crashing_files import CrashingFiles, MemoryDirectory, MemoryFile
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.disk.directories import Meta
+from headgate.storage.tests.crashing_files import CrashingFiles, MemoryDirectory, MemoryFile
 
 CHANGES = ("create", "write", "truncate", "sync", "sync_directory", "rename", "remove")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.tests.builders import Node, upkeep
-from gateway.tests.manual import Threads
-from protocol.records.batch import Record, build
-from storage.files import Files
-from storage.log import holding
-from storage.log.log import Log
+from headgate.gateway.tests.builders import Node, upkeep
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.files import Files
+from headgate.storage.log import holding
+from headgate.storage.log.log import Log
 
 NOW_MS = 1_700_000_000_000
 

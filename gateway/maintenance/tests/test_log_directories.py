@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.records.batch import Record, build
-from storage.errors import StorageError
-from storage.files import Files, Lock
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.errors import StorageError
+from headgate.storage.files import Files, Lock
 
 NOW_MS = 1_700_000_000_000
 

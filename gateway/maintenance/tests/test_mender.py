@@ -6,14 +6,14 @@ import errno
 
 import pytest
 
-from gateway.maintenance.mender import Mender, Told
-from gateway.runtime.scheduler import StoppedError
-from gateway.tests.manual import ManualTime, Threads
-from protocol.errors import KafkaError
-from storage.config import LogConfig
-from storage.log.log import Log
-from storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, open_store
-from storage.tests.crashing_files import CrashingFiles
+from headgate.gateway.maintenance.mender import Mender, Told
+from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.tests.manual import ManualTime, Threads
+from headgate.protocol.errors import KafkaError
+from headgate.storage.config import LogConfig
+from headgate.storage.log.log import Log
+from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 class Bench:

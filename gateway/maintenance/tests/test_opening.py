@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-from gateway.api.context import Client
-from gateway.app.broker import Broker
-from gateway.config import BrokerConfig
-from gateway.maintenance import opening
-from gateway.maintenance.opening import Openings, Progress, in_order
-from gateway.metadata.image import CONSUMER_OFFSETS
-from gateway.runtime.scheduler import StoppedError
-from gateway.tests.builders import Node, at_once
-from gateway.tests.harness import MemoryBroker, run_broker
-from gateway.tests.manual import ManualTime
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest
-from protocol.records.batch import Record, build
-from protocol.records.compression import finish
-from storage.directory.opening import Opening
-from storage.recovery import open_log
-from storage.recovery.found import Found
+from headgate.gateway.api.context import Client
+from headgate.gateway.app.broker import Broker
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.maintenance import opening
+from headgate.gateway.maintenance.opening import Openings, Progress, in_order
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS
+from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.tests.builders import Node, at_once
+from headgate.gateway.tests.harness import MemoryBroker, run_broker
+from headgate.gateway.tests.manual import ManualTime
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.metadata import MetadataRequest
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
+from headgate.protocol.records.batch import Record, build
+from headgate.protocol.records.compression import finish
+from headgate.storage.directory.opening import Opening
+from headgate.storage.recovery import open_log
+from headgate.storage.recovery.found import Found
 
 NOW_MS = 1_700_000_000_000
 CLEAN = ".kafka_cleanshutdown"

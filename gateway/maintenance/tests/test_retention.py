@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.maintenance import retention
-from gateway.replication.partition import Partition
-from gateway.tests.builders import Node, upkeep
-from gateway.tests.manual import Threads
-from protocol.records.batch import Record, build
-from storage.files import File
-from storage.log.log import Log
-from storage.segment.segment import Segment
-from storage.tests.builders import delete_old_segments
+from headgate.gateway.maintenance import retention
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.tests.builders import Node, upkeep
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.files import File
+from headgate.storage.log.log import Log
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.builders import delete_old_segments
 
 NOW_MS = 1_700_000_000_000
 CONFIGS = {"segment.bytes": "200", "retention.ms": "1000"}

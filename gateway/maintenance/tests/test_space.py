@@ -7,20 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from gateway.maintenance.space import LOOK_MS, QUICK_LOOK_MS, Space, is_low, least_free, next_look_ms
-from gateway.tests.builders import Node, upkeep
-from gateway.tests.manual import Threads
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.offset_commit import (
+from headgate.gateway.maintenance.space import LOOK_MS, QUICK_LOOK_MS, Space, is_low, least_free, next_look_ms
+from headgate.gateway.tests.builders import Node, upkeep
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
-from protocol.records.batch import Record, build
-from protocol.records.legacy import build as build_set
+from headgate.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from headgate.protocol.records.batch import Record, build
+from headgate.protocol.records.legacy import build as build_set
 
 MIB = 1 << 20
 NOW_MS = 1_700_000_000_000

@@ -6,16 +6,16 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.replication import partitions as partitions_module
-from gateway.replication.partitions import Retried
-from gateway.tests.builders import Node, UnsyncedFiles, upkeep
-from gateway.tests.manual import Threads
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import Record, build
-from protocol.records.compression import finish
-from storage.directory.making import Making
-from storage.directory.store import Store
-from storage.log.log import Log
+from headgate.gateway.replication import partitions as partitions_module
+from headgate.gateway.replication.partitions import Retried
+from headgate.gateway.tests.builders import Node, UnsyncedFiles, upkeep
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import Record, build
+from headgate.protocol.records.compression import finish
+from headgate.storage.directory.making import Making
+from headgate.storage.directory.store import Store
+from headgate.storage.log.log import Log
 
 NOW_MS = 1_700_000_000_000
 

@@ -8,17 +8,17 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from gateway.config import BrokerConfig
-from gateway.metadata.image import Image
-from gateway.metadata.local import LocalMetadata, Recorded, check_fresh
-from gateway.metadata.snapshot import load
-from gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS, SnapshotGenerator
-from gateway.metadata.topics import METADATA_TOPIC
-from gateway.tests.manual import ManualClock, Threads
-from protocol.records.compression import finish
-from storage.directory.stores import Stores
-from storage.log.log import Log
-from storage.tests.crashing_files import CrashingFiles
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.local import LocalMetadata, Recorded, check_fresh
+from headgate.gateway.metadata.snapshot import load
+from headgate.gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS, SnapshotGenerator
+from headgate.gateway.metadata.topics import METADATA_TOPIC
+from headgate.gateway.tests.manual import ManualClock, Threads
+from headgate.protocol.records.compression import finish
+from headgate.storage.directory.stores import Stores
+from headgate.storage.log.log import Log
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 DATA = "/data"
 DIRECTORY = f"{DATA}/{METADATA_TOPIC}-0"

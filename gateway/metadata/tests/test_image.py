@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.metadata import image as image_module
-from gateway.metadata.image import Image, Node, PartitionState, changed_topics
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.metadata import (
+from headgate.gateway.metadata import image as image_module
+from headgate.gateway.metadata.image import Image, Node, PartitionState, changed_topics
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigRecord,

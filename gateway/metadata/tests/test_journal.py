@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from gateway.metadata.journal import FEW_RECORDS, LOG_CONFIG, Journal
-from gateway.runtime.scheduler import StoppedError
-from gateway.tests.manual import Threads
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.metadata import FeatureLevelRecord, ProducerIdsRecord, TopicRecord
-from protocol.records.batch import Record, build, split
-from protocol.records.compression import finish
-from storage.directory.store import Store
-from storage.errors import StorageError
-from storage.files import File, Files
-from storage.log.log import Log
-from storage.recovery import mending
+from headgate.gateway.metadata.journal import FEW_RECORDS, LOG_CONFIG, Journal
+from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import FeatureLevelRecord, ProducerIdsRecord, TopicRecord
+from headgate.protocol.records.batch import Record, build, split
+from headgate.protocol.records.compression import finish
+from headgate.storage.directory.store import Store
+from headgate.storage.errors import StorageError
+from headgate.storage.files import File, Files
+from headgate.storage.log.log import Log
+from headgate.storage.recovery import mending
 
 TOPIC = TopicRecord(name="a", topic_id=b"a" * 16)
 FEATURE = FeatureLevelRecord(name="f", feature_level=1)
@@ -49,7 +49,7 @@ def test_a_change_is_one_batch_and_on_disk(log: Log) -> None:
 
 
 def test_a_long_log_is_read_in_pieces(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.metadata.journal._READ_BYTES", 100)
+    monkeypatch.setattr("headgate.gateway.metadata.journal._READ_BYTES", 100)
     journal = Journal(log)
     for level in range(20):
         journal.append([FeatureLevelRecord(name="f", feature_level=level)] * 3, 0)

@@ -9,15 +9,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.config import BrokerConfig
-from gateway.metadata.image import Image
-from gateway.metadata.local import PRODUCER_IDS_A_BLOCK, LocalMetadata
-from gateway.metadata.topics import METADATA_TOPIC
-from gateway.tests.manual import ManualClock
-from protocol.errors import ErrorCode, KafkaError
-from storage.directory.store import Store
-from storage.files import File, Files
-from storage.recovery import mending
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.local import PRODUCER_IDS_A_BLOCK, LocalMetadata
+from headgate.gateway.metadata.topics import METADATA_TOPIC
+from headgate.gateway.tests.manual import ManualClock
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.directory.store import Store
+from headgate.storage.files import File, Files
+from headgate.storage.recovery import mending
 
 
 class Opened:
@@ -295,7 +295,7 @@ def test_a_full_disk_changes_nothing(opened: Opened, monkeypatch: pytest.MonkeyP
 
     before = opened.metadata.image
     with monkeypatch.context() as patch:
-        patch.setattr("storage.log.log.Log.stage", append)
+        patch.setattr("headgate.storage.log.log.Log.stage", append)
         assert code_of(lambda: opened.metadata.create_topic("a")) is ErrorCode.KAFKA_STORAGE_ERROR
     assert opened.metadata.image is before
     opened.metadata.create_topic("a")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.metadata.image import Image, PartitionState, Topic
-from gateway.metadata.records import config_records, image_records, partition_records
-from protocol.internal.metadata import (
+from headgate.gateway.metadata.image import Image, PartitionState, Topic
+from headgate.gateway.metadata.records import config_records, image_records, partition_records
+from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,

@@ -9,17 +9,17 @@ from random import Random
 
 import pytest
 
-from gateway.metadata.image import Image
-from gateway.metadata.registration import raised, refill
-from gateway.tests.builders import Node
-from gateway.tests.manual import Threads
-from protocol.errors import KafkaError
-from protocol.internal.metadata import PartitionRecord, RegisterBrokerRecord, TopicRecord, decode
-from protocol.records.batch import Record, build, iterate, split
-from storage.disk.reserve import PART_BYTES, RESERVE_BYTES, Reserve
-from storage.errors import StorageError
-from storage.files import Files
-from storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.registration import raised, refill
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.internal.metadata import PartitionRecord, RegisterBrokerRecord, TopicRecord, decode
+from headgate.protocol.records.batch import Record, build, iterate, split
+from headgate.storage.disk.reserve import PART_BYTES, RESERVE_BYTES, Reserve
+from headgate.storage.errors import StorageError
+from headgate.storage.files import Files
+from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 LOG = "/data/__headgate_metadata-0/00000000000000000000.log"
 RESERVE = "/data/.headgate-reserve"

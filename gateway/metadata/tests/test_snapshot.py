@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.metadata.image import Image
-from gateway.metadata.journal import LOG_CONFIG, Journal
-from gateway.metadata.records import image_records
-from gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT, Loaded, Snapshot, among, is_due, load, name_of
-from protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, RemoveTopicRecord, TopicRecord
-from protocol.internal.metadata_snapshot import encode_steps
-from protocol.records.compression import finish
-from storage.directory.store import Store
-from storage.errors import StorageError
-from storage.log.log import Log
-from storage.tests.crashing_files import CrashingFiles
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.journal import LOG_CONFIG, Journal
+from headgate.gateway.metadata.records import image_records
+from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT, Loaded, Snapshot, among, is_due, load, name_of
+from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, RemoveTopicRecord, TopicRecord
+from headgate.protocol.internal.metadata_snapshot import encode_steps
+from headgate.protocol.records.compression import finish
+from headgate.storage.directory.store import Store
+from headgate.storage.errors import StorageError
+from headgate.storage.log.log import Log
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 GONE = b"g" * 16
 NAME = "m-0"

@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
-from gateway.metadata import snapshot
-from gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT
-from gateway.metadata.snapshot_generator import START_DELAY_MS
-from gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, told
-from protocol.errors import KafkaError
-from protocol.internal.metadata import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from storage.recovery import mending
-from storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.gateway.metadata import snapshot
+from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT
+from headgate.gateway.metadata.snapshot_generator import START_DELAY_MS
+from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, told
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from headgate.storage.recovery import mending
+from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 SMALL_BYTES = 400
 

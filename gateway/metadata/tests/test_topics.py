@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.metadata.image import Image, Node, PartitionState
-from gateway.metadata.topics import (
+from headgate.gateway.metadata.image import Image, Node, PartitionState
+from headgate.gateway.metadata.topics import (
     METADATA_TOPIC,
     Assignments,
     assigned_partitions,
@@ -12,8 +12,8 @@ from gateway.metadata.topics import (
     collision_key,
     new_partitions,
 )
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.metadata import TopicRecord
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import TopicRecord
 
 ONE = Image.empty(brokers=[Node(0, None, {})])
 THREE = Image.empty(brokers=[Node(number, None, {}) for number in (1, 2, 3)])

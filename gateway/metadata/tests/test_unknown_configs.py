@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.metadata import unknown_configs
-from gateway.metadata.unknown_configs import GRACE_MS
-from storage.config import LogConfig
-from storage.directory import foreign
-from storage.segment.index import TimeIndex
-from storage.tests.crashing_files import CrashingFiles
+from headgate.gateway.metadata import unknown_configs
+from headgate.gateway.metadata.unknown_configs import GRACE_MS
+from headgate.storage.config import LogConfig
+from headgate.storage.directory import foreign
+from headgate.storage.segment.index import TimeIndex
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 STOPPED_MS = 1_700_000_000_000
 DEFAULTS = LogConfig(retention_ms=1000, retention_bytes=100)

@@ -20,32 +20,32 @@ import trio
 import trio.testing
 from trio._core import _run as trio_run
 
-from gateway.api import context
-from gateway.app.broker import Broker
-from gateway.config import BrokerConfig
-from gateway.network import streams
-from gateway.network.connection import Connection
-from gateway.network.memory import MemoryBudget
-from gateway.network.sockets import SocketDriver, SocketEngine
-from gateway.network.streams import StreamDriver
-from gateway.network.tests.conformance import PoisonedConnection
-from gateway.network.tests.kernel import FakeListener, FakeSocket, FakeStream, Kernel
-from gateway.runtime.logs import LimitedLog
-from gateway.runtime.scheduler import TrioClock
-from gateway.tests.builders import UnsyncedFiles, at_once
-from gateway.tests.harness import MemoryListener
-from protocol.errors import KafkaError
-from protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.offset_commit import (
+from headgate.gateway.api import context
+from headgate.gateway.app.broker import Broker
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.network import streams
+from headgate.gateway.network.connection import Connection
+from headgate.gateway.network.memory import MemoryBudget
+from headgate.gateway.network.sockets import SocketDriver, SocketEngine
+from headgate.gateway.network.streams import StreamDriver
+from headgate.gateway.network.tests.conformance import PoisonedConnection
+from headgate.gateway.network.tests.kernel import FakeListener, FakeSocket, FakeStream, Kernel
+from headgate.gateway.runtime.logs import LimitedLog
+from headgate.gateway.runtime.scheduler import TrioClock
+from headgate.gateway.tests.builders import UnsyncedFiles, at_once
+from headgate.gateway.tests.harness import MemoryListener
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.peer import Peer
-from protocol.records import batch
-from protocol.schema import Message
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.peer import Peer
+from headgate.protocol.records import batch
+from headgate.protocol.schema import Message
 
 TOPICS = ("cache", "commit")
 PARTITIONS = 2

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.network import sockets
-from gateway.network.tests.bursts import fresh_seed, run_bursts
+from headgate.gateway.network import sockets
+from headgate.gateway.network.tests.bursts import fresh_seed, run_bursts
 
 BURSTS = 25  # on one broker
 SEED = int(os.environ.get("HEADGATE_BURSTS_SEED", "1"))

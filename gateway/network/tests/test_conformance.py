@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.network.connection import MAX_PENDING_BYTES
-from gateway.network.tests.conformance import (
+from headgate.gateway.network.connection import MAX_PENDING_BYTES
+from headgate.gateway.network.tests.conformance import (
     EVERYWHERE,
     SIMULATED,
     TCP,
@@ -18,8 +18,8 @@ from gateway.network.tests.conformance import (
     SimulatedClient,
     run,
 )
-from gateway.network.tests.test_connection import framed
-from gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.network.tests.test_connection import framed
+from headgate.gateway.runtime.workers import MOST_OF_DISK
 
 everywhere = pytest.mark.parametrize("kind", EVERYWHERE)
 simulated = pytest.mark.parametrize("kind", SIMULATED)

@@ -6,8 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.network.connection import MAX_OUTGOING_BYTES
-from gateway.network.tests.conformance import (
+from headgate.gateway.network.connection import MAX_OUTGOING_BYTES
+from headgate.gateway.network.tests.conformance import (
     EVERYWHERE,
     HEAVY_MS,
     SIMULATED,
@@ -17,7 +17,7 @@ from gateway.network.tests.conformance import (
     SimulatedClient,
     run,
 )
-from gateway.network.tests.test_connection import framed
+from headgate.gateway.network.tests.test_connection import framed
 
 everywhere = pytest.mark.parametrize("kind", EVERYWHERE)
 simulated = pytest.mark.parametrize("kind", SIMULATED)

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from gateway.api.context import Client, CloseConnection
-from gateway.api.dispatch import Parked
-from gateway.network.connection import (
+from headgate.gateway.api.context import Client, CloseConnection
+from headgate.gateway.api.dispatch import Parked
+from headgate.gateway.network.connection import (
     FREE_PARKED_BYTES,
     LARGE_BEGINNING_BYTES,
     MAX_OUTGOING_BYTES,
     MAX_PENDING_BYTES,
     Connection,
 )
-from gateway.network.memory import SMALL_BYTES, MemoryBudget
+from headgate.gateway.network.memory import SMALL_BYTES, MemoryBudget
 
 
 class ScriptedAppends:

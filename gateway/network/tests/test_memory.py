@@ -1,6 +1,6 @@
 """The budget for unanswered requests."""
 
-from gateway.network.memory import SMALL_BYTES, MemoryBudget
+from headgate.gateway.network.memory import SMALL_BYTES, MemoryBudget
 
 LARGE = SMALL_BYTES + 1
 

@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 import trio.testing
 
-from gateway.api.dispatch import Dispatcher
-from gateway.api.handlers import load
-from gateway.network.tests.conformance import SIMULATED, Client, Simulated, run
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.incremental_alter_configs import (
+from headgate.gateway.api.dispatch import Dispatcher
+from headgate.gateway.api.handlers import load
+from headgate.gateway.network.tests.conformance import SIMULATED, Client, Simulated, run
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.api_versions import ApiVersionsRequest
+from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.peer import Peer
-from protocol.records.batch import Record, build, check_crc, iterate, split
+from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.peer import Peer
+from headgate.protocol.records.batch import Record, build, check_crc, iterate, split
 
 PARTITIONS = 3
 LONG_MS = 600_000

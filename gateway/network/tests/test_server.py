@@ -9,10 +9,10 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.network.server import FRAME_DEADLINE_MS, Limits, Server
-from gateway.network.tests.test_connection import ScriptedDispatcher, framed
-from gateway.runtime.scheduler import Scheduler, TrioClock
-from gateway.tests.harness import MemoryListener
+from headgate.gateway.network.server import FRAME_DEADLINE_MS, Limits, Server
+from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, framed
+from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
+from headgate.gateway.tests.harness import MemoryListener
 
 LIMITS = Limits(
     max_frame_bytes=1_000,

@@ -10,12 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.network import sockets
-from gateway.network.connection import MAX_PENDING_BYTES
-from gateway.network.sockets import PATIENCE_MS, RECEIVE_BYTES, SOCKET_TURN_BYTES, Epoll
-from gateway.network.tests.conformance import Piece, SimulatedClient, SimulatedEngine, TcpEngine, run
-from gateway.network.tests.kernel import FakeSocket
-from gateway.network.tests.test_connection import framed
+from headgate.gateway.network import sockets
+from headgate.gateway.network.connection import MAX_PENDING_BYTES
+from headgate.gateway.network.sockets import PATIENCE_MS, RECEIVE_BYTES, SOCKET_TURN_BYTES, Epoll
+from headgate.gateway.network.tests.conformance import Piece, SimulatedClient, SimulatedEngine, TcpEngine, run
+from headgate.gateway.network.tests.kernel import FakeSocket
+from headgate.gateway.network.tests.test_connection import framed
 
 pytestmark = pytest.mark.skipif(not sockets.AVAILABLE, reason="there is no epoll, eventfd or sendfile on this platform")
 

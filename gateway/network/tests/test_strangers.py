@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.network.strangers import Stranger, recognise
-from gateway.network.tests.conformance import TcpEngine, TcpStreams, run
-from gateway.network.tests.test_connection import ScriptedDispatcher, connect, feed, framed, sent
+from headgate.gateway.network.strangers import Stranger, recognise
+from headgate.gateway.network.tests.conformance import TcpEngine, TcpStreams, run
+from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, connect, feed, framed, sent
 
 KAFKA_LIMIT_BYTES = 100 * 1024 * 1024  # socket.request.max.bytes as Kafka has it
 

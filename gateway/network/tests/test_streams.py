@@ -6,15 +6,15 @@ import threading
 import trio
 import trio.testing
 
-from gateway.api.context import Client
-from gateway.network.connection import Connection
-from gateway.network.memory import MemoryBudget
-from gateway.network.streams import READ_BYTES, StreamDriver, read_in_thread
-from gateway.network.tests.test_connection import ScriptedDispatcher, framed
-from gateway.runtime.clock import SystemClock
-from gateway.runtime.logs import LimitedLog
-from gateway.runtime.scheduler import TrioClock
-from gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.api.context import Client
+from headgate.gateway.network.connection import Connection
+from headgate.gateway.network.memory import MemoryBudget
+from headgate.gateway.network.streams import READ_BYTES, StreamDriver, read_in_thread
+from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, framed
+from headgate.gateway.runtime.clock import SystemClock
+from headgate.gateway.runtime.logs import LimitedLog
+from headgate.gateway.runtime.scheduler import TrioClock
+from headgate.gateway.runtime.workers import MOST_OF_DISK
 
 LOG = LimitedLog(logging.getLogger("headgate.test"), SystemClock())
 

@@ -1,7 +1,7 @@
 """Partitions that are not served: one state each, counted, in order."""
 
-from gateway.replication.absent import Absences, Absent, State
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.replication.absent import Absences, Absent, State
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 

@@ -6,26 +6,26 @@ from typing import Any
 
 import pytest
 
-from gateway.api.context import Client
-from gateway.api.dispatch import Dispatcher, Parked
-from gateway.api.handlers import load
-from gateway.api.tests.test_dispatch import answer, frame, never
-from gateway.network.connection import Connection
-from gateway.network.memory import MemoryBudget
-from gateway.replication.partition import Partition
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.list_offsets import (
+from headgate.gateway.api.context import Client
+from headgate.gateway.api.dispatch import Dispatcher, Parked
+from headgate.gateway.api.handlers import load
+from headgate.gateway.api.tests.test_dispatch import answer, frame, never
+from headgate.gateway.network.connection import Connection
+from headgate.gateway.network.memory import MemoryBudget
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.records.batch import Record, build
-from storage.files import File
-from storage.segment.segment import Segment
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.files import File
+from headgate.storage.segment.segment import Segment
 
 CLIENT = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
 LATEST = -1

@@ -10,23 +10,23 @@ from random import Random
 
 import pytest
 
-from gateway.metadata.local import LocalMetadata
-from gateway.replication.epoch_bumps import LONGEST_WAIT_MS, LeaderEpochBumps
-from gateway.replication.partition import ACKS_ALL, Partition
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node
-from gateway.tests.manual import Threads
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.offset_for_leader_epoch import (
+from headgate.gateway.metadata.local import LocalMetadata
+from headgate.gateway.replication.epoch_bumps import LONGEST_WAIT_MS, LeaderEpochBumps
+from headgate.gateway.replication.partition import ACKS_ALL, Partition
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from headgate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.records.batch import Record, build
-from storage.files import Files
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.files import Files
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 METADATA_LOG = "__headgate_metadata-0"
 

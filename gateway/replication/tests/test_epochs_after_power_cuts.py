@@ -11,31 +11,31 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.app.broker import Broker
-from gateway.config import BrokerConfig
-from gateway.runtime.scheduler import TrioClock
-from gateway.tests.builders import at_once
-from gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_commit import (
+from headgate.gateway.app.broker import Broker
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.runtime.scheduler import TrioClock
+from headgate.gateway.tests.builders import at_once
+from headgate.gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.messages.offset_for_leader_epoch import (
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from headgate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.batch import Record, build, iterate, split
-from storage.errors import StorageError
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.records.batch import Record, build, iterate, split
+from headgate.storage.errors import StorageError
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 Scenario = Callable[[MemoryBroker], Awaitable[None]]
 GROUP = "g"

@@ -8,10 +8,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.replication.file_work import FileWork, Together
-from gateway.runtime.scheduler import StoppedError
-from gateway.tests.manual import ManualTime
-from protocol.records.compression import finish
+from headgate.gateway.replication.file_work import FileWork, Together
+from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.tests.manual import ManualTime
+from headgate.protocol.records.compression import finish
 
 
 class Runs:

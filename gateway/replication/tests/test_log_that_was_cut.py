@@ -11,24 +11,24 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.tests.test_commit_at_any_cut import CrashingNode
-from gateway.maintenance.upkeep import Upkeep
-from gateway.metadata.topics import METADATA_TOPIC
-from gateway.replication.partition import Partition
-from gateway.runtime.waiting import Waiting
-from gateway.tests.manual import Threads
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.offset_commit import (
+from headgate.gateway.coordinator.tests.test_commit_at_any_cut import CrashingNode
+from headgate.gateway.maintenance.upkeep import Upkeep
+from headgate.gateway.metadata.topics import METADATA_TOPIC
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.heartbeat import HeartbeatRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.records.batch import Record, build
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 WAITS = ("create", "open", "read", "remove", "rename", "sync", "sync_directory", "truncate", "write")
 
@@ -113,7 +113,7 @@ def bench() -> Iterator[Bench]:
 def offsets_partition(bench: Bench) -> Partition:
     """The partition of the group g."""
     image = bench.node.services.metadata.image
-    from gateway.coordinator.runtime import partition_of
+    from headgate.gateway.coordinator.runtime import partition_of
 
     index = partition_of("g", len(image.topics["__consumer_offsets"].partitions))
     return bench.partition("__consumer_offsets", index)

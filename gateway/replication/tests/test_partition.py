@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from gateway.replication.partition import ACKS_ALL, READ_COMMITTED, READ_UNCOMMITTED, Partition
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node
-from gateway.tests.manual import Threads
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import Record, build
-from storage.files import File
+from headgate.gateway.replication.partition import ACKS_ALL, READ_COMMITTED, READ_UNCOMMITTED, Partition
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.files import File
 
 
 @pytest.fixture

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.broker import Broker
-from gateway.maintenance import opening
-from gateway.metadata.image import Image
-from gateway.replication.partitions import Partitions
-from gateway.tests.builders import Node, led_elsewhere
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import Record, build
-from storage.disk.directories import replace_topic_id
-from storage.errors import StorageError
-from storage.files import Files
-from storage.log.log import Log
+from headgate.gateway.app.broker import Broker
+from headgate.gateway.maintenance import opening
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.replication.partitions import Partitions
+from headgate.gateway.tests.builders import Node, led_elsewhere
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.disk.directories import replace_topic_id
+from headgate.storage.errors import StorageError
+from headgate.storage.files import Files
+from headgate.storage.log.log import Log
 
 NOW_MS = 1_700_000_000_000
 

@@ -10,15 +10,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.metadata.image import CONSUMER_OFFSETS, Topic
-from gateway.replication import partitions as partitions_module
-from gateway.replication.partitions import PREPARE_MS, Partitions
-from gateway.runtime.scheduler import StoppedError
-from gateway.tests.builders import Node
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import Record, build
-from protocol.records.compression import finish
-from storage.directory.making import Making
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Topic
+from headgate.gateway.replication import partitions as partitions_module
+from headgate.gateway.replication.partitions import PREPARE_MS, Partitions
+from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import Record, build
+from headgate.protocol.records.compression import finish
+from headgate.storage.directory.making import Making
 
 NOW_MS = 1_700_000_000_000
 NONE, STORAGE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR

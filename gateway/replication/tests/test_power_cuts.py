@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from gateway.api.handlers import load
-from gateway.replication.partition import READ_UNCOMMITTED
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node
-from protocol.errors import KafkaError
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.batch import Record, build, iterate, split
-from storage.files import Files
-from storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.gateway.api.handlers import load
+from headgate.gateway.replication.partition import READ_UNCOMMITTED
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.records.batch import Record, build, iterate, split
+from headgate.storage.files import Files
+from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 PARTITIONS = 3
 CONFIGS = {"headgate.flush": "commit", "segment.bytes": "300"}

@@ -12,24 +12,24 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.app.broker import Broker
-from gateway.config import BrokerConfig
-from gateway.replication.partitions import PREPARE_MS
-from gateway.runtime.clock import SystemClock
-from gateway.runtime.workers import THREADS_OF_DISK
-from gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.batch import Record, build
-from storage.files import File, Files, parent
+from headgate.gateway.app.broker import Broker
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.replication.partitions import PREPARE_MS
+from headgate.gateway.runtime.clock import SystemClock
+from headgate.gateway.runtime.workers import THREADS_OF_DISK
+from headgate.gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
+from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
+from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.files import File, Files, parent
 
 LIMIT_S = 20.0
 """Far more than anything here takes, and far less than the disk would."""

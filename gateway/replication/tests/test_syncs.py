@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from gateway.api.handlers import load
-from gateway.replication import syncs
-from gateway.replication.file_work import FileWork
-from gateway.replication.partition import READ_UNCOMMITTED, Partition
-from gateway.runtime.waiting import Waiting
-from gateway.tests.builders import Node, UnsyncedFiles
-from gateway.tests.manual import Threads
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.offset_commit import (
+from headgate.gateway.api.handlers import load
+from headgate.gateway.replication import syncs
+from headgate.gateway.replication.file_work import FileWork
+from headgate.gateway.replication.partition import READ_UNCOMMITTED, Partition
+from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.tests.builders import Node, UnsyncedFiles
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.records.batch import Record, build, iterate
-from storage.files import File
-from storage.log import flush, holding
-from storage.log.epochs import read_entries
-from storage.log.flush import is_due
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from headgate.protocol.records.batch import Record, build, iterate
+from headgate.storage.files import File
+from headgate.storage.log import flush, holding
+from headgate.storage.log.epochs import read_entries
+from headgate.storage.log.flush import is_due
 
 TIMEOUT_MS = 60_000
 COMMIT = {"headgate.flush": "commit"}

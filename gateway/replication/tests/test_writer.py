@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from gateway.api.handlers import load
-from gateway.replication import writer
-from gateway.replication.partition import Partition
-from gateway.replication.writer import CALM_MS, SLOW_MS
-from gateway.runtime.waiting import SILENCE, Waiting
-from gateway.runtime.workers import MOST_OF_DISK
-from gateway.tests.builders import Node
-from gateway.tests.manual import Threads
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.records.batch import Record, build, iterate
-from storage.files import File
-from storage.log import snapshots
+from headgate.gateway.api.handlers import load
+from headgate.gateway.replication import writer
+from headgate.gateway.replication.partition import Partition
+from headgate.gateway.replication.writer import CALM_MS, SLOW_MS
+from headgate.gateway.runtime.waiting import SILENCE, Waiting
+from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from headgate.protocol.records.batch import Record, build, iterate
+from headgate.storage.files import File
+from headgate.storage.log import snapshots
 
 SLOW = SLOW_MS + 1
 TIMEOUT_MS = 60_000

@@ -1,6 +1,6 @@
 """The machine's clocks."""
 
-from gateway.runtime.clock import SystemClock
+from headgate.gateway.runtime.clock import SystemClock
 
 IN_2020_MS = 1_577_836_800_000
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.runtime.descriptors import ENOUGH, UNLIMITED_CONNECTIONS, complaint, for_connections, raise_limit
+from headgate.gateway.runtime.descriptors import ENOUGH, UNLIMITED_CONNECTIONS, complaint, for_connections, raise_limit
 
 LIMIT = resource.RLIMIT_NOFILE
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.config import BrokerConfig
-from gateway.runtime import logs
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.runtime import logs
 
 
 class StillClock:

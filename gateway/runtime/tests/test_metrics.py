@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.runtime.metrics import Metrics
+from headgate.gateway.runtime.metrics import Metrics
 
 
 def test_a_snapshot_has_all_values_in_order() -> None:

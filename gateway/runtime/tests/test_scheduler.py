@@ -11,10 +11,10 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.runtime import scheduler as scheduler_module
-from gateway.runtime.scheduler import Scheduler, TrioClock
-from gateway.tests.builders import at_once
-from gateway.tests.manual import ManualTime
+from headgate.gateway.runtime import scheduler as scheduler_module
+from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
+from headgate.gateway.tests.builders import at_once
+from headgate.gateway.tests.manual import ManualTime
 
 
 class Given:

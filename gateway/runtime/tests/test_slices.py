@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.slices import AT_ONCE_MS, SLICE_MS, Slices, Work
-from gateway.tests.manual import ManualTime
-from protocol.steps import Steps
+from headgate.gateway.runtime.slices import AT_ONCE_MS, SLICE_MS, Slices, Work
+from headgate.gateway.tests.manual import ManualTime
+from headgate.protocol.steps import Steps
 
 
 class Working:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.waiting import Purgatory, Waiting, WaitList
-from gateway.tests.manual import ManualTime
+from headgate.gateway.runtime.waiting import Purgatory, Waiting, WaitList
+from headgate.gateway.tests.manual import ManualTime
 
 
 @pytest.fixture

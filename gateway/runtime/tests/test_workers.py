@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.workers import Share, UnwantedError, Workers
-from gateway.tests.manual import Threads
+from headgate.gateway.runtime.workers import Share, UnwantedError, Workers
+from headgate.gateway.tests.manual import Threads
 
 PATIENCE_S = 10.0
 

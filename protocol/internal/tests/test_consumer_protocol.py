@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import MalformedRequest
-from protocol.internal.consumer_protocol import (
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
@@ -15,9 +15,9 @@ from protocol.internal.consumer_protocol import (
     decode_subscription,
     encode,
 )
-from protocol.schema import Versions
-from protocol.tests.definitions import assert_declared, definition
-from protocol.tests.values import messages
+from headgate.protocol.schema import Versions
+from headgate.protocol.tests.definitions import assert_declared, definition
+from headgate.protocol.tests.values import messages
 
 OWNED = [TopicPartition("orders", [0, 2])]
 SUBSCRIPTION_V0 = "00000000000100066f72646572730000000109"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.errors import MalformedRequest
-from protocol.internal.metadata import (
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
     ConfigRecord,
     FeatureLevelRecord,

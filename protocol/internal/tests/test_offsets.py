@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import compiler
-from protocol.errors import MalformedRequest
-from protocol.internal.offsets import (
+from headgate.protocol import compiler
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal.offsets import (
     UNREVOKED_PARTITIONS,
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -48,13 +48,13 @@ from protocol.internal.offsets import (
     encode_key,
     encode_value,
 )
-from protocol.reading import MAX_ELEMENTS
-from protocol.records import batch
-from protocol.records.batch import Record
-from protocol.schema import Message, Struct, Versions, fields_in, tree
-from protocol.tests.definitions import JARS, assert_declared, in_jar, missing, parsed
-from protocol.tests.values import full, messages
-from protocol.wire import ZERO_UUID
+from headgate.protocol.reading import MAX_ELEMENTS
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import Record
+from headgate.protocol.schema import Message, Struct, Versions, fields_in, tree
+from headgate.protocol.tests.definitions import JARS, assert_declared, in_jar, missing, parsed
+from headgate.protocol.tests.values import full, messages
+from headgate.protocol.wire import ZERO_UUID
 
 BROKER_JARS = JARS / "broker"
 

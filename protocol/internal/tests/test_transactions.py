@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import MalformedRequest
-from protocol.internal.transactions import (
+from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal.transactions import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
@@ -24,11 +24,11 @@ from protocol.internal.transactions import (
     encode_value,
     state_name,
 )
-from protocol.records import batch
-from protocol.records.batch import Record
-from protocol.schema import Versions
-from protocol.tests.definitions import JARS, assert_declared, in_jar, missing, parsed
-from protocol.tests.values import full, messages
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import Record
+from headgate.protocol.schema import Versions
+from headgate.protocol.tests.definitions import JARS, assert_declared, in_jar, missing, parsed
+from headgate.protocol.tests.values import full, messages
 
 THEN = 1_700_000_000_000
 KEY = TransactionLogKey("pay")

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from protocol.errors import ErrorCode
-from protocol.records.batch import Buffer, Record
-from protocol.tests.definitions import JARS, missing
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.records.batch import Buffer, Record
+from headgate.protocol.tests.definitions import JARS, missing
 
 PROGRAM: Final = Path(__file__).resolve().parents[3] / "compat_tests/java/broker39/src/MessageFormats.java"
 WAIT_S: Final = 20

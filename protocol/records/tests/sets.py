@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from protocol.records.batch import Record
-from protocol.records.compression import NONE
+from headgate.protocol.records.batch import Record
+from headgate.protocol.records.compression import NONE
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch
-from protocol.records.batch import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import (
     Record,
     build,
     check_crc,
@@ -25,7 +25,7 @@ from protocol.records.batch import (
     recompress,
     split,
 )
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python

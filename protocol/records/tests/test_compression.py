@@ -13,9 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import compression
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, compress_steps, decompress, finish
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import compression
+from headgate.protocol.records.compression import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    compress,
+    compress_steps,
+    decompress,
+    finish,
+)
 
 quick = settings(max_examples=25, deadline=None)
 PLAIN = b"Headgate " * 40

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records import control
-from protocol.records.batch import HEADER_SIZE, Record, build, check_crc, read_header
-from protocol.records.compression import GZIP
-from protocol.records.control import ABORT, COMMIT, LARGEST_BYTES, TYPES, UNKNOWN, Marker
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import HEADER_SIZE, Record, build, check_crc, read_header
+from headgate.protocol.records.compression import GZIP
+from headgate.protocol.records.control import ABORT, COMMIT, LARGEST_BYTES, TYPES, UNKNOWN, Marker
 
 # What MemoryRecords.withEndTransactionMarker of Apache Kafka 3.9 gives, from the attributes on, for offset 5, the time
 # 1_700_000_000_000, leader epoch 3, producer 4711, its epoch 7, COMMIT, coordinator epoch 9.

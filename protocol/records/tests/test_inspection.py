@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch
-from protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, MIN_TIMESTAMP, Record, iterate, read_header
-from protocol.records.inspection import MAX_ERRORS, Inspection, long_varint
-from protocol.records.tests.test_batch import numbered, records
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, MIN_TIMESTAMP, Record, iterate, read_header
+from headgate.protocol.records.inspection import MAX_ERRORS, Inspection, long_varint
+from headgate.protocol.records.tests.test_batch import numbered, records
 
 quick = settings(max_examples=25, deadline=None)
 INVALID_RECORD, INVALID_TIMESTAMP = ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP

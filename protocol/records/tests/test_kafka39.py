@@ -10,14 +10,14 @@ from itertools import chain, product
 import pytest
 from hypothesis import given, settings
 
-from protocol.errors import KafkaError
-from protocol.records import batch
-from protocol.records.batch import HEADER_SIZE, Record
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress, finish
-from protocol.records.legacy import build, down_convert, iterate, up_convert, up_convert_stored
-from protocol.records.lz4 import java_fault_steps, right_checksum, wrong_checksum
-from protocol.records.tests.kafka39 import Batch, Kafka39, Refused
-from protocol.records.tests.sets import expected, record, records
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import HEADER_SIZE, Record
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress, finish
+from headgate.protocol.records.legacy import build, down_convert, iterate, up_convert, up_convert_stored
+from headgate.protocol.records.lz4 import java_fault_steps, right_checksum, wrong_checksum
+from headgate.protocol.records.tests.kafka39 import Batch, Kafka39, Refused
+from headgate.protocol.records.tests.sets import expected, record, records
 
 pytestmark = pytest.mark.sockets  # a child process
 ALL = 1 << 30

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import KafkaError
-from protocol.records import batch
-from protocol.records.batch import Record, iterate, split
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from protocol.records.legacy import build, down_convert, is_legacy, up_convert, up_convert_stored
-from protocol.records.legacy import iterate as iterate_set
-from protocol.records.tests.sets import built_by_kafka_python, expected, magics, records, theirs
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import Record, iterate, split
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from headgate.protocol.records.legacy import build, down_convert, is_legacy, up_convert, up_convert_stored
+from headgate.protocol.records.legacy import iterate as iterate_set
+from headgate.protocol.records.tests.sets import built_by_kafka_python, expected, magics, records, theirs
 
 quick = settings(max_examples=25, deadline=None)
 codecs = st.sampled_from([NONE, GZIP, SNAPPY, LZ4])

@@ -8,10 +8,10 @@ import random
 import lz4.frame
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.compression import LZ4, compress, decompress, finish
-from protocol.records.lz4 import java_fault_steps, right_checksum, without_block_checksums, wrong_checksum
-from protocol.records.tests.test_compression import FOREIGN, PLAIN
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.compression import LZ4, compress, decompress, finish
+from headgate.protocol.records.lz4 import java_fault_steps, right_checksum, without_block_checksums, wrong_checksum
+from headgate.protocol.records.tests.test_compression import FOREIGN, PLAIN
 
 FRAME = compress(LZ4, PLAIN)
 WITH_SIZE = bytes.fromhex("04224d186840050000000000000000") + bytes.fromhex("05000080") + b"abcde" + bytes(4)

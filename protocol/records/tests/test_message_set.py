@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from protocol.records.batch import Record
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, decompress
-from protocol.records.lz4 import right_checksum
-from protocol.records.message_set import build, encode
-from protocol.records.tests.sets import built_by_kafka_python, expected, magics, records, theirs
+from headgate.protocol.records.batch import Record
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, decompress
+from headgate.protocol.records.lz4 import right_checksum
+from headgate.protocol.records.message_set import build, encode
+from headgate.protocol.records.tests.sets import built_by_kafka_python, expected, magics, records, theirs
 
 quick = settings(max_examples=25, deadline=None)
 

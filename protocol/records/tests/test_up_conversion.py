@@ -8,13 +8,13 @@ from zlib import crc32
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch, up_conversion
-from protocol.records.batch import Record, iterate, read_header, split
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from protocol.records.legacy import Converted, up_convert, up_convert_stored, up_steps
-from protocol.records.message_set import build, encode
-from protocol.records.tests.sets import expected
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import batch, up_conversion
+from headgate.protocol.records.batch import Record, iterate, read_header, split
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
+from headgate.protocol.records.legacy import Converted, up_convert, up_convert_stored, up_steps
+from headgate.protocol.records.message_set import build, encode
+from headgate.protocol.records.tests.sets import expected
 
 SOME = [Record(timestamp=1000 + number, key=b"k", value=bytes(number)) for number in range(5)]
 
@@ -83,7 +83,7 @@ def test_a_message_that_is_too_large_comes_alone_for_the_log_to_refuse() -> None
 def test_what_is_too_large_already_is_refused_before_it_is_unpacked(
     codec: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("protocol.records.compression.decompress", None)
+    monkeypatch.setattr("headgate.protocol.records.compression.decompress", None)
     data = build([Record(timestamp=1, value=bytes(range(200)))], 1, codec=codec)
     with pytest.raises(KafkaError, match="exceeds the limit of 200") as caught:
         up_convert(build(SOME[:1], 1) + data, max_batch_bytes=200)
@@ -226,7 +226,7 @@ def test_lengths_that_do_not_fit_the_size(position: int, value: int) -> None:
 
 
 def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("protocol.records.compression.decompress.__defaults__", (10_000,))
+    monkeypatch.setattr("headgate.protocol.records.compression.decompress.__defaults__", (10_000,))
     assert refusal(build([Record(value=bytes(20_000))], 1, codec=GZIP))[0] is ErrorCode.MESSAGE_TOO_LARGE
 
 

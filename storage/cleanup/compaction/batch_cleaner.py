@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import batch, compression, filtering
-from protocol.records.batch import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import batch, compression, filtering
+from headgate.protocol.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON,
     HEADER_SIZE,
@@ -17,13 +17,13 @@ from protocol.records.batch import (
     BatchHeader,
     Buffer,
 )
-from protocol.records.compression import Steps
-from storage.cleanup import cleaner
-from storage.cleanup.cleaner import Fate, LastBatch
-from storage.cleanup.compaction.batches import kind, records
-from storage.cleanup.compaction.job import Job
-from storage.cleanup.compaction.keys import Keys
-from storage.config import LONG_MAX
+from headgate.protocol.records.compression import Steps
+from headgate.storage.cleanup import cleaner
+from headgate.storage.cleanup.cleaner import Fate, LastBatch
+from headgate.storage.cleanup.compaction.batches import kind, records
+from headgate.storage.cleanup.compaction.job import Job
+from headgate.storage.cleanup.compaction.keys import Keys
+from headgate.storage.config import LONG_MAX
 
 
 @dataclass(slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.errors import KafkaError
-from protocol.records import batch, compression, control
-from protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
-from protocol.records.control import UNKNOWN, Marker
-from storage.cleanup.cleaner import SegmentFacts
-from storage.cleanup.compaction.job import Damaged, Job
-from storage.disk.pool import Pool
-from storage.segment.segment import LOG_SUFFIX
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import batch, compression, control
+from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
+from headgate.protocol.records.control import UNKNOWN, Marker
+from headgate.storage.cleanup.cleaner import SegmentFacts
+from headgate.storage.cleanup.compaction.job import Damaged, Job
+from headgate.storage.disk.pool import Pool
+from headgate.storage.segment.segment import LOG_SUFFIX
 
 
 class Batches:

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from protocol.records import compression
-from protocol.records.batch import NO_TIMESTAMP
-from storage.cleanup import cleaner
-from storage.cleanup.cleaner import AbortedTransaction, CleanedTransactions, Dirt, LogFacts, SegmentFacts
-from storage.config import LONG_MAX
-from storage.log.log import Log
-from storage.segment.aborted import parse
+from headgate.protocol.records import compression
+from headgate.protocol.records.batch import NO_TIMESTAMP
+from headgate.storage.cleanup import cleaner
+from headgate.storage.cleanup.cleaner import AbortedTransaction, CleanedTransactions, Dirt, LogFacts, SegmentFacts
+from headgate.storage.config import LONG_MAX
+from headgate.storage.log.log import Log
+from headgate.storage.segment.aborted import parse
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from protocol.errors import KafkaError
-from protocol.records import filtering
-from protocol.records.batch import BatchHeader
-from protocol.records.compression import Steps
-from storage.cleanup import cleaner
-from storage.cleanup.cleaner import CleanedTransactions, SegmentFacts
-from storage.cleanup.compaction.batches import Batches, kind, records
-from storage.cleanup.compaction.job import Job
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import filtering
+from headgate.protocol.records.batch import BatchHeader
+from headgate.protocol.records.compression import Steps
+from headgate.storage.cleanup import cleaner
+from headgate.storage.cleanup.cleaner import CleanedTransactions, SegmentFacts
+from headgate.storage.cleanup.compaction.batches import Batches, kind, records
+from headgate.storage.cleanup.compaction.job import Job
 
 MOST_UNPLAIN = 100_000
 

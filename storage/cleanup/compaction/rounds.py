@@ -10,16 +10,16 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from protocol.records import compression
-from storage.cleanup import replacement
-from storage.cleanup.cleaner import Dirt
-from storage.cleanup.compaction.job import Job, Rewritten, assess, plan, plan_merge
-from storage.cleanup.compaction.work import WRITE_BYTES, Compaction
-from storage.cleanup.replacement import CLEANED_SUFFIX
-from storage.files import ColdRead, Files, Place
-from storage.log import holding
-from storage.log.log import Log
-from storage.segment.segment import Segment
+from headgate.protocol.records import compression
+from headgate.storage.cleanup import replacement
+from headgate.storage.cleanup.cleaner import Dirt
+from headgate.storage.cleanup.compaction.job import Job, Rewritten, assess, plan, plan_merge
+from headgate.storage.cleanup.compaction.work import WRITE_BYTES, Compaction
+from headgate.storage.cleanup.replacement import CLEANED_SUFFIX
+from headgate.storage.files import ColdRead, Files, Place
+from headgate.storage.log import holding
+from headgate.storage.log.log import Log
+from headgate.storage.segment.segment import Segment
 
 J = TypeVar("J", Job, Job | None)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.records import batch, control
-from protocol.records.batch import BatchHeader, Buffer
-from protocol.records.compression import Steps
-from storage.cleanup import cleaner, replacement
-from storage.cleanup.compaction.batch_cleaner import BatchCleaner, Counts
-from storage.cleanup.compaction.batches import Batches, marker
-from storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten
-from storage.cleanup.compaction.keys import Keys
-from storage.cleanup.replacement import CLEANED_SUFFIX
-from storage.disk.pool import Pool
-from storage.segment.aborted import Aborted
-from storage.segment.segment import Segment, Written
-from storage.segment.transactions import Transactions
+from headgate.protocol.records import batch, control
+from headgate.protocol.records.batch import BatchHeader, Buffer
+from headgate.protocol.records.compression import Steps
+from headgate.storage.cleanup import cleaner, replacement
+from headgate.storage.cleanup.compaction.batch_cleaner import BatchCleaner, Counts
+from headgate.storage.cleanup.compaction.batches import Batches, marker
+from headgate.storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten
+from headgate.storage.cleanup.compaction.keys import Keys
+from headgate.storage.cleanup.replacement import CLEANED_SUFFIX
+from headgate.storage.disk.pool import Pool
+from headgate.storage.segment.aborted import Aborted
+from headgate.storage.segment.segment import Segment, Written
+from headgate.storage.segment.transactions import Transactions
 
 MAX_SEGMENT_BYTES = 0x7FFF_FFFF
 WRITE_BYTES = 1024 * 1024

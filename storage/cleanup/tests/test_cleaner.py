@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protocol.records.batch import BatchHeader, Record, build, read_header
-from storage.cleanup.cleaner import (
+from headgate.protocol.records.batch import BatchHeader, Record, build, read_header
+from headgate.storage.cleanup.cleaner import (
     ABORT,
     COMMIT,
     AbortedTransaction,
@@ -23,7 +23,7 @@ from storage.cleanup.cleaner import (
     filthiest,
     grouped,
 )
-from storage.config import LogConfig
+from headgate.storage.config import LogConfig
 
 NOW_MS = 1_000_000
 COMPACT = LogConfig(cleanup_policy=("compact",))

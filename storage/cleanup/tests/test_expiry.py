@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from storage.cleanup.expiry import Expired
-from storage.config import LogConfig
-from storage.directory.store import Store
-from storage.files import ColdRead, File
-from storage.log import holding
-from storage.log.flush import is_due
-from storage.log.log import Log
-from storage.tests.builders import (
+from headgate.storage.cleanup.expiry import Expired
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.store import Store
+from headgate.storage.files import ColdRead, File
+from headgate.storage.log import holding
+from headgate.storage.log.flush import is_due
+from headgate.storage.log.log import Log
+from headgate.storage.tests.builders import (
     NOW_MS,
     TOPIC_ID,
     append,
@@ -24,7 +24,7 @@ from storage.tests.builders import (
     next_offset,
     open_store,
 )
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 KEY = "t", 0
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=200, retention_ms=1000)

@@ -12,22 +12,31 @@ from typing import Any
 
 import pytest
 
-from protocol.records.batch import read_header
-from protocol.records.compression import finish
-from storage.cleanup.compaction.job import assess
-from storage.cleanup.compaction.rounds import Collect, Gone, Rewrite, Round, compact, go_on
-from storage.cleanup.compaction.work import Compaction
-from storage.cleanup.replacement import CLEANED_SUFFIX, Compacted, Replacement
-from storage.directory.store import Store
-from storage.disk import checkpoint
-from storage.disk.pool import SWAP_SUFFIX
-from storage.errors import CorruptLog
-from storage.log.log import Log
-from storage.recovery import mending
-from storage.segment.segment import Segment
-from storage.tests.builders import NOW_MS, TOPIC_ID, content, delete_old_segments, open_store
-from storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, offsets, put, records, values
-from storage.tests.crashing_files import CrashingFiles, MemoryDirectory, PowerCut
+from headgate.protocol.records.batch import read_header
+from headgate.protocol.records.compression import finish
+from headgate.storage.cleanup.compaction.job import assess
+from headgate.storage.cleanup.compaction.rounds import Collect, Gone, Rewrite, Round, compact, go_on
+from headgate.storage.cleanup.compaction.work import Compaction
+from headgate.storage.cleanup.replacement import CLEANED_SUFFIX, Compacted, Replacement
+from headgate.storage.directory.store import Store
+from headgate.storage.disk import checkpoint
+from headgate.storage.disk.pool import SWAP_SUFFIX
+from headgate.storage.errors import CorruptLog
+from headgate.storage.log.log import Log
+from headgate.storage.recovery import mending
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, content, delete_old_segments, open_store
+from headgate.storage.tests.compacted import (
+    COMPACT,
+    assert_indexes,
+    close_segment,
+    keyed,
+    offsets,
+    put,
+    records,
+    values,
+)
+from headgate.storage.tests.crashing_files import CrashingFiles, MemoryDirectory, PowerCut
 
 LARGE = replace(COMPACT, segment_bytes=4000)  # so that the three segments become one
 PARTITION = "/data/t-0"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.cleanup.retention import Expirable, expired
+from headgate.storage.cleanup.retention import Expirable, expired
 
 # Ends at 10, 20, 30, 40; 100 bytes each; the highest timestamps are 1000, 2000, 3000, 4000
 SEGMENTS = [Expirable(10 * number, 100, 1000 * number) for number in range(1, 5)]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.records.batch import Record, build, read_header
-from storage.directory import foreign
-from storage.directory.foreign import CLUSTER_METADATA, OWN_METADATA
-from storage.disk.directories import Meta, write_meta, write_topic_id
-from storage.errors import BadFile, StorageError
-from storage.files import Files
-from storage.log.producers import Producers
-from storage.tests.builders import numbered, open_store
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.records.batch import Record, build, read_header
+from headgate.storage.directory import foreign
+from headgate.storage.directory.foreign import CLUSTER_METADATA, OWN_METADATA
+from headgate.storage.disk.directories import Meta, write_meta, write_topic_id
+from headgate.storage.errors import BadFile, StorageError
+from headgate.storage.files import Files
+from headgate.storage.log.producers import Producers
+from headgate.storage.tests.builders import numbered, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 IDS = [bytes([number]) * 16 for number in range(4)]
 METADATA = f"/data/{CLUSTER_METADATA}-0"

@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.directory.making import Making
-from storage.directory.store import Store
-from storage.directory.stores import Stores
-from storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, content, open_store
-from storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.directory.making import Making
+from headgate.storage.directory.store import Store
+from headgate.storage.directory.stores import Stores
+from headgate.storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, content, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 KEY = "t", 0
 OLD_ID = b"of the old topic"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.directory.store import Store
-from storage.tests.builders import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.directory.store import Store
+from headgate.storage.tests.builders import (
     DIRECTORY,
     NOW_MS,
     SMALL,
@@ -23,7 +23,7 @@ from storage.tests.builders import (
     numbered,
     open_store,
 )
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 KEYS = [("t", 0), ("t", 1), ("u", 0)]
 seeds = st.integers(0, 1 << 32)

@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.config import LogConfig
-from storage.directory.store import MANY_LOGS, Store
-from storage.errors import DirectoryLocked
-from storage.files import Files
-from storage.log.epochs import read_entries
-from storage.segment.segment import Segment
-from storage.tests.builders import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.store import MANY_LOGS, Store
+from headgate.storage.errors import DirectoryLocked
+from headgate.storage.files import Files
+from headgate.storage.log.epochs import read_entries
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.builders import (
     DIRECTORY,
     NOW_MS,
     SMALL,
@@ -28,7 +28,7 @@ from storage.tests.builders import (
     numbered,
     open_store,
 )
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 def killed(files: CrashingFiles) -> CrashingFiles:

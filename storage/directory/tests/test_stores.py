@@ -9,11 +9,11 @@ from random import Random
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.directory.stores import REFUSAL_MS, Stores
-from storage.errors import DirectoryLocked, StorageError, WrongDirectory
-from storage.files import Files
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.directory.stores import REFUSAL_MS, Stores
+from headgate.storage.errors import DirectoryLocked, StorageError, WrongDirectory
+from headgate.storage.files import Files
+from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch
 
 Take = Callable[..., Stores]
 

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from protocol.records.compression import finish
-from storage.directory import strays
-from storage.directory.store import Store
-from storage.directory.stores import Stores
-from storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, open_store
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.records.compression import finish
+from headgate.storage.directory import strays
+from headgate.storage.directory.store import Store
+from headgate.storage.directory.stores import Stores
+from headgate.storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 REMOVED = bytes(16)
 

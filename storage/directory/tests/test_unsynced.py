@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-import storage.directory.store
-from protocol.errors import KafkaError
-from storage.config import LogConfig
-from storage.directory.store import Store
-from storage.disk.directories import PARTITION_METADATA
-from storage.log.epochs import FILE_NAME, read_entries
-from storage.log.log import Log
-from storage.log.truncation import promise_less
-from storage.tests.builders import (
+import headgate.storage.directory.store
+from headgate.protocol.errors import KafkaError
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.store import Store
+from headgate.storage.disk.directories import PARTITION_METADATA
+from headgate.storage.log.epochs import FILE_NAME, read_entries
+from headgate.storage.log.log import Log
+from headgate.storage.log.truncation import promise_less
+from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
     TOPIC_ID,
@@ -23,7 +23,7 @@ from storage.tests.builders import (
     new_log,
     open_store,
 )
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 KEY = "t", 0
 
@@ -199,7 +199,7 @@ def test_a_lost_entry_of_the_newest_record_is_noticed_wherever_that_is(files: Cr
 @pytest.mark.parametrize("many", [0, 32])
 def test_a_stop_makes_the_epochs_safe(files: CrashingFiles, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Be it by a sync of each log, or of all at once: nothing else has written them by then."""
-    monkeypatch.setattr(storage.directory.store, "MANY_LOGS", many)
+    monkeypatch.setattr(headgate.storage.directory.store, "MANY_LOGS", many)
     store = open_store(files)
     append(store.create("t", 0, TOPIC_ID, SMALL, NOW_MS), batch(), leader_epoch=3)
     monkeypatch.setattr(store, "checkpoint", lambda _: None)

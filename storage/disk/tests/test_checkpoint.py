@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.disk import checkpoint
-from storage.disk.checkpoint import OffsetCheckpoint
-from storage.errors import BadFile
-from storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.storage.disk import checkpoint
+from headgate.storage.disk.checkpoint import OffsetCheckpoint
+from headgate.storage.errors import BadFile
+from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 PATH = "/d/recovery-point-offset-checkpoint"
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.disk import directories
-from storage.disk.directories import Meta
-from storage.errors import BadFile, StorageError
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.disk import directories
+from headgate.storage.disk.directories import Meta
+from headgate.storage.errors import BadFile, StorageError
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 def new_files() -> CrashingFiles:

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from storage.disk.doomed import RETRY_MS, Doomed
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.disk.doomed import RETRY_MS, Doomed
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 def filled(*names: str) -> tuple[CrashingFiles, Doomed]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
-from storage.disk.pool import Pool
-from storage.files import HeldFiles
-from storage.log.log import Log
-from storage.segment.segment import Segment
-from storage.segment.slices import FileSlice
-from storage.tests.builders import NOW_MS, SMALL, append, batch, content
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import HeldFiles
+from headgate.storage.log.log import Log
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.slices import FileSlice
+from headgate.storage.tests.builders import NOW_MS, SMALL, append, batch, content
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 class Holder:

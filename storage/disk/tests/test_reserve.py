@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from storage.disk.reserve import FILE_NAME, PART_BYTES, PLENTY_BYTES, RESERVE_BYTES, Reserve
-from storage.files import Files
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.disk.reserve import FILE_NAME, PART_BYTES, PLENTY_BYTES, RESERVE_BYTES, Reserve
+from headgate.storage.files import Files
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 def made(files: Files) -> Reserve:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.log.appending import make_room
-from storage.log.log import Log
-from storage.log.validation import HEADER
-from storage.tests.builders import NOW_MS, append, batch, new_log, numbered
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.log.appending import make_room
+from headgate.storage.log.log import Log
+from headgate.storage.log.validation import HEADER
+from headgate.storage.tests.builders import NOW_MS, append, batch, new_log, numbered
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 class NotNowError(Exception):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from storage.errors import BadFile
-from storage.log.epochs import Epochs, read_entries
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.errors import BadFile
+from headgate.storage.log.epochs import Epochs, read_entries
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 PATH = "/d/leader-epoch-checkpoint"
 

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from protocol.errors import KafkaError
-from storage.config import LogConfig
-from storage.log.epochs import read_entries
-from storage.log.flush import MOST_SEGMENTS, is_due
-from storage.log.log import Log
-from storage.recovery import mending
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, StillOwner, append, batch, content, open_store
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.errors import KafkaError
+from headgate.storage.config import LogConfig
+from headgate.storage.log.epochs import read_entries
+from headgate.storage.log.flush import MOST_SEGMENTS, is_due
+from headgate.storage.log.log import Log
+from headgate.storage.recovery import mending
+from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, StillOwner, append, batch, content, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 def new_log(files: CrashingFiles) -> Log:

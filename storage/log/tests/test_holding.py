@@ -10,16 +10,25 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.compression import finish
-from storage.config import LogConfig
-from storage.directory.store import Store
-from storage.disk import directories
-from storage.log import flush, holding
-from storage.log.log import Log
-from storage.recovery import mending
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, delete_old_segments, numbered, open_store
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.compression import finish
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.store import Store
+from headgate.storage.disk import directories
+from headgate.storage.log import flush, holding
+from headgate.storage.log.log import Log
+from headgate.storage.recovery import mending
+from headgate.storage.tests.builders import (
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    batch,
+    delete_old_segments,
+    numbered,
+    open_store,
+)
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 NEW_ID = bytes(range(16, 32))
 ACTS = (holding.FLUSH, holding.ROLL, holding.MEND, holding.DELETE_SEGMENTS)

@@ -9,15 +9,15 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import compression
-from protocol.records.batch import Record, _seal, build, iterate, read_header, split
-from protocol.records.compression import finish
-from storage.config import LogConfig
-from storage.log.flush import is_due
-from storage.log.log import Log
-from storage.segment.segment import Segment
-from storage.tests.builders import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import compression
+from headgate.protocol.records.batch import Record, _seal, build, iterate, read_header, split
+from headgate.protocol.records.compression import finish
+from headgate.storage.config import LogConfig
+from headgate.storage.log.flush import is_due
+from headgate.storage.log.log import Log
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
     append,
@@ -31,7 +31,7 @@ from storage.tests.builders import (
     open_store,
     read,
 )
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 def refused(log: Log, data: memoryview, **settings: str) -> ErrorCode:

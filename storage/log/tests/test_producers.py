@@ -10,11 +10,11 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import MAX_SEQUENCE, BatchHeader, read_header
-from storage.errors import BadFile
-from storage.log.producers import Producers, WrittenBatch, add_to_sequence, subtract_from_sequence
-from storage.tests.builders import NOW_MS, batch, numbered
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import MAX_SEQUENCE, BatchHeader, read_header
+from headgate.storage.errors import BadFile
+from headgate.storage.log.producers import Producers, WrittenBatch, add_to_sequence, subtract_from_sequence
+from headgate.storage.tests.builders import NOW_MS, batch, numbered
 
 
 def header(sequence: int, count: int = 1, producer_id: int = 7, epoch: int = 0) -> BatchHeader:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.config import LogConfig
-from storage.disk.pool import Pool
-from storage.log.rolling import is_due, longest_ms
-from storage.segment.index import MAX_RELATIVE_OFFSET
-from storage.segment.segment import Segment
-from storage.tests.builders import TOPIC_ID, append, batch, new_log, open_store
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.config import LogConfig
+from headgate.storage.disk.pool import Pool
+from headgate.storage.log.rolling import is_due, longest_ms
+from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.builders import TOPIC_ID, append, batch, new_log, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from storage.log.log import Log
-from storage.log.segments import Segments
-from storage.segment.segment import Segment
-from storage.tests.builders import append, batch, new_log
+from headgate.storage.log.log import Log
+from headgate.storage.log.segments import Segments
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.builders import append, batch, new_log
 
 
 def filled(batches: int = 60) -> tuple[Log, Segments]:

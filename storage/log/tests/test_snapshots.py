@@ -6,14 +6,14 @@ import logging
 
 import pytest
 
-from protocol.records.compression import finish
-from storage.disk.pool import Pool
-from storage.log import snapshots
-from storage.log.producers import Producer, Producers
-from storage.log.segments import Segments
-from storage.segment.segment import Segment
-from storage.tests.builders import NOW_MS, batch
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.records.compression import finish
+from headgate.storage.disk.pool import Pool
+from headgate.storage.log import snapshots
+from headgate.storage.log.producers import Producer, Producers
+from headgate.storage.log.segments import Segments
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.builders import NOW_MS, batch
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 def new_files(*offsets: int) -> CrashingFiles:

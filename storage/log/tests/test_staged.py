@@ -11,18 +11,18 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import CRC_START, HEADER, BatchHeader, Record, build, iterate, read_header, split
-from storage.config import LogConfig
-from storage.disk.pool import Pool
-from storage.files import File, Files
-from storage.log import validation
-from storage.log.log import Log
-from storage.log.producers import Producer, Producers
-from storage.log.staged import MAX_STAGED_BYTES, Staged
-from storage.recovery.found import Found
-from storage.recovery.open_log import open_log
-from storage.segment.segment import Segment
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import CRC_START, HEADER, BatchHeader, Record, build, iterate, read_header, split
+from headgate.storage.config import LogConfig
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import File, Files
+from headgate.storage.log import validation
+from headgate.storage.log.log import Log
+from headgate.storage.log.producers import Producer, Producers
+from headgate.storage.log.staged import MAX_STAGED_BYTES, Staged
+from headgate.storage.recovery.found import Found
+from headgate.storage.recovery.open_log import open_log
+from headgate.storage.segment.segment import Segment
 
 NOW_MS = 1_700_000_000_000
 GATHER = 4096

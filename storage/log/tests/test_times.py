@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records import control
-from protocol.records.batch import Record, _seal, build, patch, read_header
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, Steps, finish
-from protocol.records.control import Marker
-from storage.config import LOG_APPEND_TIME, LogConfig
-from storage.files import ColdRead
-from storage.log.appending import make_room
-from storage.log.log import Log
-from storage.log.tests.test_log import BOUNDARIES, LOG
-from storage.log.times import RECORDS_AT_ONCE, SEGMENTS_AT_ONCE, Found, More, TimestampOffset
-from storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, new_log, open_store
-from storage.tests.crashing_files import CrashingFiles, OpenFile
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import Record, _seal, build, patch, read_header
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, Steps, finish
+from headgate.protocol.records.control import Marker
+from headgate.storage.config import LOG_APPEND_TIME, LogConfig
+from headgate.storage.files import ColdRead
+from headgate.storage.log.appending import make_room
+from headgate.storage.log.log import Log
+from headgate.storage.log.tests.test_log import BOUNDARIES, LOG
+from headgate.storage.log.times import RECORDS_AT_ONCE, SEGMENTS_AT_ONCE, Found, More, TimestampOffset
+from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, new_log, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles, OpenFile
 
 
 @given(timestamp=st.integers(NOW_MS - 5, NOW_MS + 905), up_to=st.integers(0, 59))

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from protocol.records.tests import kafka39
-from storage.directory.store import Store
-from storage.log.log import Log
-from storage.log.producers import Producers
-from storage.tests.builders import (
+from headgate.protocol.records.tests import kafka39
+from headgate.storage.directory.store import Store
+from headgate.storage.log.log import Log
+from headgate.storage.log.producers import Producers
+from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
     TOPIC_ID,
@@ -24,7 +24,7 @@ from storage.tests.builders import (
     open_store,
     transactional,
 )
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 pytestmark = [pytest.mark.sockets, pytest.mark.slow]  # a child process
 PROGRAM = Path(__file__).resolve().parents[3] / "compat_tests/java/broker39/src/LogRecovery.java"

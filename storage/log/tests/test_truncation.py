@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from storage.disk import checkpoint
-from storage.tests.builders import (
+from headgate.storage.disk import checkpoint
+from headgate.storage.tests.builders import (
     DIRECTORY,
     NOW_MS,
     SMALL,
@@ -20,7 +20,7 @@ from storage.tests.builders import (
     open_store,
     transactional,
 )
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 KEY = "t", 0
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import HEADER_SIZE, Record, assemble, build, check_crc, iterate, read_header
-from protocol.records.compression import LZ4, compress, finish
-from storage.config import LogConfig
-from storage.log import validation
-from storage.tests.builders import NOW_MS, batch
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import HEADER_SIZE, Record, assemble, build, check_crc, iterate, read_header
+from headgate.protocol.records.compression import LZ4, compress, finish
+from headgate.storage.config import LogConfig
+from headgate.storage.log import validation
+from headgate.storage.tests.builders import NOW_MS, batch
 
 HOUR_MS = 3_600_000
 

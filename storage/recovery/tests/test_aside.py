@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from protocol.records.compression import finish
-from storage.cleanup.compaction.rounds import compact
-from storage.cleanup.tests.test_replacement import EXPECTED, KEY, LARGE, filled, names
-from storage.recovery.aside import Last, keep_aside, replaced
-from storage.tests.builders import NOW_MS, content, open_store
-from storage.tests.compacted import assert_indexes, close_segment, keyed, put, values
-from storage.tests.crashing_files import CrashingFiles
-from storage.tests.segments import new_segment
+from headgate.protocol.records.compression import finish
+from headgate.storage.cleanup.compaction.rounds import compact
+from headgate.storage.cleanup.tests.test_replacement import EXPECTED, KEY, LARGE, filled, names
+from headgate.storage.recovery.aside import Last, keep_aside, replaced
+from headgate.storage.tests.builders import NOW_MS, content, open_store
+from headgate.storage.tests.compacted import assert_indexes, close_segment, keyed, put, values
+from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.segments import new_segment
 
 
 def test_each_time_it_is_another_file() -> None:

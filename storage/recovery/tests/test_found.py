@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.recovery.found import Found, bases_of, bytes_to_scan, first_to_scan, of_log, sizes_of
+from headgate.storage.recovery.found import Found, bases_of, bytes_to_scan, first_to_scan, of_log, sizes_of
 
 NAMES = {
     "00000000000000000050.log": 9,

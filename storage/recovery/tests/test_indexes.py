@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from storage.config import LogConfig
-from storage.tests.builders import (
+from headgate.storage.config import LogConfig
+from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
     TOPIC_ID,
@@ -19,8 +19,8 @@ from storage.tests.builders import (
     numbered,
     open_store,
 )
-from storage.tests.crashing_files import CrashingFiles, PowerCut
-from storage.tests.reopened import KEY, PARTITION, filled, killed, names, reopened
+from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.storage.tests.reopened import KEY, PARTITION, filled, killed, names, reopened
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])

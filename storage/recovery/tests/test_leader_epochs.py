@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from storage.cleanup.compaction.rounds import compact
-from storage.recovery.leader_epochs import with_beginning
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, open_store
-from storage.tests.compacted import COMPACT, close_segment, keyed, put
-from storage.tests.crashing_files import CrashingFiles
-from storage.tests.reopened import KEY, killed, reopened
+from headgate.storage.cleanup.compaction.rounds import compact
+from headgate.storage.recovery.leader_epochs import with_beginning
+from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, open_store
+from headgate.storage.tests.compacted import COMPACT, close_segment, keyed, put
+from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.reopened import KEY, killed, reopened
 
 
 def test_batches_without_epochs_are_looked_through_once() -> None:

@@ -9,15 +9,15 @@ from random import Random
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.compression import finish
-from storage.cleanup.compaction.rounds import compact
-from storage.config import LogConfig
-from storage.log.epochs import read_entries
-from storage.log.log import Log
-from storage.recovery import mending
-from storage.segment.segment import Segment
-from storage.tests.builders import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.compression import finish
+from headgate.storage.cleanup.compaction.rounds import compact
+from headgate.storage.config import LogConfig
+from headgate.storage.log.epochs import read_entries
+from headgate.storage.log.log import Log
+from headgate.storage.recovery import mending
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
     append,
@@ -30,8 +30,8 @@ from storage.tests.builders import (
     numbered,
     open_store,
 )
-from storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, put, values
-from storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, put, values
+from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 
 def files_of(log: Log) -> CrashingFiles:

@@ -8,17 +8,17 @@ from random import Random
 
 import pytest
 
-from protocol.errors import KafkaError
-from storage.config import LogConfig
-from storage.directory.store import Store
-from storage.disk import checkpoint
-from storage.disk.pool import Pool
-from storage.errors import CorruptLog
-from storage.log.flush import is_due
-from storage.recovery import open_log as opening
-from storage.recovery.found import Found
-from storage.recovery.open_log import open_log
-from storage.tests.builders import (
+from headgate.protocol.errors import KafkaError
+from headgate.storage.config import LogConfig
+from headgate.storage.directory.store import Store
+from headgate.storage.disk import checkpoint
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import CorruptLog
+from headgate.storage.log.flush import is_due
+from headgate.storage.recovery import open_log as opening
+from headgate.storage.recovery.found import Found
+from headgate.storage.recovery.open_log import open_log
+from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
     TOPIC_ID,
@@ -29,8 +29,8 @@ from storage.tests.builders import (
     content,
     open_store,
 )
-from storage.tests.crashing_files import CrashingFiles
-from storage.tests.reopened import KEY, PARTITION, filled, killed, reopened
+from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.reopened import KEY, PARTITION, filled, killed, reopened
 
 
 def test_lost_segments_are_corrupt() -> None:

@@ -11,15 +11,24 @@ from random import Random
 
 import pytest
 
-from protocol.errors import KafkaError
-from storage.errors import CorruptLog, UnsupportedLog
-from storage.log.log import Log
-from storage.recovery.aside import TORN_SUFFIX
-from storage.recovery.scan import Clean, Corrupt, Torn, judge
-from storage.segment.walk import Walk
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, assert_derived_state, batch, content, open_store
-from storage.tests.crashing_files import CrashingFiles, PowerCut
-from storage.tests.reopened import FIRST, KEY, PARTITION, filled, killed, names, reopened
+from headgate.protocol.errors import KafkaError
+from headgate.storage.errors import CorruptLog, UnsupportedLog
+from headgate.storage.log.log import Log
+from headgate.storage.recovery.aside import TORN_SUFFIX
+from headgate.storage.recovery.scan import Clean, Corrupt, Torn, judge
+from headgate.storage.segment.walk import Walk
+from headgate.storage.tests.builders import (
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    assert_derived_state,
+    batch,
+    content,
+    open_store,
+)
+from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.storage.tests.reopened import FIRST, KEY, PARTITION, filled, killed, names, reopened
 
 LOST = b"\1" * 100
 """Neither a batch nor the beginning of one."""

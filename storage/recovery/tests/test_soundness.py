@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from storage.config import LogConfig
-from storage.recovery.soundness import has_indexes
-from storage.segment.segment import Segment
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, assert_derived_state, batch, open_store
-from storage.tests.crashing_files import CrashingFiles
-from storage.tests.reopened import KEY, PARTITION, leave_idle, names
-from storage.tests.reopened import reopened as reopened_store
-from storage.tests.segments import INTERVAL, new_segment, reopened
+from headgate.storage.config import LogConfig
+from headgate.storage.recovery.soundness import has_indexes
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, assert_derived_state, batch, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.reopened import KEY, PARTITION, leave_idle, names
+from headgate.storage.tests.reopened import reopened as reopened_store
+from headgate.storage.tests.segments import INTERVAL, new_segment, reopened
 
 
 def test_lost_indexes_are_seen() -> None:

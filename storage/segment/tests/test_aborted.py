@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.disk.pool import Pool
-from storage.errors import BadFile
-from storage.files import ColdRead
-from storage.segment import aborted
-from storage.segment.aborted import Aborted, AbortedIndex
-from storage.segment.index import BLOCK_BYTES
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import BadFile
+from headgate.storage.files import ColdRead
+from headgate.storage.segment import aborted
+from headgate.storage.segment.aborted import Aborted, AbortedIndex
+from headgate.storage.segment.index import BLOCK_BYTES
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 BASE = 1000
 PATH = "/d/00000000000000001000.txnindex"

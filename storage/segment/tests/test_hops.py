@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import HEADER_SIZE
-from storage.segment.hops import NO_LIMIT, WINDOW_BYTES, Hop, seek
-from storage.segment.segment import Segment
-from storage.tests.crashing_files import CrashingFiles
-from storage.tests.segments import new_segment
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import HEADER_SIZE
+from headgate.storage.segment.hops import NO_LIMIT, WINDOW_BYTES, Hop, seek
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.segments import new_segment
 
 COUNT = 200
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.disk.pool import Pool
-from storage.files import ColdRead, File, Files
-from storage.segment.index import Index, OffsetIndex, TimeIndex
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import ColdRead, File, Files
+from headgate.storage.segment.index import Index, OffsetIndex, TimeIndex
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 BASE = 1000
 increasing = st.lists(st.integers(1, 50), max_size=30).map(

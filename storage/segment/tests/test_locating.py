@@ -9,15 +9,24 @@ from typing import TypeAlias
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import read_header
-from protocol.records.compression import finish
-from storage.directory.store import Store
-from storage.log.log import Log
-from storage.recovery import mending
-from storage.segment.index import WrongIndex
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, delete_old_segments, open_store, read
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import read_header
+from headgate.protocol.records.compression import finish
+from headgate.storage.directory.store import Store
+from headgate.storage.log.log import Log
+from headgate.storage.recovery import mending
+from headgate.storage.segment.index import WrongIndex
+from headgate.storage.tests.builders import (
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    batch,
+    delete_old_segments,
+    open_store,
+    read,
+)
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 KEY = "t", 0
 FOURTH = 4 * 8

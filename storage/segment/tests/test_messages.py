@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import KafkaError
-from protocol.records import legacy
-from protocol.records.batch import Record, build
-from protocol.records.compression import GZIP, LZ4, NONE, finish
-from storage.directory.store import Store
-from storage.disk.directories import Meta, write_meta
-from storage.errors import UnsupportedLog
-from storage.log.log import Log
-from storage.segment import messages
-from storage.segment.hops import seek
-from storage.segment.slices import FileSlice, MessagesSlice
-from storage.tests.builders import NOW_MS, append, batch, open_store
-from storage.tests.crashing_files import CrashingFiles
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import legacy
+from headgate.protocol.records.batch import Record, build
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, finish
+from headgate.storage.directory.store import Store
+from headgate.storage.disk.directories import Meta, write_meta
+from headgate.storage.errors import UnsupportedLog
+from headgate.storage.log.log import Log
+from headgate.storage.segment import messages
+from headgate.storage.segment.hops import seek
+from headgate.storage.segment.slices import FileSlice, MessagesSlice
+from headgate.storage.tests.builders import NOW_MS, append, batch, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 PARTITION = "/data/t-0"
 KEY = ("t", 0)

@@ -6,11 +6,11 @@ import errno
 
 import pytest
 
-from storage.log.log import Log
-from storage.segment import sealing
-from storage.segment.segment import Segment
-from storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, open_store
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.log.log import Log
+from headgate.storage.segment import sealing
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 def rolled(files: CrashingFiles) -> Log:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import KafkaError
-from storage.disk.pool import Pool
-from storage.files import ColdRead, File, Files
-from storage.recovery.soundness import has_indexes
-from storage.segment.segment import Segment
-from storage.tests.builders import NOW_MS, rebuilt_indexes
-from storage.tests.crashing_files import CrashingFiles, OpenFile
-from storage.tests.segments import INTERVAL, add, new_segment, reopened
+from headgate.protocol.errors import KafkaError
+from headgate.storage.disk.pool import Pool
+from headgate.storage.files import ColdRead, File, Files
+from headgate.storage.recovery.soundness import has_indexes
+from headgate.storage.segment.segment import Segment
+from headgate.storage.tests.builders import NOW_MS, rebuilt_indexes
+from headgate.storage.tests.crashing_files import CrashingFiles, OpenFile
+from headgate.storage.tests.segments import INTERVAL, add, new_segment, reopened
 
 
 def test_a_new_segment() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.records.compression import finish
-from storage.segment.slices import FileSlice
-from storage.tests.builders import NOW_MS, SMALL, append, batch, content, open_store
-from storage.tests.crashing_files import CrashingFiles
-from storage.tests.segments import new_segment
+from headgate.protocol.records.compression import finish
+from headgate.storage.segment.slices import FileSlice
+from headgate.storage.tests.builders import NOW_MS, SMALL, append, batch, content, open_store
+from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.segments import new_segment
 
 
 def piece_of(position: int, length: int) -> tuple[FileSlice, bytes]:

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import control
-from protocol.records.batch import BatchHeader, Record, build, iterate, read_header
-from protocol.records.control import Marker
-from storage.cleanup.compaction.rounds import compact
-from storage.config import LOG_APPEND_TIME, LogConfig
-from storage.directory.store import Store
-from storage.disk.pool import Pool
-from storage.log.log import Log
-from storage.log.producers import Producers
-from storage.log.validation import FULL, HEADER, OWN
-from storage.segment import aborted
-from storage.segment.transactions import NO_OFFSET, Transactions, opened
-from storage.tests.builders import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import BatchHeader, Record, build, iterate, read_header
+from headgate.protocol.records.control import Marker
+from headgate.storage.cleanup.compaction.rounds import compact
+from headgate.storage.config import LOG_APPEND_TIME, LogConfig
+from headgate.storage.directory.store import Store
+from headgate.storage.disk.pool import Pool
+from headgate.storage.log.log import Log
+from headgate.storage.log.producers import Producers
+from headgate.storage.log.validation import FULL, HEADER, OWN
+from headgate.storage.segment import aborted
+from headgate.storage.segment.transactions import NO_OFFSET, Transactions, opened
+from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
     TOPIC_ID,
@@ -39,8 +39,8 @@ from storage.tests.builders import (
     open_store,
     transactional,
 )
-from storage.tests.compacted import assert_indexes
-from storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.storage.tests.compacted import assert_indexes
+from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 KEY = "t", 0
 PARTITION = "/data/t-0"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storage.tests.builders import NOW_MS
-from storage.tests.segments import add, new_segment
+from headgate.storage.tests.builders import NOW_MS
+from headgate.storage.tests.segments import add, new_segment
 
 
 def test_a_walk_ends_where_there_is_no_batch() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.development import install
-from tools.development.install import InstallError, Machine
+from headgate.tools.development import install
+from headgate.tools.development.install import InstallError, Machine
 
 
 @dataclass(frozen=True)

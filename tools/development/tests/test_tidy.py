@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.development.tidy import (
+from headgate.tools.development.tidy import (
     PLANNED,
     Length,
     exists,
@@ -10,6 +10,7 @@ from tools.development.tidy import (
     mapped,
     misnamed,
     named_modules,
+    old_imports,
     over_budget,
     places,
     scraps,
@@ -64,11 +65,11 @@ def test_names_of_contracts_and_lint_exceptions_are_found() -> None:
         "tool": {
             "importlinter": {
                 "contracts": [
-                    {"containers": ["gateway"], "layers": ["(broker)", "(sockets) | streams"]},
+                    {"containers": ["headgate.gateway"], "layers": ["(broker)", "(sockets) | streams"]},
                     {
-                        "source_modules": ["storage"],
+                        "source_modules": ["headgate.storage"],
                         "forbidden_modules": ["trio"],
-                        "ignore_imports": ["gateway.tests.** -> trio"],
+                        "ignore_imports": ["headgate.gateway.tests.** -> trio"],
                     },
                 ]
             },
@@ -101,6 +102,17 @@ def test_a_planned_name_that_exists_is_reported() -> None:
 def test_a_package_exists_by_its_files() -> None:
     assert exists("gateway.metadata", {"gateway/metadata/image.py"})
     assert not exists("gateway.meta", {"gateway/metadata/image.py"})
+
+
+def test_an_import_by_the_name_of_a_folder_is_reported() -> None:
+    source = (
+        "import headgate.gateway\nfrom storage.log import Log\nimport tools, spark.session\nfrom pyspark import sql\n"
+    )
+    assert list(old_imports("a.py", source)) == [
+        "a.py:2: imports storage.log; say headgate.storage.log",
+        "a.py:3: imports tools; say headgate.tools",
+        "a.py:3: imports spark.session; say headgate.spark.session",
+    ]
 
 
 MAP = (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.coordinator.groups.assignors import ASSIGNORS, Assignment, Subscriber, ranges, uniform
+from headgate.gateway.coordinator.groups.assignors import ASSIGNORS, Assignment, Subscriber, ranges, uniform
 
 A, B, C, D = (letter.encode() * 16 for letter in "ABCD")
 TOPICS = (A, B, C, D)

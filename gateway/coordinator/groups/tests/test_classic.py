@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.groups import classic
-from gateway.coordinator.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS
-from gateway.coordinator.groups.classic_group import MAX_PENDING, State
-from gateway.coordinator.tests.classic_desk import DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicDesk, Joined
-from gateway.coordinator.tests.groups import CALLER
-from protocol.errors import ErrorCode
-from protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from protocol.messages.heartbeat import HeartbeatResponse
-from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
-from protocol.messages.sync_group import SyncGroupResponse
+from headgate.gateway.coordinator.groups import classic
+from headgate.gateway.coordinator.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS
+from headgate.gateway.coordinator.groups.classic_group import MAX_PENDING, State
+from headgate.gateway.coordinator.tests.classic_desk import DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicDesk, Joined
+from headgate.gateway.coordinator.tests.groups import CALLER
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from headgate.protocol.messages.heartbeat import HeartbeatResponse
+from headgate.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from headgate.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from headgate.protocol.messages.sync_group import SyncGroupResponse
 
 # JoinGroup of new members
 

@@ -21,10 +21,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from gateway.coordinator.groups.classic_group import ClassicGroup, State
-from gateway.coordinator.groups.groups import Shard
-from gateway.coordinator.tests.classic_clients import PARTITIONS, Client, FailingDesk
-from gateway.coordinator.tests.classic_desk import REBALANCE_MS, SESSION_MS
+from headgate.gateway.coordinator.groups.classic_group import ClassicGroup, State
+from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.tests.classic_clients import PARTITIONS, Client, FailingDesk
+from headgate.gateway.coordinator.tests.classic_desk import REBALANCE_MS, SESSION_MS
 
 MAX_CLIENTS = 6
 QUIET_ROUNDS = 60

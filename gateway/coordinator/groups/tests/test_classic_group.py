@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.groups.classic_group import ClassicGroup, State
-from gateway.coordinator.tests.classic_desk import REBALANCE_MS, SESSION_MS, ClassicDesk
-from gateway.coordinator.tests.groups import START_MS, WALL_MS
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode
-from protocol.internal.offsets import (
+from headgate.gateway.coordinator.groups.classic_group import ClassicGroup, State
+from headgate.gateway.coordinator.tests.classic_desk import REBALANCE_MS, SESSION_MS, ClassicDesk
+from headgate.gateway.coordinator.tests.groups import START_MS, WALL_MS
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode
+from headgate.protocol.internal.offsets import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
     ConsumerGroupTargetAssignmentMetadataKey,
@@ -18,8 +18,8 @@ from protocol.internal.offsets import (
     GroupMetadataValue,
     MemberMetadata,
 )
-from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from protocol.schema import Message
+from headgate.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from headgate.protocol.schema import Message
 
 KEY = GroupMetadataKey("group")
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.groups.classic_members import Member, Members, protocols_of, rebalance_timeout_ms
-from gateway.coordinator.tests.groups import FakeTicket
-from protocol.errors import ErrorCode
-from protocol.internal.offsets import MemberMetadata
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.gateway.coordinator.groups.classic_members import Member, Members, protocols_of, rebalance_timeout_ms
+from headgate.gateway.coordinator.tests.groups import FakeTicket
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.internal.offsets import MemberMetadata
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 NAMES = ("a", "b", "c")
 STEPS = st.lists(

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.coordinator.groups.classic_group import LOG_INTERVAL_MS, LOG_LINES, State
-from gateway.coordinator.groups.classic_members import Member, Members
-from gateway.coordinator.groups.classic_rebalance import MAX_REASON_LENGTH
-from gateway.coordinator.tests.classic_desk import DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicDesk, Joined
-from protocol.errors import ErrorCode
-from protocol.messages.leave_group import MemberIdentity
+from headgate.gateway.coordinator.groups.classic_group import LOG_INTERVAL_MS, LOG_LINES, State
+from headgate.gateway.coordinator.groups.classic_members import Member, Members
+from headgate.gateway.coordinator.groups.classic_rebalance import MAX_REASON_LENGTH
+from headgate.gateway.coordinator.tests.classic_desk import DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicDesk, Joined
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.leave_group import MemberIdentity
 
 # The first rebalance (KIP-134)
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.groups.classic_group import State
-from gateway.coordinator.tests.classic_desk import SESSION_MS, ClassicDesk, Joined
-from protocol.errors import ErrorCode
-from protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.leave_group import MemberIdentity, MemberResponse
+from headgate.gateway.coordinator.groups.classic_group import State
+from headgate.gateway.coordinator.tests.classic_desk import SESSION_MS, ClassicDesk, Joined
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode
+from headgate.protocol.messages.join_group import JoinGroupResponse
+from headgate.protocol.messages.leave_group import MemberIdentity, MemberResponse
 
 
 def wants(*topics: str, version: int = 0, **fields: Any) -> dict[str, bytes]:

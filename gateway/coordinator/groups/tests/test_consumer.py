@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.groups import consumer, subscriptions
-from gateway.coordinator.settings import GroupSettings
-from gateway.coordinator.tests.consumers import (
+from headgate.gateway.coordinator.groups import consumer, subscriptions
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.gateway.coordinator.tests.consumers import (
     CALLER,
     GROUP,
     LEAVE_EPOCH,
@@ -22,9 +22,9 @@ from gateway.coordinator.tests.consumers import (
     reported,
     settle,
 )
-from gateway.coordinator.tests.groups import WALL_MS, Desk, topic_id
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import (
+from headgate.gateway.coordinator.tests.groups import WALL_MS, Desk, topic_id
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import (
     STABLE,
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
@@ -43,7 +43,7 @@ from protocol.internal.offsets import (
     ConsumerGroupTargetAssignmentMetadataValue,
     TopicPartitions,
 )
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 ORDERS = topic_id("orders")
 

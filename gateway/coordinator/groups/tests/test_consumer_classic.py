@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.groups import classic
-from gateway.coordinator.settings import GroupSettings
-from gateway.coordinator.tests.consumers import (
+from headgate.gateway.coordinator.groups import classic
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.gateway.coordinator.tests.consumers import (
     CALLER,
     GROUP,
     LEAVE_STATIC_EPOCH,
@@ -19,16 +19,16 @@ from gateway.coordinator.tests.consumers import (
     reported,
     settle,
 )
-from gateway.coordinator.tests.groups import Desk
-from gateway.coordinator.tests.mixed_consumers import SESSION_MS, ClassicConsumer, code_of, settle_all
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal import consumer_protocol
-from protocol.internal.consumer_protocol import ConsumerProtocolSubscription
-from protocol.internal.offsets import UNREVOKED_PARTITIONS, GroupMetadataKey
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.sync_group import SyncGroupRequest
+from headgate.gateway.coordinator.tests.groups import Desk
+from headgate.gateway.coordinator.tests.mixed_consumers import SESSION_MS, ClassicConsumer, code_of, settle_all
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal import consumer_protocol
+from headgate.protocol.internal.consumer_protocol import ConsumerProtocolSubscription
+from headgate.protocol.internal.offsets import UNREVOKED_PARTITIONS, GroupMetadataKey
+from headgate.protocol.messages.heartbeat import HeartbeatRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from headgate.protocol.messages.sync_group import SyncGroupRequest
 
 SUBSCRIPTION = consumer_protocol.encode(ConsumerProtocolSubscription(["orders"]), 1)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.coordinator.groups import consumer_records
-from gateway.coordinator.groups.consumer_draft import Draft
-from gateway.coordinator.groups.consumer_group import ConsumerGroup
-from gateway.coordinator.groups.consumer_members import Member
-from gateway.coordinator.tests.groups import Desk
-from protocol.internal.offsets import GroupMetadataKey
+from headgate.gateway.coordinator.groups import consumer_records
+from headgate.gateway.coordinator.groups.consumer_draft import Draft
+from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
+from headgate.gateway.coordinator.groups.consumer_members import Member
+from headgate.gateway.coordinator.tests.groups import Desk
+from headgate.protocol.internal.offsets import GroupMetadataKey
 
 
 @pytest.fixture

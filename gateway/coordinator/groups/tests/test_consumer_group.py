@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.coordinator.groups import consumer_group, consumer_records
-from gateway.coordinator.groups.consumer_group import ConsumerGroup
-from gateway.coordinator.groups.consumer_members import Member
-from gateway.coordinator.tests.consumers import GROUP, LEAVE_STATIC_EPOCH, Client, group_of, settle
-from gateway.coordinator.tests.groups import Desk, hard, topic_id
-from gateway.coordinator.tests.mixed_consumers import ClassicConsumer, settle_all
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import ConsumerGroupMetadataKey
-from protocol.messages.consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER
+from headgate.gateway.coordinator.groups import consumer_group, consumer_records
+from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
+from headgate.gateway.coordinator.groups.consumer_members import Member
+from headgate.gateway.coordinator.tests.consumers import GROUP, LEAVE_STATIC_EPOCH, Client, group_of, settle
+from headgate.gateway.coordinator.tests.groups import Desk, hard, topic_id
+from headgate.gateway.coordinator.tests.mixed_consumers import ClassicConsumer, settle_all
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import ConsumerGroupMetadataKey
+from headgate.protocol.messages.consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER
 
 T = b"t" * 16
 

@@ -9,14 +9,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.coordinator.decision import Decision
-from gateway.coordinator.groups import consumer
-from gateway.coordinator.groups.consumer_group import ConsumerGroup
-from gateway.coordinator.tests.consumers import CALLER, GROUP, REBALANCE_MS, named, reported
-from gateway.coordinator.tests.groups import Desk, hard
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import UnknownType, decode, encode_key, encode_value
-from protocol.messages.consumer_group_heartbeat import (
+from headgate.gateway.coordinator.decision import Decision
+from headgate.gateway.coordinator.groups import consumer
+from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
+from headgate.gateway.coordinator.tests.consumers import CALLER, GROUP, REBALANCE_MS, named, reported
+from headgate.gateway.coordinator.tests.groups import Desk, hard
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import UnknownType, decode, encode_key, encode_value
+from headgate.protocol.messages.consumer_group_heartbeat import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     ConsumerGroupHeartbeatRequest,

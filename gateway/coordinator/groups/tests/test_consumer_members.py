@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.coordinator.groups.assignors import Assignment
-from gateway.coordinator.groups.consumer_members import Member, Owned, holds, is_within, owned, reconcile
-from protocol.internal.offsets import STABLE, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
-from protocol.messages.consumer_group_heartbeat import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, TopicPartitions
+from headgate.gateway.coordinator.groups.assignors import Assignment
+from headgate.gateway.coordinator.groups.consumer_members import Member, Owned, holds, is_within, owned, reconcile
+from headgate.protocol.internal.offsets import STABLE, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
+from headgate.protocol.messages.consumer_group_heartbeat import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, TopicPartitions
 
 A, B = b"a" * 16, b"b" * 16
 

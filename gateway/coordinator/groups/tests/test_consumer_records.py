@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.coordinator.groups import consumer_records
-from gateway.coordinator.groups.consumer_group import ConsumerGroup
-from gateway.coordinator.groups.consumer_members import Member
-from gateway.coordinator.groups.subscriptions import Resolved
-from protocol.internal.offsets import (
+from headgate.gateway.coordinator.groups import consumer_records
+from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
+from headgate.gateway.coordinator.groups.consumer_members import Member
+from headgate.gateway.coordinator.groups.subscriptions import Resolved
+from headgate.protocol.internal.offsets import (
     ClassicMemberMetadata,
     ClassicProtocol,
     UnknownType,

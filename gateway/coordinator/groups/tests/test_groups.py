@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.coordinator.decision import NEVER, Decision
-from gateway.coordinator.groups.classic import ClassicGroup
-from gateway.coordinator.groups.groups import Group, Shard
-from gateway.coordinator.tests.groups import Desk, FakeTopics, topic_id
-from protocol.internal.offsets import (
+from headgate.gateway.coordinator.decision import NEVER, Decision
+from headgate.gateway.coordinator.groups.classic import ClassicGroup
+from headgate.gateway.coordinator.groups.groups import Group, Shard
+from headgate.gateway.coordinator.tests.groups import Desk, FakeTopics, topic_id
+from headgate.protocol.internal.offsets import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
     GroupMetadataKey,
@@ -16,8 +16,8 @@ from protocol.internal.offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.schema import Message
+from headgate.protocol.messages.heartbeat import HeartbeatRequest
+from headgate.protocol.schema import Message
 
 COMMITTED = OffsetCommitValue(7, -1, "", 1)
 

@@ -9,14 +9,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.coordinator.groups.classic_group import ClassicGroup, State
-from gateway.coordinator.groups.consumer_group import ConsumerGroup
-from gateway.coordinator.settings import GroupSettings
-from gateway.coordinator.tests.consumers import GROUP, LEAVE_STATIC_EPOCH, Client, classic_members, group_of
-from gateway.coordinator.tests.groups import Desk, hard
-from gateway.coordinator.tests.mixed_consumers import SESSION_MS, ClassicConsumer, settle_all
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal.offsets import GroupMetadataKey
+from headgate.gateway.coordinator.groups.classic_group import ClassicGroup, State
+from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
+from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.gateway.coordinator.tests.consumers import GROUP, LEAVE_STATIC_EPOCH, Client, classic_members, group_of
+from headgate.gateway.coordinator.tests.groups import Desk, hard
+from headgate.gateway.coordinator.tests.mixed_consumers import SESSION_MS, ClassicConsumer, settle_all
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import GroupMetadataKey
 
 
 def desk_with(*, policy: str = "bidirectional", partitions: int = 6, **fields: Any) -> Desk:
@@ -99,8 +99,8 @@ def test_what_members_read_is_theirs_although_their_generation_was_never_assigne
 
 
 def test_when_the_write_fails_the_group_stays_classic() -> None:
-    from gateway.coordinator.groups import consumer
-    from gateway.coordinator.tests.consumers import CALLER
+    from headgate.gateway.coordinator.groups import consumer
+    from headgate.gateway.coordinator.tests.consumers import CALLER
 
     desk = desk_with()
     first, second = classic_pair(desk)
@@ -112,8 +112,8 @@ def test_when_the_write_fails_the_group_stays_classic() -> None:
 
 
 def test_when_the_write_fails_who_waited_is_watched_again() -> None:
-    from gateway.coordinator.groups import consumer
-    from gateway.coordinator.tests.consumers import CALLER
+    from headgate.gateway.coordinator.groups import consumer
+    from headgate.gateway.coordinator.tests.consumers import CALLER
 
     desk = desk_with()
     first, second = classic_pair(desk)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.groups import subscriptions
-from gateway.coordinator.groups.subscriptions import fingerprint, refresh_interval_ms, resolve
-from protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.coordinator.groups import subscriptions
+from headgate.gateway.coordinator.groups.subscriptions import fingerprint, refresh_interval_ms, resolve
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 class Topics:

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.records import compression
-from protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, check_crc, iterate, read_header, with_records
-from storage.cleanup.compaction.rounds import compact
-from storage.config import LOG_APPEND_TIME
-from storage.tests.builders import NOW_MS, append, content, new_log, numbered, open_store, read
-from storage.tests.compacted import (
+from headgate.protocol.records import compression
+from headgate.protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, check_crc, iterate, read_header, with_records
+from headgate.storage.cleanup.compaction.rounds import compact
+from headgate.storage.config import LOG_APPEND_TIME
+from headgate.storage.tests.builders import NOW_MS, append, content, new_log, numbered, open_store, read
+from headgate.storage.tests.compacted import (
     ABORT,
     COMMIT,
     COMPACT,
@@ -27,7 +27,7 @@ from storage.tests.compacted import (
     transactional,
     values,
 )
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 DAY_MS = 86_400_000
 

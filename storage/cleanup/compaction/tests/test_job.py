@@ -6,10 +6,10 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
-from storage.cleanup.compaction.job import Job, assess, plan, plan_merge
-from storage.cleanup.compaction.rounds import compact
-from storage.tests.builders import NOW_MS, new_log
-from storage.tests.compacted import (
+from headgate.storage.cleanup.compaction.job import Job, assess, plan, plan_merge
+from headgate.storage.cleanup.compaction.rounds import compact
+from headgate.storage.tests.builders import NOW_MS, new_log
+from headgate.storage.tests.compacted import (
     COMMIT,
     COMPACT,
     close_segment,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.records.compression import finish
-from storage.cleanup.compaction.batches import Batches
-from storage.cleanup.compaction.job import assess, plan
-from storage.cleanup.compaction.keys import Keys
-from storage.cleanup.compaction.rounds import compact
-from storage.log.log import Log
-from storage.tests.builders import NOW_MS
-from storage.tests.compacted import ABORT, filled, headers, keyed, marker, offsets, records, transactional
+from headgate.protocol.records.compression import finish
+from headgate.storage.cleanup.compaction.batches import Batches
+from headgate.storage.cleanup.compaction.job import assess, plan
+from headgate.storage.cleanup.compaction.keys import Keys
+from headgate.storage.cleanup.compaction.rounds import compact
+from headgate.storage.log.log import Log
+from headgate.storage.tests.builders import NOW_MS
+from headgate.storage.tests.compacted import ABORT, filled, headers, keyed, marker, offsets, records, transactional
 
 
 def test_a_full_table_leaves_the_rest_for_the_next_round() -> None:
@@ -47,6 +47,6 @@ def test_what_was_aborted_has_no_keys() -> None:
 
 
 def test_behind_too_many_batches_that_offsets_do_not_tell_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.cleanup.compaction.keys.MOST_UNPLAIN", 1)
+    monkeypatch.setattr("headgate.storage.cleanup.compaction.keys.MOST_UNPLAIN", 1)
     log = filled(keyed(("a", None)), keyed(("b", "1")), keyed(("c", None)), keyed(("d", "1")))
     assert [collected(log).is_plain(header) for header in headers(log)] == [False, True, False, False]

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records import legacy
-from protocol.records.batch import HEADER_SIZE, Record, build, iterate, read_header
-from storage.cleanup.compaction.job import assess, plan
-from storage.cleanup.compaction.rounds import Collect, Gone, Request, Round, Sync, compact, go_on
-from storage.files import File
-from storage.log.log import Log
-from storage.tests.builders import NOW_MS, append, content, delete_old_segments, new_log, open_store, read
-from storage.tests.compacted import (
+from headgate.protocol.records import legacy
+from headgate.protocol.records.batch import HEADER_SIZE, Record, build, iterate, read_header
+from headgate.storage.cleanup.compaction.job import assess, plan
+from headgate.storage.cleanup.compaction.rounds import Collect, Gone, Request, Round, Sync, compact, go_on
+from headgate.storage.files import File
+from headgate.storage.log.log import Log
+from headgate.storage.tests.builders import NOW_MS, append, content, delete_old_segments, new_log, open_store, read
+from headgate.storage.tests.compacted import (
     ABORT,
     COMPACT,
     assert_indexes,
@@ -32,7 +32,7 @@ from storage.tests.compacted import (
     records,
     transactional,
 )
-from storage.tests.crashing_files import CrashingFiles, OpenFile
+from headgate.storage.tests.crashing_files import CrashingFiles, OpenFile
 
 DAY_MS = 86_400_000
 

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from storage.cleanup.compaction.rounds import compact
-from storage.tests.builders import NOW_MS, append, content, new_log, open_store
-from storage.tests.compacted import (
+from headgate.storage.cleanup.compaction.rounds import compact
+from headgate.storage.tests.builders import NOW_MS, append, content, new_log, open_store
+from headgate.storage.tests.compacted import (
     COMPACT,
     assert_indexes,
     close_segment,
@@ -20,7 +20,7 @@ from storage.tests.compacted import (
     put,
     records,
 )
-from storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.crashing_files import CrashingFiles
 
 
 def test_segments_that_have_become_small_become_one() -> None:
