@@ -56,10 +56,12 @@ func (client) Produce(to lines.Target, codec string, next func() (lines.Record, 
 	config.Producer.Idempotent = true
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Net.MaxOpenRequests = 1
+	config.Producer.Return.Successes = true
 	producer, err := sarama.NewAsyncProducer([]string{to.Bootstrap}, config)
 	if err != nil {
 		return err
 	}
+	unanswered := 0
 	for record, err := next(); ; record, err = next() {
 		if errors.Is(err, io.EOF) {
 			break
@@ -67,13 +69,26 @@ func (client) Produce(to lines.Target, codec string, next func() (lines.Record, 
 		if err != nil {
 			return errors.Join(err, producer.Close())
 		}
+		for isTaken := false; !isTaken; {
+			select {
+			case producer.Input() <- toSend(to.Topic, record):
+				unanswered++
+				isTaken = true
+			case <-producer.Successes():
+				unanswered--
+			case failed := <-producer.Errors():
+				return errors.Join(failed, producer.Close())
+			}
+		}
+	}
+	// Close gives up whatever is being sent again at that moment
+	for ; unanswered > 0; unanswered-- {
 		select {
-		case producer.Input() <- toSend(to.Topic, record):
+		case <-producer.Successes():
 		case failed := <-producer.Errors():
 			return errors.Join(failed, producer.Close())
 		}
 	}
-	// Close flushes, and returns what failed
 	return producer.Close()
 }
 
