@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import pytest
 
@@ -18,7 +18,8 @@ from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 
-class Named(NamedTuple):
+@dataclass
+class Named:
     resource_type: int
     resource_name: str
 
