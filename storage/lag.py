@@ -17,7 +17,7 @@ UNKNOWN_TIMESTAMP = -1
 """The oldest unread record has no timestamp, or nobody could look at it."""
 
 
-class Standing(Enum):
+class OffsetStatus(Enum):
     """Where a committed offset stands; out of range, the consumer's auto.offset.reset decides what it reads next."""
 
     OK = "ok"
@@ -27,7 +27,7 @@ class Standing(Enum):
 
     @property
     def is_out_of_range(self) -> bool:
-        return self in (Standing.BELOW_START, Standing.BEYOND_END)
+        return self in (OffsetStatus.BELOW_START, OffsetStatus.BEYOND_END)
 
 
 class Lag(NamedTuple):
@@ -35,16 +35,16 @@ class Lag(NamedTuple):
 
     records: int | None
     seconds: float | None
-    standing: Standing
+    status: OffsetStatus
 
 
-def standing(committed: int | None, start: int, end: int) -> Standing:
+def offset_status(committed: int | None, start: int, end: int) -> OffsetStatus:
     """Where an offset stands in a partition that has the offsets from `start` to before `end`."""
     if committed is None or committed < 0:
-        return Standing.NO_OFFSET
+        return OffsetStatus.NO_OFFSET
     if committed < start:
-        return Standing.BELOW_START
-    return Standing.BEYOND_END if committed > end else Standing.OK
+        return OffsetStatus.BELOW_START
+    return OffsetStatus.BEYOND_END if committed > end else OffsetStatus.OK
 
 
 def first_unread(committed: int | None, start: int, end: int) -> int | None:
@@ -61,8 +61,8 @@ def measure(committed: int | None, start: int, end: int, oldest_unread_ms: int |
     are gaps and markers), UNKNOWN_TIMESTAMP if it is not known. A timestamp in the future, of a producer whose clock is
     wrong, counts as now. What was deleted before it was read is in `records`, as in Kafka's tool, but has no age.
     """
-    where = standing(committed, start, end)
-    if committed is None or where is Standing.NO_OFFSET:
+    where = offset_status(committed, start, end)
+    if committed is None or where is OffsetStatus.NO_OFFSET:
         return Lag(None, None, where)
     records = max(0, end - committed)
     if records == 0 or oldest_unread_ms is None:

@@ -1,4 +1,4 @@
-"""A small blocking client for tools: one connection, one question at a time, over `protocol.peer`."""
+"""A small blocking client for tools: one connection, one request at a time, over `protocol.peer`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from headgate.protocol.schema import Message
 
 DEFAULT_PORT = 9092
 DEFAULT_TIMEOUT_S = 30.0
-_RECEIVED_BYTES = 1 << 16
-_API_VERSIONS = 3  # known to every broker since 2.4
+_RECEIVE_BYTES = 1 << 16
+_API_VERSIONS = 3  # Kafka 2.4 and later know this version
 
 
 class ClientError(Exception):
-    """A broker cannot be reached, or does not speak as it should; the text says which, and what to do."""
+    """A broker cannot be reached, or breaks the protocol; the text names the broker and what to do."""
 
 
 class Client:
     """A connection to one broker. Close it, or use `with`."""
 
     def __init__(self, bootstrap: str, client_id: str = "headgate-tools", timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Connect to the first broker of `host:port,...` that answers, and ask what it serves. Raises ClientError."""
+        """Connect to the first broker of `host:port,...` that accepts, and ask for its versions. Raises ClientError."""
         self._timeout_s = timeout_s
         self._peer = Peer(client_id)
         failures = []
@@ -51,7 +51,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def _negotiate(self) -> None:
@@ -59,7 +59,7 @@ class Client:
         try:
             answer = self.ask(software, _API_VERSIONS)
             if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-                answer = self.ask(ApiVersionsRequest(), 0)  # such an answer has no list, or one of this API (KIP-511)
+                answer = self.ask(ApiVersionsRequest(), 0)  # the error lists no API, or ApiVersions alone (KIP-511)
         except ClientError:
             self.close()
             raise
@@ -68,7 +68,7 @@ class Client:
             raise ClientError(f"{self.address} refuses ApiVersions: {ErrorCode(answer.error_code).name}")
 
     def ask(self, request: Message, version: int | None = None) -> Any:
-        """The response to a request, in the newest version that both sides have. Raises ClientError."""
+        """Send a request and return the response. Default: the newest version of both sides. Raises ClientError."""
         try:
             self._socket.sendall(self._peer.request(request, version))
             return self._receive(type(request).__name__)
@@ -80,11 +80,11 @@ class Client:
             raise ClientError(f"the connection to {self.address} failed: {error.strerror or error}") from None
 
     def serves(self, cls: type[Message]) -> bool:
-        """Whether the broker has this API at all."""
+        """True if the broker serves any version of this API."""
         return cls.api_key in self._peer.served
 
     def version(self, cls: type[Message], newest: int, oldest: int = 0) -> int:
-        """The newest version from `oldest` to `newest` that both sides have. Raises ClientError."""
+        """The newest version between `oldest` and `newest` that both sides have. Raises ClientError."""
         try:
             version = min(newest, self._peer.best(cls))
         except KafkaError as error:
@@ -100,7 +100,7 @@ class Client:
     def _receive(self, name: str) -> Any:
         while True:
             try:
-                data = self._socket.recv(_RECEIVED_BYTES)
+                data = self._socket.recv(_RECEIVE_BYTES)
             except TimeoutError:
                 raise ClientError(f"{self.address} did not answer {name} within {self._timeout_s:g} s") from None
             if not data:
@@ -110,7 +110,7 @@ class Client:
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
-    """`host:port,[::1]:9092,host` -> addresses; the port is 9092 where none is given. Raises ClientError."""
+    """Addresses of `host:port,[::1]:9092,host`; the default port is 9092. Raises ClientError."""
     return [_parse_address(part.strip()) for part in text.split(",") if part.strip()] or _refuse(text)
 
 

@@ -1,9 +1,10 @@
-"""What the commands have in common: their options, tables, and sentences for what a broker refused."""
+"""What the commands share: options, the error for wrong arguments, tables, and sentences for a broker's error codes."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headgate.protocol.errors import ErrorCode
@@ -16,17 +17,38 @@ _NUMBERS = (int, float, type(None))
 Row = Mapping[str, Any]
 
 
+class UsageError(ValueError):
+    """The arguments ask for something impossible; the text says why, and what to write instead."""
+
+
 def common_options() -> argparse.ArgumentParser:
-    """The options of every command that asks a broker and shows rows, as a parent of its parsers."""
+    """The parent parser of all commands that ask a broker and print rows."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
         "--bootstrap-server", default="127.0.0.1:9092", metavar="host:port", help="default: 127.0.0.1:9092"
     )
     common.add_argument("--timeout", type=_seconds, default=DEFAULT_TIMEOUT_S, metavar="seconds", help="default: 30")
-    shape = common.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="JSON lines, also on a terminal")
-    shape.add_argument("--table", action="store_true", help="a table, also into a file or a pipe")
+    add_format_options(common)
     return common
+
+
+def add_format_options(parser: argparse.ArgumentParser) -> None:
+    """Add `--json` and `--table`; `wants_table` reads both."""
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="JSON lines, also on a terminal")
+    formats.add_argument("--table", action="store_true", help="a table, also into a file or a pipe")
+
+
+def wants_table(options: argparse.Namespace) -> bool:
+    """True for a table, False for JSON lines; without an option a terminal gets a table."""
+    return bool(options.table or (not options.json and sys.stdout.isatty()))
+
+
+def print_errors(command: str, sentences: Iterable[str]) -> None:
+    """Print each sentence on standard error, after everything that is already on standard output."""
+    sys.stdout.flush()
+    for sentence in sentences:
+        print(f"headgate {command}: {printable(sentence)}", file=sys.stderr)
 
 
 def _seconds(text: str) -> float:
@@ -39,8 +61,8 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def reason(code: int, message: str | None = None) -> str:
-    """A sentence for an error code, the broker's own if it sent one, with the code's name."""
+def describe_error_code(code: int, message: str | None = None) -> str:
+    """A sentence and the name of an error code. The broker's own `message` replaces our sentence."""
     try:
         error = ErrorCode(code)
     except ValueError:
@@ -49,7 +71,7 @@ def reason(code: int, message: str | None = None) -> str:
 
 
 def format_table(rows: Sequence[Row]) -> list[str]:
-    """Lines of aligned columns under their names; numbers stand to the right, a dash where there is nothing."""
+    """Lines of aligned columns below their names. Numbers are aligned right; a dash stands for None."""
     if not rows:
         return []
     names = list(rows[0])
@@ -75,5 +97,5 @@ def _cell(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """A line for a terminal: names come from clients, and may hold what would move its cursor or change its colours."""
+    """The text with control characters escaped: a client's name could move the terminal's cursor or change colours."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -1,14 +1,12 @@
 """`headgate topics`: list, create, describe and delete topics, of Headgate or of any Kafka broker.
 
-A table on a terminal, JSON lines otherwise. Exit codes: 0 done, 1 it failed for at least one topic, 2 called wrongly.
+Output: a table on a terminal, JSON lines otherwise. Exit codes: 0 success, 1 failure for a topic, 2 wrong usage.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from headgate.protocol.errors import ErrorCode
@@ -16,30 +14,36 @@ from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTo
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from headgate.storage.disk.layout import format_id
 from headgate.tools.client import Client, ClientError
-from headgate.tools.output import Row, common_options, format_table, printable, reason
+from headgate.tools.output import (
+    Row,
+    common_options,
+    describe_error_code,
+    format_table,
+    print_errors,
+    wants_table,
+)
 
 FAILED = 1
 _TOPIC_RESOURCE = 2
-_SET_FOR_THE_TOPIC = 1  # the source of a config in DescribeConfigs
+_DYNAMIC_TOPIC_CONFIG = 1  # the source of a config in DescribeConfigs
 
-_WHY_NOT: dict[int, str] = {
+_MESSAGES: dict[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic; `headgate topics list` shows all"
 }
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run `headgate topics <arguments>`; returns the exit code."""
+    """Run `headgate topics <arguments>`; return the exit code."""
     options = _parser().parse_args(arguments)
-    is_table = options.table or (not options.json and sys.stdout.isatty())
     try:
         with Client(options.bootstrap_server, timeout_s=options.timeout) as client:
             rows, failures = options.run(client, options)
     except ClientError as error:
         rows, failures = [], [str(error)]
-    _print(rows, is_table)
-    for failure in failures:
-        print(f"headgate topics: {printable(failure)}", file=sys.stderr)
+    _print(rows, is_table=wants_table(options))
+    print_errors("topics", failures)
     return FAILED if failures else 0
 
 
@@ -47,24 +51,24 @@ def _parser() -> argparse.ArgumentParser:
     common = common_options()
     parser = argparse.ArgumentParser(prog="headgate topics", description="List, create, describe and delete topics.")
     commands = parser.add_subparsers(required=True, metavar="list|create|describe|delete")
-    listing = commands.add_parser("list", parents=[common], help="all topics")
-    listing.set_defaults(run=list_topics)
-    creating = commands.add_parser("create", parents=[common], help="new topics")
-    creating.add_argument("topics", nargs="+", metavar="topic")
-    creating.add_argument("--partitions", type=int, default=-1, help="default: the broker's num.partitions")
-    creating.add_argument("--replication-factor", type=int, default=-1, help="default: the broker's")
-    creating.add_argument(
+    list_command = commands.add_parser("list", parents=[common], help="all topics")
+    list_command.set_defaults(run=list_topics)
+    create = commands.add_parser("create", parents=[common], help="new topics")
+    create.add_argument("topics", nargs="+", metavar="topic")
+    create.add_argument("--partitions", type=int, default=-1, help="default: the broker's num.partitions")
+    create.add_argument("--replication-factor", type=int, default=-1, help="default: the broker's")
+    create.add_argument(
         "--config", action="append", default=[], type=_pair, metavar="name=value", help="may be repeated"
     )
-    creating.add_argument("--if-not-exists", action="store_true", help="a topic that exists already is no failure")
-    creating.set_defaults(run=create_topics)
-    describing = commands.add_parser("describe", parents=[common], help="partitions and configs")
-    describing.add_argument("topics", nargs="*", metavar="topic", help="default: all")
-    describing.set_defaults(run=describe_topics)
-    deleting = commands.add_parser("delete", parents=[common], help="delete topics with everything in them")
-    deleting.add_argument("topics", nargs="+", metavar="topic")
-    deleting.add_argument("--if-exists", action="store_true", help="a topic that does not exist is no failure")
-    deleting.set_defaults(run=delete_topics)
+    create.add_argument("--if-not-exists", action="store_true", help="accept a topic that already exists")
+    create.set_defaults(run=create_topics)
+    describe = commands.add_parser("describe", parents=[common], help="partitions and configs")
+    describe.add_argument("topics", nargs="*", metavar="topic", help="default: all")
+    describe.set_defaults(run=describe_topics)
+    delete = commands.add_parser("delete", parents=[common], help="delete topics with all their records")
+    delete.add_argument("topics", nargs="+", metavar="topic")
+    delete.add_argument("--if-exists", action="store_true", help="accept a topic that does not exist")
+    delete.set_defaults(run=delete_topics)
     return parser
 
 
@@ -79,7 +83,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def list_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row], list[str]]:
-    """All topics by name."""
+    """Rows of all topics, sorted by name."""
     topics = _metadata(client, None)
     return [_summary(topic) for topic in sorted(topics, key=lambda topic: topic.name or "")], []
 
@@ -94,7 +98,7 @@ def _summary(topic: MetadataResponseTopic) -> Row:
 
 
 def create_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row], list[str]]:
-    """Every topic that can be made is; what is said of the others are failures."""
+    """Create as many topics as possible. Returns rows of the created topics and sentences about the others."""
     configs = [CreatableTopicConfig(name=name, value=value) for name, value in options.config]
     topics = [
         CreatableTopic(
@@ -111,12 +115,13 @@ def create_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row
             rows.append({"topic": result.name, "created": not exists})
         else:
             advice = "; --if-not-exists accepts that" if exists else ""
-            failures.append(f"{result.name} was not created: {reason(result.error_code, result.error_message)}{advice}")
+            why = describe_error_code(result.error_code, result.error_message)
+            failures.append(f"{result.name} was not created: {why}{advice}")
     return rows, failures
 
 
 def describe_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row], list[str]]:
-    """Partitions, and the configs that were set for the topic itself."""
+    """Rows with the partitions of topics and the configs set for the topic itself, and failures."""
     topics = _metadata(client, options.topics or None)
     found = sorted(
         (topic for topic in topics if topic.error_code == ErrorCode.NONE), key=lambda topic: topic.name or ""
@@ -124,7 +129,7 @@ def describe_topics(client: Client, options: argparse.Namespace) -> tuple[list[R
     configs = _own_configs(client, [topic.name or "" for topic in found])
     rows = [_description(topic, configs.get(topic.name or "", {})) for topic in found]
     failures = [
-        f"{topic.name} cannot be described: {reason(topic.error_code, _WHY_NOT.get(topic.error_code))}"
+        f"{topic.name} cannot be described: {describe_error_code(topic.error_code, _MESSAGES.get(topic.error_code))}"
         for topic in topics
         if topic.error_code != ErrorCode.NONE
     ]
@@ -144,7 +149,7 @@ def _description(topic: MetadataResponseTopic, configs: Mapping[str, str]) -> Ro
     ]
     return {
         "topic": topic.name,
-        "topic_id": _id_text(topic.topic_id),
+        "topic_id": format_id(topic.topic_id),
         "configs": dict(configs),
         "partitions": partitions,
     }
@@ -160,14 +165,14 @@ def _own_configs(client: Client, names: Sequence[str]) -> dict[str, dict[str, st
     answer = client.ask(DescribeConfigsRequest(resources=resources))
     return {
         result.resource_name: {
-            entry.name: entry.value for entry in result.configs if entry.config_source == _SET_FOR_THE_TOPIC
+            entry.name: entry.value for entry in result.configs if entry.config_source == _DYNAMIC_TOPIC_CONFIG
         }
         for result in answer.results
     }
 
 
 def delete_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row], list[str]]:
-    """Every topic that can be deleted is; what is said of the others are failures."""
+    """Delete as many topics as possible. Returns rows of the deleted topics and sentences about the others."""
     names = list(options.topics)
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name) for name in names],
@@ -182,7 +187,8 @@ def delete_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row
             rows.append({"topic": result.name, "deleted": not unknown})
         else:
             advice = "; --if-exists accepts that" if unknown else ""
-            failures.append(f"{result.name} was not deleted: {reason(result.error_code, result.error_message)}{advice}")
+            why = describe_error_code(result.error_code, result.error_message)
+            failures.append(f"{result.name} was not deleted: {why}{advice}")
     return rows, failures
 
 
@@ -193,15 +199,10 @@ def _metadata(client: Client, names: Sequence[str] | None) -> list[MetadataRespo
     return found
 
 
-def _id_text(topic_id: bytes) -> str:
-    """A topic's id as Kafka writes it."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
-
-
 # -------------------------------------------------------------------------------------------------------------- output
 
 
-def _print(rows: Iterable[Row], is_table: bool) -> None:
+def _print(rows: Iterable[Row], *, is_table: bool) -> None:
     if not is_table:
         for row in rows:
             print(json.dumps(row))
@@ -212,7 +213,7 @@ def _print(rows: Iterable[Row], is_table: bool) -> None:
 
 
 def _flatten(row: Row) -> list[Row]:
-    """A described topic as a line for each partition; anything else as it is."""
+    """A described topic becomes one row for each partition; any other row stays as it is."""
     if "partitions" not in row or isinstance(row["partitions"], int):
         return [row]
     configs = " ".join(f"{name}={value}" for name, value in row["configs"].items())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.storage.lag import UNKNOWN_TIMESTAMP, Lag, Standing, first_unread, measure, standing
+from headgate.storage.lag import UNKNOWN_TIMESTAMP, Lag, OffsetStatus, first_unread, measure, offset_status
 
 NOW_MS = 1_700_000_000_000
 
@@ -12,17 +12,17 @@ NOW_MS = 1_700_000_000_000
 @pytest.mark.parametrize(
     "committed, oldest_unread_ms, expected",
     [
-        (20, NOW_MS - 1500, Lag(80, 1.5, Standing.OK)),
-        (10, NOW_MS - 9000, Lag(90, 9.0, Standing.OK)),  # the first offset there is
-        (100, None, Lag(0, 0.0, Standing.OK)),  # everything is read, however old the last record is
-        (100, NOW_MS - 9000, Lag(0, 0.0, Standing.OK)),
-        (95, None, Lag(5, 0.0, Standing.OK)),  # only gaps and markers are left
-        (95, UNKNOWN_TIMESTAMP, Lag(5, None, Standing.OK)),
-        (95, NOW_MS + 60_000, Lag(5, 0.0, Standing.OK)),  # a producer's clock is ahead
-        (4, NOW_MS - 9000, Lag(96, 9.0, Standing.BELOW_START)),
-        (101, None, Lag(0, 0.0, Standing.BEYOND_END)),
-        (None, None, Lag(None, None, Standing.NO_OFFSET)),
-        (-1, NOW_MS, Lag(None, None, Standing.NO_OFFSET)),
+        (20, NOW_MS - 1500, Lag(80, 1.5, OffsetStatus.OK)),
+        (10, NOW_MS - 9000, Lag(90, 9.0, OffsetStatus.OK)),  # the first offset there is
+        (100, None, Lag(0, 0.0, OffsetStatus.OK)),  # everything is read, however old the last record is
+        (100, NOW_MS - 9000, Lag(0, 0.0, OffsetStatus.OK)),
+        (95, None, Lag(5, 0.0, OffsetStatus.OK)),  # only gaps and markers are left
+        (95, UNKNOWN_TIMESTAMP, Lag(5, None, OffsetStatus.OK)),
+        (95, NOW_MS + 60_000, Lag(5, 0.0, OffsetStatus.OK)),  # a producer's clock is ahead
+        (4, NOW_MS - 9000, Lag(96, 9.0, OffsetStatus.BELOW_START)),
+        (101, None, Lag(0, 0.0, OffsetStatus.BEYOND_END)),
+        (None, None, Lag(None, None, OffsetStatus.NO_OFFSET)),
+        (-1, NOW_MS, Lag(None, None, OffsetStatus.NO_OFFSET)),
     ],
 )
 def test_of_a_partition_from_10_to_100(committed: int | None, oldest_unread_ms: int | None, expected: Lag) -> None:
@@ -32,14 +32,14 @@ def test_of_a_partition_from_10_to_100(committed: int | None, oldest_unread_ms: 
 @pytest.mark.parametrize("committed", [0, None])
 def test_of_an_empty_partition(committed: int | None) -> None:
     assert first_unread(committed, 0, 0) is None
-    expected = Lag(None, None, Standing.NO_OFFSET) if committed is None else Lag(0, 0.0, Standing.OK)
+    expected = Lag(None, None, OffsetStatus.NO_OFFSET) if committed is None else Lag(0, 0.0, OffsetStatus.OK)
     assert measure(committed, 0, 0, None, NOW_MS) == expected
 
 
 def test_of_a_partition_that_was_emptied() -> None:
     """Retention took everything: what was not read is out of range, and there is nothing whose age could be told."""
     assert first_unread(4, 10, 10) is None
-    assert measure(4, 10, 10, None, NOW_MS) == Lag(6, 0.0, Standing.BELOW_START)
+    assert measure(4, 10, 10, None, NOW_MS) == Lag(6, 0.0, OffsetStatus.BELOW_START)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_there_is_something_to_read_exactly_where_the_offset_is_below_the_end(
     unread = first_unread(committed, start, end)
     lag = measure(committed, start, end, None if unread is None else oldest_unread_ms, 1000)
     assert (unread is not None) == (0 <= committed < end and length > 0)
-    assert lag.standing is standing(committed, start, end)
+    assert lag.status is offset_status(committed, start, end)
     assert (lag.records is None) == (committed < 0)
     assert lag.seconds is None or 0 <= lag.seconds <= 1
     if unread is not None:

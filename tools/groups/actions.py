@@ -1,4 +1,4 @@
-"""What the commands do: each takes its options and has rows, failures, notes and an exit code to say."""
+"""One function for each command: each takes the options and returns rows, failures, notes and an exit code."""
 
 from __future__ import annotations
 
@@ -12,25 +12,35 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.protocol.errors import ErrorCode
-from headgate.tools.groups import reset as resetting
-from headgate.tools.groups import target, transfer
-from headgate.tools.groups.cluster import Cluster, TopicPartition, together
-from headgate.tools.groups.lag import Place, places
-from headgate.tools.groups.members import CLASSIC, CONSUMER, Group, delete_groups, describe, list_groups, with_states
-from headgate.tools.groups.offsets import Offsets, by_topic, committed, delete
-from headgate.tools.groups.reset import Change, Plan, Wish, Wishes
-from headgate.tools.groups.target import Badly, Shift
-from headgate.tools.output import Row
+from headgate.tools.groups import arguments, export_format
+from headgate.tools.groups.arguments import Shift
+from headgate.tools.groups.cluster import Cluster, Failure, TopicPartition, group_by_failure
+from headgate.tools.groups.lag import PartitionLag, measure_lag
+from headgate.tools.groups.members import (
+    CLASSIC,
+    CONSUMER,
+    Group,
+    complete_states,
+    delete_groups,
+    describe_groups,
+    list_groups,
+)
+from headgate.tools.groups.offsets import CommittedOffsets, by_topic, delete_offsets, fetch_committed
+from headgate.tools.groups.reset import OffsetChange, ResetTarget, ResetTargets, apply_changes, plan_reset
+from headgate.tools.output import Row, UsageError
 
 DONE, FAILED, BEHIND = 0, 1, 3
 _DRY_RUN = "this was a dry run, nothing is changed; --execute does it"
 _NOTHING_CHANGED = "nothing is changed"
-_WITH_OFFSETS = (CLASSIC, CONSUMER, "")
+_TYPES_WITH_OFFSETS = (CLASSIC, CONSUMER, "")
 _NO_GROUPS = "there are no groups yet"
 
 
-class Said(NamedTuple):
-    """Rows go to standard output, the rest to standard error. `document`: instead of rows, as it is."""
+class CommandResult(NamedTuple):
+    """The output of a command. Rows go to standard output, failures and notes to standard error.
+
+    `document`: a text for standard output in place of rows. `is_behind`: a lag is above a limit.
+    """
 
     rows: Sequence[Row] = ()
     failures: Sequence[str] = ()
@@ -46,17 +56,17 @@ class Said(NamedTuple):
 
 
 def now_ms() -> int:
-    """The time of this machine's clock, which ages are measured by."""
+    """The clock of this machine in ms since 1970; ages of records are measured by this clock."""
     return time.time_ns() // 1_000_000
 
 
-# ---------------------------------------------------------------------------------------------------------- to look at
+# -------------------------------------------------------------------------------------------------------- read commands
 
 
-def listing(cluster: Cluster, options: argparse.Namespace) -> Said:
-    """`list`: filtered here too, as old brokers do not filter."""
+def run_list(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`list`: all groups, filtered here because old brokers do not filter."""
     listed, failures = list_groups(cluster)
-    listed, more = with_states(cluster, listed)
+    listed, more = complete_states(cluster, listed)
     filters = (options.state, options.type, options.protocol)
     rows = [
         {
@@ -69,25 +79,25 @@ def listing(cluster: Cluster, options: argparse.Namespace) -> Said:
         for row in listed
         if all(map(_passes, (row.state, row.type, row.protocol), filters))
     ]
-    return Said(rows, failures + more, [] if listed else [_NO_GROUPS])
+    return CommandResult(rows, failures + more, [] if listed else [_NO_GROUPS])
 
 
 def _passes(value: str, allowed: Sequence[str]) -> bool:
     return not allowed or value.lower() in allowed
 
 
-def describing(cluster: Cluster, options: argparse.Namespace) -> Said:
-    """`describe`: members, and all that `lag` says."""
-    groups, failures, notes = _chosen(cluster, options.groups)
-    found, more = places(cluster, groups, now_ms)
-    rows_of: defaultdict[str, list[Place]] = defaultdict(list)
+def run_describe(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`describe`: members of groups, and their lag in each partition."""
+    groups, failures, notes = _selected_groups(cluster, options.groups)
+    found, more = measure_lag(cluster, groups, now_ms)
+    rows_of: defaultdict[str, list[PartitionLag]] = defaultdict(list)
     for row in found:
         rows_of[row.group].append(row)
     rows = [_description(group, rows_of[name]) for name, group in sorted(groups.items())]
-    return Said(rows, failures + more, notes)
+    return CommandResult(rows, failures + more, notes)
 
 
-def _description(group: Group, rows: Sequence[Place]) -> Row:
+def _description(group: Group, rows: Sequence[PartitionLag]) -> Row:
     members = [
         {
             "member_id": member.member_id,
@@ -109,11 +119,11 @@ def _description(group: Group, rows: Sequence[Place]) -> Row:
         "assignor": group.assignor,
         "coordinator": group.coordinator,
         "members": members,
-        "partitions": [_place_row(row) for row in rows],
+        "partitions": [_lag_row(row) for row in rows],
     }
 
 
-def _place_row(row: Place) -> Row:
+def _lag_row(row: PartitionLag) -> Row:
     owner = row.owner
     return {
         "topic": row.partition.topic,
@@ -132,22 +142,27 @@ def _place_row(row: Place) -> Row:
     }
 
 
-def lagging(cluster: Cluster, options: argparse.Namespace) -> Said:
-    """`lag`: every group in every partition, and whether that is too far behind."""
-    groups, failures, notes = _chosen(cluster, options.groups)
-    found, more = places(cluster, groups, now_ms)
+def run_lag(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`lag`: the lag of every group in every partition, compared with the limits."""
+    groups, failures, notes = _selected_groups(cluster, options.groups)
+    found, more = measure_lag(cluster, groups, now_ms)
     if options.topic:
         found = [row for row in found if _is_of(row.partition, options.topic)]
-    behind, unclear = judge(found, options.fail_above, options.fail_above_seconds)
-    rows = [{"group": row.group, **_place_row(row)} for row in found]
-    return Said(rows, [*failures, *more, *unclear], [*behind, *notes], is_behind=bool(behind))
+    behind, unclear = check_lag_limits(found, options.fail_above, options.fail_above_seconds)
+    rows = [{"group": row.group, **_lag_row(row)} for row in found]
+    return CommandResult(rows, [*failures, *more, *unclear], [*behind, *notes], is_behind=bool(behind))
 
 
-def judge(rows: Iterable[Place], most_records: int | None, most_seconds: float | None) -> tuple[list[str], list[str]]:
-    """What is too far behind, and what cannot be judged. An offset out of range is behind: records may be lost."""
+def check_lag_limits(
+    rows: Iterable[PartitionLag], most_records: int | None, most_seconds: float | None
+) -> tuple[list[str], list[str]]:
+    """Sentences about lags above the limits, and sentences about lags of unknown age.
+
+    An offset out of range counts as above every limit, because records may be lost.
+    """
     behind, unclear = [], []
-    is_judged = most_records is not None or most_seconds is not None
-    for row in rows if is_judged else ():
+    has_limit = most_records is not None or most_seconds is not None
+    for row in rows if has_limit else ():
         name = f"{row.group} in {row.partition}"
         if row.is_out_of_range and row.committed:
             behind.append(f"{name}: offset {row.committed.offset} is {row.status} ({row.start} to {row.end})")
@@ -156,7 +171,7 @@ def judge(rows: Iterable[Place], most_records: int | None, most_seconds: float |
         elif most_seconds is not None and row.seconds is not None and row.seconds > most_seconds:
             behind.append(f"{name}: {row.seconds:.1f} s behind")
         elif most_seconds is not None and row.records is not None and row.seconds is None:
-            unclear.append(f"{name}: the age of what is to be read is not known")
+            unclear.append(f"{name}: the age of the oldest unread record is not known")
     return behind, unclear
 
 
@@ -165,67 +180,76 @@ def _is_of(partition: TopicPartition, topics: Mapping[str, list[int] | None]) ->
     return numbers is None or partition.number in numbers
 
 
-def _chosen(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, Group], list[str], list[str]]:
-    """The groups that were named, or all that have committed offsets; failures; notes.
+def _selected_groups(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, Group], list[str], list[str]]:
+    """The named groups, by default all groups of a type with committed offsets; failures; notes.
 
-    Of all, those that are gone by now are no failure. Old brokers do not say the type: theirs are classic.
+    Without names, a group deleted since the listing is no failure. Old brokers report no type, so no type is classic.
     """
     failures: list[str] = []
     wanted, others = list(names), []
     if not names:
         listed, failures = list_groups(cluster)
-        wanted = [row.name for row in listed if row.type.lower() in _WITH_OFFSETS]
-        others = sorted({row.type for row in listed if row.type.lower() not in _WITH_OFFSETS})
-    groups, failed = describe(cluster, wanted)
+        wanted = [row.name for row in listed if row.type.lower() in _TYPES_WITH_OFFSETS]
+        others = sorted({row.type for row in listed if row.type.lower() not in _TYPES_WITH_OFFSETS})
+    groups, failed = describe_groups(cluster, wanted)
     missing = [name for name, why in failed.items() if names and why.code == ErrorCode.GROUP_ID_NOT_FOUND]
-    for name, offsets in committed(cluster, missing)[0].items() if missing else ():
-        if offsets:  # brokers of old do not know a group by its offsets alone
+    for name, offsets in fetch_committed(cluster, missing)[0].items() if missing else ():
+        if offsets:  # old brokers do not describe a group that has offsets only
             groups[name] = Group(name, "Empty", CLASSIC, "", "", "", [])
             del failed[name]
-    for name, why in failed.items():
-        if names or why.code != ErrorCode.GROUP_ID_NOT_FOUND:
-            failures.append(f"group {name}: {why.text}")
+    failures += _group_failures(failed, accept_missing=not names)
     notes = [f"groups of the type {kind} are left out" for kind in others]
     return groups, failures, notes if groups or failures or names else [*notes, _NO_GROUPS]
 
 
-# ----------------------------------------------------------------------------------------------------------- to change
+def _group_failures(failed: Mapping[str, Failure], *, accept_missing: bool = False) -> list[str]:
+    """A sentence for each failed group; with `accept_missing`, none for a group that does not exist."""
+    return [
+        f"group {name}: {why.text}"
+        for name, why in failed.items()
+        if not (accept_missing and why.code == ErrorCode.GROUP_ID_NOT_FOUND)
+    ]
 
 
-def reset(cluster: Cluster, options: argparse.Namespace) -> Said:
-    """`reset`: one group; the partitions of a file, of topics, or all that it has committed to."""
+# ------------------------------------------------------------------------------------------------------ change commands
+
+
+def run_reset(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`reset`: change offsets of one group, in the partitions of a file, of topics, or with a committed offset."""
     if options.from_file:
         text = _read(options.from_file)
-        wishes: Mapping[TopicPartition, Wish] = _from_csv(options.from_file, text, options.group)
-        return _change(cluster, {options.group: wishes}, options)
-    wish: Wish = Shift(options.by) if options.by is not None else options.to
+        targets: Mapping[TopicPartition, ResetTarget] = _from_csv(options.from_file, text, options.group)
+        return _change(cluster, {options.group: targets}, options)
+    target: ResetTarget = Shift(options.by) if options.by is not None else options.to
     partitions, failures = _partitions(cluster, options)
     if failures:
-        return Said(failures=[*failures, _NOTHING_CHANGED])
-    return _change(cluster, {options.group: dict.fromkeys(partitions, wish)}, options)
+        return CommandResult(failures=[*failures, _NOTHING_CHANGED])
+    return _change(cluster, {options.group: dict.fromkeys(partitions, target)}, options)
 
 
-def _from_csv(path: str, text: str, group: str) -> Mapping[TopicPartition, Wish]:
+def _from_csv(path: str, text: str, group: str) -> Mapping[TopicPartition, ResetTarget]:
     try:
-        return target.parse_csv(text.splitlines(), group)
-    except Badly as error:
-        raise Badly(f"{path}: {error}") from None
+        return arguments.parse_csv(text.splitlines(), group)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def _partitions(cluster: Cluster, options: argparse.Namespace) -> tuple[list[TopicPartition], list[str]]:
     if options.all_topics:
-        found, failed = committed(cluster, [options.group])
-        failures = [f"group {name}: {why.text}" for name, why in failed.items()]
+        found, failed = fetch_committed(cluster, [options.group])
+        failures = _group_failures(failed)
         partitions = sorted(found.get(options.group, ()))
         if not partitions and not failures:
-            failures = [f"group {options.group} has committed nothing; name its topics: --topic"]
+            failures = [f"group {options.group} has committed nothing; name the topics: --topic"]
         return partitions, failures
     topics = cluster.topics(options.topic)
     partitions, failures = [], []
     for name, numbers in options.topic.items():
         row = topics.get(name)
         if numbers is not None:
-            partitions += [TopicPartition(name, number) for number in numbers]  # leaders know whether they exist
+            partitions += [
+                TopicPartition(name, number) for number in numbers
+            ]  # `plan_reset` reports unknown partitions
         elif row is None or row.error_code:
             failures.append(f"{name}: there is no such topic; `headgate topics list` shows all")
         else:
@@ -233,33 +257,29 @@ def _partitions(cluster: Cluster, options: argparse.Namespace) -> tuple[list[Top
     return partitions, failures
 
 
-def importing(cluster: Cluster, options: argparse.Namespace) -> Said:
-    """`import`: the groups of an export, or some of them."""
+def run_import(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`import`: commit the offsets of an export, of all groups or of the named ones."""
     try:
-        found, cluster_id = transfer.parse(_read(options.file), options.group)
-    except Badly as error:
-        raise Badly(f"{options.file}: {error}") from None
+        found, cluster_id = export_format.parse_document(_read(options.file), options.group)
+    except UsageError as error:
+        raise UsageError(f"{options.file}: {error}") from None
     if not found:
-        return Said(notes=[f"there are no offsets in {options.file}"])
-    return _change(cluster, transfer.without_foreign_epochs(cluster, found, cluster_id), options)
+        return CommandResult(notes=[f"there are no offsets in {options.file}"])
+    return _change(cluster, export_format.drop_foreign_epochs(cluster, found, cluster_id), options)
 
 
-def _change(cluster: Cluster, wishes: Wishes, options: argparse.Namespace) -> Said:
-    """All of it, or nothing."""
-    plan = resetting.plan(cluster, wishes)
+def _change(cluster: Cluster, targets: ResetTargets, options: argparse.Namespace) -> CommandResult:
+    """Apply all changes with `--execute`, or none if there is a problem."""
+    plan = plan_reset(cluster, targets)
     if plan.problems:
-        return Said(_change_rows(plan.changes), [*plan.problems, _NOTHING_CHANGED])
+        return CommandResult(_change_rows(plan.changes), [*plan.problems, _NOTHING_CHANGED])
     if not options.execute:
-        return Said(_change_rows(plan.changes), notes=[_DRY_RUN])
-    return _make(cluster, plan)
+        return CommandResult(_change_rows(plan.changes), notes=[_DRY_RUN])
+    applied, failures = apply_changes(cluster, plan.changes)
+    return CommandResult(_change_rows(applied), failures)
 
 
-def _make(cluster: Cluster, plan: Plan) -> Said:
-    done, failures = resetting.make(cluster, plan.changes)
-    return Said(_change_rows(done), failures)
-
-
-def _change_rows(changes: Iterable[Change]) -> list[Row]:
+def _change_rows(changes: Iterable[OffsetChange]) -> list[Row]:
     return [
         {
             "group": change.group,
@@ -269,39 +289,35 @@ def _change_rows(changes: Iterable[Change]) -> list[Row]:
             "after": change.after.offset,
             "start": change.start,
             "end": change.end,
-            "note": change.note or ("unchanged" if change.is_none else ""),
+            "note": change.note or ("unchanged" if change.is_unchanged else ""),
         }
         for change in changes
     ]
 
 
-def deleting(cluster: Cluster, options: argparse.Namespace) -> Said:
-    """`delete`: groups with all they have, or their offsets of some topics."""
-    groups, failed = describe(cluster, options.groups)
-    failures = [
-        f"group {name}: {why.text}"
-        for name, why in failed.items()
-        if not (options.if_exists and why.code == ErrorCode.GROUP_ID_NOT_FOUND)
-    ]
-    found, lost = committed(cluster, groups)
-    failures += [f"group {name}: {why.text}" for name, why in lost.items()]
+def run_delete(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`delete`: delete groups with all their offsets, or only the offsets of some topics."""
+    groups, failed = describe_groups(cluster, options.groups)
+    failures = _group_failures(failed, accept_missing=options.if_exists)
+    found, failed_offsets = fetch_committed(cluster, groups)
+    failures += _group_failures(failed_offsets)
     known = {name: group for name, group in groups.items() if name in found}
     if options.topic:
-        said = [_delete_offsets(cluster, group, found[name], options) for name, group in known.items()]
-        rows, more = [row for one in said for row in one.rows], [text for one in said for text in one.failures]
+        results = [_delete_offsets(cluster, group, found[name], options) for name, group in known.items()]
+        rows, more = [row for one in results for row in one.rows], [text for one in results for text in one.failures]
     else:
         rows, more = _delete_groups(cluster, known, found, options.dry_run)
     notes = ["this was a dry run, nothing is deleted"] if options.dry_run else []
-    return Said(rows, failures + more, notes)
+    return CommandResult(rows, failures + more, notes)
 
 
 def _delete_groups(
-    cluster: Cluster, groups: Mapping[str, Group], offsets: Mapping[str, Offsets], is_dry_run: bool
+    cluster: Cluster, groups: Mapping[str, Group], offsets: Mapping[str, CommittedOffsets], is_dry_run: bool
 ) -> tuple[list[Row], list[str]]:
-    """Groups with members are not even tried; the broker refuses those that get some meanwhile."""
+    """Delete groups without members. The broker refuses a group that a member joins before the delete."""
     active = [name for name, group in groups.items() if group.is_active]
     failures = [
-        f"group {name} was not deleted, it is {groups[name].state}: {groups[name].who()}; stop them first"
+        f"group {name} was not deleted, it is {groups[name].state}: {groups[name].member_names()}; stop them first"
         for name in active
     ]
     gone = [name for name in groups if name not in active]
@@ -312,8 +328,10 @@ def _delete_groups(
     return rows, failures
 
 
-def _delete_offsets(cluster: Cluster, group: Group, offsets: Offsets, options: argparse.Namespace) -> Said:
-    """Also of topics that are gone: it is the offsets that are looked at."""
+def _delete_offsets(
+    cluster: Cluster, group: Group, offsets: CommittedOffsets, options: argparse.Namespace
+) -> CommandResult:
+    """Delete the group's offsets of the topics in `--topic`; the topics themselves may be deleted already."""
     wanted = sorted(partition for partition in offsets if _is_of(partition, options.topic))
     seen = {partition.topic for partition in wanted}
     failures = [
@@ -321,10 +339,10 @@ def _delete_offsets(cluster: Cluster, group: Group, offsets: Offsets, options: a
         for topic, numbers in options.topic.items()
         if topic not in seen and not options.if_exists
     ]
-    refused = delete(cluster, group.name, wanted) if wanted and not options.dry_run else {}
-    for names, why in together(refused):
-        whose = f": {group.who()}; stop them first" if group.is_active else ""
-        failures.append(f"group {group.name}: not deleted were the offsets of {names}: {why.text}{whose}")
+    refused = delete_offsets(cluster, group.name, wanted) if wanted and not options.dry_run else {}
+    for names, why in group_by_failure(refused):
+        members = f": {group.member_names()}; stop them first" if group.is_active else ""
+        failures.append(f"group {group.name}: not deleted were the offsets of {names}: {why.text}{members}")
     rows = [
         {
             "group": group.name,
@@ -336,41 +354,41 @@ def _delete_offsets(cluster: Cluster, group: Group, offsets: Offsets, options: a
         for partition in wanted
         if partition not in refused
     ]
-    return Said(rows, failures)
+    return CommandResult(rows, failures)
 
 
 def _numbered(numbers: list[int] | None) -> str:
     return "" if numbers is None else ":" + ",".join(map(str, numbers))
 
 
-def exporting(cluster: Cluster, options: argparse.Namespace) -> Said:
-    """`export`: a document, or, where something is missing in it, none."""
-    groups, failures, notes = _chosen(cluster, options.groups)
-    offsets, failed = committed(cluster, groups)
-    failures += [f"group {name}: {why.text}" for name, why in failed.items()]
+def run_export(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`export`: a complete document, or none if anything failed."""
+    groups, failures, notes = _selected_groups(cluster, options.groups)
+    offsets, failed = fetch_committed(cluster, groups)
+    failures += _group_failures(failed)
     if failures:
-        return Said(failures=[*failures, "nothing is exported"])
+        return CommandResult(failures=[*failures, "nothing is exported"])
     cluster.refresh([])
-    text = json.dumps(transfer.document(groups, offsets, cluster.cluster_id, now_ms()), indent=2)
+    text = json.dumps(export_format.build_document(groups, offsets, cluster.cluster_id, now_ms()), indent=2)
     if options.output is None:
-        return Said(notes=notes, document=text)
+        return CommandResult(notes=notes, document=text)
     _write(options.output, text)
     count = sum(map(len, offsets.values()))
-    return Said(notes=[*notes, f"{count} offsets of {len(offsets)} groups are in {options.output}"])
+    return CommandResult(notes=[*notes, f"{count} offsets of {len(offsets)} groups are in {options.output}"])
 
 
 def _read(path: str) -> str:
     try:
         return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Badly(f"cannot read {path}: {error}") from None
+        raise UsageError(f"cannot read {path}: {error}") from None
 
 
 def _write(path: str, text: str) -> None:
-    """Whole or not at all: what was there before stays until the new file is complete."""
+    """Write the whole file or nothing: the old file stays until the new one is complete."""
     file, draft = Path(path), Path(f"{path}.new")
     try:
         draft.write_text(text + "\n", encoding="utf-8")
         draft.replace(file)
     except OSError as error:
-        raise Badly(f"cannot write {path}: {error}") from None
+        raise UsageError(f"cannot write {path}: {error}") from None

@@ -1,7 +1,7 @@
-"""The brokers of a cluster, each asked what it alone can answer; what is not settled yet is asked again.
+"""Requests to the brokers of a cluster, each to the broker that can answer; transient errors are retried.
 
-Groups are asked of their coordinators, partitions of their leaders. A broker that cannot be reached fails what it was
-to be asked, and nothing else.
+A question about a group goes to its coordinator, one about a partition to its leader. A broker that cannot be reached
+fails the questions to this broker, and no others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headgate.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from headgate.tools.client import DEFAULT_TIMEOUT_S, Client, ClientError
-from headgate.tools.output import reason
+from headgate.tools.output import describe_error_code
 
 TRANSIENT = frozenset(
     {
@@ -34,19 +34,19 @@ TRANSIENT = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Errors that pass by themselves while a cluster starts, loads, or moves something."""
+"""Errors that pass by themselves while a cluster starts, loads, or moves partitions and groups."""
 
-_ASK_AGAIN_AFTER_S = 0.1
+_RETRY_AFTER_S = 0.1
 _KEYS_AT_ONCE = 1000
 _SHOWN_NAMES = 5
-_NAMED_TOPICS = 4  # the first Metadata that can ask for a topic without making it
+_NO_AUTO_CREATION = 4  # the first version of Metadata that can ask for a topic without creating it
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class TopicPartition(NamedTuple):
-    """A partition by topic and number; it sorts as people expect, and shows as Kafka writes it."""
+    """A partition by topic and number. It sorts by number, not by text, and its text is Kafka's `topic-0`."""
 
     topic: str
     number: int
@@ -56,26 +56,26 @@ class TopicPartition(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why something could not be answered. The code is NONE where no broker said so."""
+    """The reason for a missing answer. `code` is NONE if the reason comes from no broker."""
 
     code: int
     text: str
 
     @classmethod
     def of(cls, code: int, message: str | None = None) -> Failure:
-        return cls(code, reason(code, message))
+        return cls(code, describe_error_code(code, message))
 
 
-def together(failures: Mapping[TopicPartition, Failure]) -> list[tuple[str, Failure]]:
-    """Partitions with the same failure in one sentence: their names, and why."""
+def group_by_failure(failures: Mapping[TopicPartition, Failure]) -> list[tuple[str, Failure]]:
+    """Partitions grouped by failure: their names as one text, and the failure."""
     partitions: defaultdict[Failure, list[str]] = defaultdict(list)
     for partition, why in sorted(failures.items()):
         partitions[why].append(str(partition))
-    return [(some(names), why) for why, names in partitions.items()]
+    return [(shorten_list(names), why) for why, names in partitions.items()]
 
 
-def some(names: Sequence[str]) -> str:
-    """The first of many names, and how many more there are."""
+def shorten_list(names: Sequence[str]) -> str:
+    """The first five of the names, and the number of the others."""
     more = len(names) - _SHOWN_NAMES
     return ", ".join([*names[:_SHOWN_NAMES], f"and {more} more"] if more > 0 else names)
 
@@ -85,7 +85,7 @@ Routes: TypeAlias = tuple[dict[int, list[K]], dict[K, Failure]]
 
 
 class Cluster:
-    """Connections to the brokers of a cluster, made when they are needed. Close it, or use `with`."""
+    """Connections to the brokers of a cluster, opened at first use. Use `with`."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Cluster:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Connect to the first broker that answers. Raises ClientError."""
+        """Connect to the first broker that answers; retry transient errors for `timeout_s`. Raises ClientError."""
         self._timeout_s = timeout_s
         self._clock, self._sleep = clock, sleep
         self._first = Client(bootstrap, timeout_s=timeout_s)
@@ -114,64 +114,64 @@ class Cluster:
         for client in (self._first, *self._clients.values()):
             client.close()
 
-    # ------------------------------------------------------------------------------------------------------- asking
+    # ----------------------------------------------------------------------------------------------------- requests
 
-    def at_coordinators(
+    def ask_coordinators(
         self, groups: Iterable[str], ask: Callable[[Client, list[str]], Answers[str, V]]
     ) -> tuple[dict[str, V], dict[str, Failure]]:
-        """What the coordinators of these groups answer, and what could not be answered."""
-        return self._settle(groups, self._route_groups, ask)
+        """Answers of the coordinators by group, and failures by group."""
+        return self._ask_with_retries(groups, self._route_groups, ask)
 
-    def at_leaders(
+    def ask_leaders(
         self,
         partitions: Iterable[TopicPartition],
         ask: Callable[[Client, list[TopicPartition]], Answers[TopicPartition, V]],
     ) -> tuple[dict[TopicPartition, V], dict[TopicPartition, Failure]]:
-        """What the leaders of these partitions answer, and what could not be answered."""
-        return self._settle(partitions, self._route_partitions, ask)
+        """Answers of the leaders by partition, and failures by partition."""
+        return self._ask_with_retries(partitions, self._route_partitions, ask)
 
-    def at_every_broker(
+    def ask_all_brokers(
         self, ask: Callable[[Client, list[int]], Answers[int, V]]
     ) -> tuple[dict[int, V], dict[int, Failure]]:
-        """What each broker that is alive answers, by its node id."""
+        """Answers of all registered brokers by node id, and failures by node id."""
         self.refresh([])
-        return self._settle(self._addresses, lambda nodes: ({node: [node] for node in nodes}, {}), ask)
+        return self._ask_with_retries(self._addresses, lambda nodes: ({node: [node] for node in nodes}, {}), ask)
 
-    def _settle(
+    def _ask_with_retries(
         self,
         keys: Iterable[K],
         route: Callable[[Sequence[K]], Routes[K]],
         ask: Callable[[Client, list[K]], Answers[K, V]],
     ) -> tuple[dict[K, V], dict[K, Failure]]:
-        """Ask for all keys; those with a transient error again, with new routes, until the time is up."""
+        """Ask for all keys; repeat keys with a transient error, over new routes, until the timeout."""
         deadline = self._clock() + self._timeout_s
         found: dict[K, V] = {}
         failed: dict[K, Failure] = {}
         pending = list(dict.fromkeys(keys))
         while pending:
-            again: list[K] = []
-            for key, answer in self._round(pending, route, ask):
+            retries: list[K] = []
+            for key, answer in self._ask_once(pending, route, ask):
                 if not isinstance(answer, Failure):
                     found[key] = answer
                 elif answer.code in TRANSIENT and self._clock() < deadline:
-                    again.append(key)
+                    retries.append(key)
                 else:
                     failed[key] = answer
-            pending = again
+            pending = retries
             if pending:
-                self._sleep(_ASK_AGAIN_AFTER_S)
+                self._sleep(_RETRY_AFTER_S)
                 self._is_stale = True
         return found, failed
 
-    def _round(
+    def _ask_once(
         self,
         keys: Sequence[K],
         route: Callable[[Sequence[K]], Routes[K]],
         ask: Callable[[Client, list[K]], Answers[K, V]],
     ) -> Iterator[tuple[K, V | Failure]]:
-        """An answer for each key."""
-        nodes, lost = route(keys)
-        yield from lost.items()
+        """One answer or failure for each key."""
+        nodes, unrouted = route(keys)
+        yield from unrouted.items()
         for node, wanted in nodes.items():
             missing = dict.fromkeys(wanted)
             try:
@@ -179,28 +179,28 @@ class Cluster:
                     if key in missing:
                         del missing[key]
                         yield key, answer
-                silence = "the broker left it out of its answer"
+                reason = "the broker's answer lacks it"
             except ClientError as error:
-                self._forget(node)
-                silence = str(error)
+                self._disconnect(node)
+                reason = str(error)
             for key in missing:
-                yield key, Failure(ErrorCode.NONE, silence)
+                yield key, Failure(ErrorCode.NONE, reason)
 
     # ------------------------------------------------------------------------------------------------------- routes
 
     def _route_groups(self, groups: Sequence[str]) -> Routes[str]:
         nodes: defaultdict[int, list[str]] = defaultdict(list)
-        lost = {}
+        failed = {}
         for row in self._find_coordinators(groups):
             if row.error_code:
-                lost[row.key] = Failure.of(row.error_code, row.error_message)
+                failed[row.key] = Failure.of(row.error_code, row.error_message)
             else:
                 self._addresses[row.node_id] = _address(row.host, row.port)
                 nodes[row.node_id].append(row.key)
-        return nodes, lost
+        return nodes, failed
 
     def _find_coordinators(self, groups: Sequence[str]) -> Iterator[Coordinator]:
-        """Many at once since version 4, before that one by one."""
+        """The coordinators of many groups: many in one request since version 4, before that one in each."""
         version = self._first.version(FindCoordinatorRequest, newest=6)
         if version >= 4:
             for start in range(0, len(groups), _KEYS_AT_ONCE):
@@ -215,17 +215,17 @@ class Cluster:
     def _route_partitions(self, partitions: Sequence[TopicPartition]) -> Routes[TopicPartition]:
         self.topics({partition.topic for partition in partitions})
         nodes: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        lost = {}
+        failed = {}
         for partition in partitions:
             leader = self.leader(partition)
             if isinstance(leader, Failure):
-                lost[partition] = leader
+                failed[partition] = leader
             else:
                 nodes[leader].append(partition)
-        return nodes, lost
+        return nodes, failed
 
     def leader(self, partition: TopicPartition) -> int | Failure:
-        """The node that leads a partition of a topic that `topics` was asked for."""
+        """The node id of a partition's leader. Call `topics` with the partition's topic before."""
         topic = self._topics.get(partition.topic)
         if topic is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return Failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
@@ -235,7 +235,7 @@ class Cluster:
         if node in self._addresses:
             return node
         if node is not None:
-            return Failure(ErrorCode.NONE, "it has no leader at the moment")
+            return Failure(ErrorCode.NONE, "the partition has no leader at the moment")
         return Failure(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no such partition: the topic has {len(topic.partitions)}"
         )
@@ -243,7 +243,7 @@ class Cluster:
     # ----------------------------------------------------------------------------------------------------- metadata
 
     def topics(self, names: Iterable[str] | None) -> dict[str, MetadataResponseTopic]:
-        """Topics by name, None: all. Those that do not exist are there with their error. Raises ClientError."""
+        """Topics by name; None: all topics. A topic that does not exist comes with its error. Raises ClientError."""
         if names is None:
             return {topic.name or "": topic for topic in self.refresh(None).topics}
         wanted = list(dict.fromkeys(names))
@@ -254,12 +254,15 @@ class Cluster:
         return {name: self._topics[name] for name in wanted if name in self._topics}
 
     def refresh(self, names: Sequence[str] | None) -> MetadataResponse:
-        """Ask for the brokers, and for topics. An old broker would make what it is asked for: it is asked for all."""
+        """Ask for the brokers and for topics. Raises ClientError.
+
+        An old broker creates each topic that Metadata names, so the request to an old broker names none and gets all.
+        """
         version = self._first.version(MetadataRequest, newest=12, oldest=1)
-        is_harmless = version >= _NAMED_TOPICS or not names
+        creates_nothing = version >= _NO_AUTO_CREATION or not names
         topics = [MetadataRequestTopic(name=name) for name in names or ()]
         request = MetadataRequest(
-            topics=topics if names is not None and is_harmless else None, allow_auto_topic_creation=False
+            topics=topics if names is not None and creates_nothing else None, allow_auto_topic_creation=False
         )
         answer: MetadataResponse = self._first.ask(request, version)
         self._addresses = {row.node_id: _address(row.host, row.port) for row in answer.brokers}
@@ -283,7 +286,7 @@ class Cluster:
                 raise ClientError(f"broker {node} is advertised at {address}: {error}") from None
         return self._clients[node]
 
-    def _forget(self, node: int) -> None:
+    def _disconnect(self, node: int) -> None:
         client = self._clients.pop(node, None)
         if client is not None:
             client.close()

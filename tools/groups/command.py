@@ -1,58 +1,61 @@
 """`headgate groups`: options, output, exit codes.
 
-A table on a terminal, JSON lines otherwise. Exit codes: 0 done; 1 it failed for at least one thing; 2 called wrongly;
-3 a lag is above what `--fail-above` allows. Offsets are changed by `--execute` only.
+Output: a table on a terminal, JSON lines otherwise. Exit codes: 0 success; 1 at least one failure; 2 wrong usage;
+3 a lag above the limit of `--fail-above`. Only `--execute` changes offsets.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from headgate.tools.client import ClientError
-from headgate.tools.groups import actions, target
-from headgate.tools.groups.actions import Said, now_ms
+from headgate.tools.groups import actions, arguments
+from headgate.tools.groups.actions import CommandResult, now_ms
 from headgate.tools.groups.cluster import Cluster
-from headgate.tools.groups.target import Badly
-from headgate.tools.output import Row, common_options, format_table, printable
+from headgate.tools.output import (
+    Row,
+    UsageError,
+    common_options,
+    format_table,
+    print_errors,
+    printable,
+    wants_table,
+)
 
 _LAG_COLUMNS = ("group", "topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "client_id", "host")
-_PLACE_COLUMNS = ("topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "leader", "member_id")
+_PARTITION_COLUMNS = ("topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "leader", "member_id")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run `headgate groups <arguments>`; returns the exit code."""
+    """Run `headgate groups <arguments>`; return the exit code."""
     options = _parser().parse_args(arguments)
     options.check(options)
-    is_table = options.table or (not options.json and sys.stdout.isatty())
     try:
         with Cluster(options.bootstrap_server, timeout_s=options.timeout) as cluster:
-            said: Said = options.run(cluster, options)
-    except (ClientError, Badly) as error:
-        said = Said(failures=[str(error)])
-    _print(said, is_table)
-    return said.code
+            result: CommandResult = options.run(cluster, options)
+    except (ClientError, UsageError) as error:
+        result = CommandResult(failures=[str(error)])
+    _print(result, is_table=wants_table(options))
+    return result.code
 
 
-def _print(said: Said, is_table: bool) -> None:
-    if said.document is not None:
-        print(said.document)
+def _print(result: CommandResult, *, is_table: bool) -> None:
+    if result.document is not None:
+        print(result.document)
     elif is_table:
-        for line in _tables(said.rows):
+        for line in _tables(result.rows):
             print(printable(line))
     else:
-        for row in said.rows:
+        for row in result.rows:
             print(json.dumps(row))
-    sys.stdout.flush()
-    for text in (*said.failures, *said.notes):
-        print(f"headgate groups: {printable(text)}", file=sys.stderr)
+    print_errors("groups", (*result.failures, *result.notes))
 
 
 def _tables(rows: Sequence[Row]) -> Iterable[str]:
-    """A described group as a line and two tables; lag without what would make it too wide; anything else as it is."""
+    """A line and two tables for each described group; lag without its wide columns; all columns of other rows."""
     if not rows or "partitions" not in rows[0]:
         columns = _LAG_COLUMNS if rows and "lag" in rows[0] else None
         return format_table([_rounded(row, columns or tuple(row)) for row in rows])
@@ -64,25 +67,25 @@ def _tables(rows: Sequence[Row]) -> Iterable[str]:
             f"group {row['group']}: {row['state']}, {row['type']}{assignor}, coordinator {row['coordinator'] or '-'}",
         ]
         members = [{**one, "partitions": _ranges(one["partitions"]) or None} for one in row["members"]]
-        for table in (members, [_rounded(one, _PLACE_COLUMNS) for one in row["partitions"]]):
+        for table in (members, [_rounded(one, _PARTITION_COLUMNS) for one in row["partitions"]]):
             lines += ["", *format_table(table)] if table else []
         lines += [] if row["partitions"] else ["", "nothing is committed"]
     return lines[1:]
 
 
 def _ranges(topics: Mapping[str, Sequence[int]]) -> str:
-    """`orders:0-2,5 payments:0`, as `--topic` takes it."""
+    """Partitions in the form of `--topic`: `orders:0-2,5 payments:0`."""
     return " ".join(f"{topic}:{','.join(_spans(numbers))}" for topic, numbers in topics.items())
 
 
 def _spans(numbers: Sequence[int]) -> list[str]:
-    """Runs of ascending numbers."""
+    """Runs of consecutive numbers: [0, 1, 2, 5] becomes 0-2 and 5."""
     runs = [list(run) for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
     return [f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs]
 
 
 def _rounded(row: Row, columns: Sequence[str]) -> Row:
-    """Tenths of seconds are enough for eyes."""
+    """The row cut down to `columns`, with times rounded to tenths of seconds for people."""
     return {name: round(row[name], 1) if isinstance(row[name], float) else row[name] for name in columns}
 
 
@@ -96,24 +99,26 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="list|describe|lag|reset|delete|export|import")
     common = common_options()
 
-    def add(name: str, summary: str, run: Callable[[Cluster, argparse.Namespace], Said]) -> argparse.ArgumentParser:
+    def add(
+        name: str, summary: str, run: Callable[[Cluster, argparse.Namespace], CommandResult]
+    ) -> argparse.ArgumentParser:
         command = commands.add_parser(name, parents=[common], help=summary, description=summary)
         command.set_defaults(run=run, check=lambda options: None)
         return command
 
-    _list_options(add("list", "all groups, or those of a state, type or protocol", actions.listing))
-    describe = add("describe", "members, and where the group is in each partition", actions.describing)
+    _list_options(add("list", "all groups, or those of a state, type or protocol", actions.run_list))
+    describe = add("describe", "members, and the group's offset and lag in each partition", actions.run_describe)
     describe.add_argument("groups", nargs="*", metavar="group", help="default: all")
-    _lag_options(add("lag", "how far groups are behind, in records and in seconds", actions.lagging))
-    _reset_options(add("reset", "move the committed offsets of a group that has no members", actions.reset))
-    _delete_options(add("delete", "delete groups without members, or their offsets of topics", actions.deleting))
-    export = add("export", "committed offsets as JSON", actions.exporting)
+    _lag_options(add("lag", "how far groups are behind, in records and in seconds", actions.run_lag))
+    _reset_options(add("reset", "move the committed offsets of a group that has no members", actions.run_reset))
+    _delete_options(add("delete", "delete groups without members, or their offsets of topics", actions.run_delete))
+    export = add("export", "committed offsets as JSON", actions.run_export)
     export.add_argument("groups", nargs="*", metavar="group", help="default: all")
     export.add_argument("--output", metavar="file", help="default: standard output")
-    importing = add("import", "commit the offsets of an export, for groups without members", actions.importing)
-    importing.add_argument("file", help="- for standard input")
-    importing.add_argument("--group", action="append", default=[], help="only this one; may be repeated")
-    _execution(importing)
+    import_ = add("import", "commit the offsets of an export, for groups without members", actions.run_import)
+    import_.add_argument("file", help="- for standard input")
+    import_.add_argument("--group", action="append", default=[], help="only this group; may be repeated")
+    _execution_options(import_)
     return parser
 
 
@@ -124,31 +129,31 @@ def _list_options(command: argparse.ArgumentParser) -> None:
 
 def _lag_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("groups", nargs="*", metavar="group", help="default: all")
-    command.add_argument("--topic", action=_Topics, default={}, metavar="topic[:0,2,4-6]", help="only of this one")
-    limits = "exit with 3 if a group is further behind, or its offset is out of range"
+    command.add_argument("--topic", action=_Topics, default={}, metavar="topic[:0,2,4-6]", help="only this topic")
+    limits = "exit with 3 if a group is further behind, or if an offset is out of range"
     command.add_argument("--fail-above", type=_not_negative_int, metavar="records", help=limits)
-    command.add_argument("--fail-above-seconds", type=_not_negative, metavar="seconds", help="the same by time")
+    command.add_argument("--fail-above-seconds", type=_not_negative, metavar="seconds", help="the same for seconds")
 
 
 def _reset_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("group")
-    where = command.add_mutually_exclusive_group(required=True)
+    target = command.add_mutually_exclusive_group(required=True)
     help_to = "earliest, latest, an offset, a time (2026-11-21T15:00Z), or how long ago (90s, 2h, 7d, PT15M)"
-    where.add_argument("--to", type=_target, metavar="where", help=help_to)
-    where.add_argument("--by", type=int, metavar="n", help="so many offsets on; --by -100 goes back")
-    where.add_argument("--from-file", metavar="file", help="lines of topic,partition,offset; - for standard input")
-    which = command.add_mutually_exclusive_group()
-    which.add_argument("--topic", action=_Topics, default={}, metavar="topic[:0,2,4-6]", help="may be repeated")
-    which.add_argument("--all-topics", action="store_true", help="all that the group has committed to")
-    _execution(command)
+    target.add_argument("--to", type=_target, metavar="where", help=help_to)
+    target.add_argument("--by", type=int, metavar="n", help="move forward by n offsets; --by -100 moves back")
+    target.add_argument("--from-file", metavar="file", help="lines of topic,partition,offset; - for standard input")
+    scope = command.add_mutually_exclusive_group()
+    scope.add_argument("--topic", action=_Topics, default={}, metavar="topic[:0,2,4-6]", help="may be repeated")
+    scope.add_argument("--all-topics", action="store_true", help="all topics with committed offsets of the group")
+    _execution_options(command)
 
     def check(options: argparse.Namespace) -> None:
         is_named = bool(options.topic) or options.all_topics
         if options.from_file and is_named:
-            command.error("--from-file names the partitions itself; leave --topic and --all-topics out")
+            command.error("the file of --from-file names the partitions; leave --topic and --all-topics out")
         if not options.from_file and not is_named:
             command.error(
-                "say for which topics: --topic topic, or --all-topics for all that the group has committed to"
+                "name the topics: --topic topic, or --all-topics for all topics with committed offsets of the group"
             )
 
     command.set_defaults(check=check)
@@ -161,20 +166,20 @@ def _delete_options(command: argparse.ArgumentParser) -> None:
         action=_Topics,
         default={},
         metavar="topic[:0,2]",
-        help="only the offsets of this one; may be repeated",
+        help="only the offsets of this topic; may be repeated",
     )
-    command.add_argument("--if-exists", action="store_true", help="what does not exist is no failure")
+    command.add_argument("--if-exists", action="store_true", help="accept groups and offsets that do not exist")
     command.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
 
 
-def _execution(command: argparse.ArgumentParser) -> None:
+def _execution_options(command: argparse.ArgumentParser) -> None:
     execution = command.add_mutually_exclusive_group()
-    execution.add_argument("--execute", action="store_true", help="do it; without it nothing is changed")
+    execution.add_argument("--execute", action="store_true", help="change the offsets; the default is a dry run")
     execution.add_argument("--dry-run", action="store_true", help="only show what would change: the default")
 
 
 class _Words(argparse.Action):
-    """`--state stable,empty --state dead`: words in lower case."""
+    """Collects `--state stable,empty --state dead` as a list of words in lower case."""
 
     def __call__(self, parser: object, options: argparse.Namespace, value: object, name: str | None = None) -> None:
         words = [word.strip().lower() for word in str(value).split(",")]
@@ -182,22 +187,22 @@ class _Words(argparse.Action):
 
 
 class _Topics(argparse.Action):
-    """`--topic orders:0,1 --topic payments`: partitions by topic, None for all."""
+    """Collects `--topic orders:0,1 --topic payments` as partitions by topic; None stands for all partitions."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, options: argparse.Namespace, value: object, name: str | None = None
     ) -> None:
         options.topic_texts = [*getattr(options, "topic_texts", []), str(value)]
         try:
-            setattr(options, self.dest, target.parse_topics(options.topic_texts))
-        except Badly as error:
+            setattr(options, self.dest, arguments.parse_topics(options.topic_texts))
+        except UsageError as error:
             parser.error(str(error))
 
 
-def _target(text: str) -> target.Offset | target.Time:
+def _target(text: str) -> arguments.Offset | arguments.Time:
     try:
-        return target.parse(text, now_ms())
-    except Badly as error:
+        return arguments.parse_target(text, now_ms())
+    except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
@@ -213,6 +218,6 @@ def _not_negative(text: str) -> float:
 
 def _not_negative_int(text: str) -> int:
     try:
-        return target.offset(text)
-    except Badly:
+        return arguments.parse_offset(text)
+    except UsageError:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on") from None

@@ -1,4 +1,4 @@
-"""Groups and who is in them: classic ones (DescribeGroups) and those of KIP-848 (ConsumerGroupDescribe)."""
+"""Groups and their members: classic groups (DescribeGroups) and consumer groups (KIP-848, ConsumerGroupDescribe)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.describe_groups import DescribeGroupsRequest
 from headgate.protocol.messages.list_groups import ListGroupsRequest
 from headgate.tools.client import Client
-from headgate.tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, some
+from headgate.tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, shorten_list
 
 CLASSIC, CONSUMER = "classic", "consumer"
 _WITHOUT_MEMBERS = ("Empty", "Dead")
@@ -20,8 +20,8 @@ _GROUPS_AT_ONCE = 200
 _NO_SUCH_GROUP = Failure(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group; `headgate groups list` shows all")
 
 
-class Listed(NamedTuple):
-    """A line of the list. State and type are empty where the broker is too old to say them in a list."""
+class GroupListing(NamedTuple):
+    """A group in the answer of ListGroups. An old broker sends no state and no type: both are empty then."""
 
     name: str
     state: str
@@ -31,7 +31,7 @@ class Listed(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A member and the partitions that it has now. `epoch` is that of KIP-848, None in a classic group."""
+    """A member and its assigned partitions. `epoch`: the member epoch of KIP-848; None in a classic group."""
 
     member_id: str
     instance_id: str | None
@@ -45,7 +45,7 @@ class Member(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group; `assignor` is the protocol that a classic group has chosen, or the assignor of the server."""
+    """A group. `assignor`: the chosen protocol of a classic group, or the server-side assignor of a consumer group."""
 
     name: str
     state: str
@@ -57,36 +57,36 @@ class Group(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Whether anybody may read by it now: its offsets belong to the members then."""
+        """True if members may consume now; the offsets of an active group belong to the members."""
         return bool(self.members) or self.state not in _WITHOUT_MEMBERS
 
-    def who(self) -> str:
-        """Its members in a sentence."""
-        return some([str(member) for member in self.members]) or f"nobody yet, but it is {self.state}"
+    def member_names(self) -> str:
+        """The members as part of a sentence."""
+        return shorten_list([str(member) for member in self.members]) or f"nobody yet, but it is {self.state}"
 
 
-def list_groups(cluster: Cluster) -> tuple[list[Listed], list[str]]:
-    """All groups of all brokers by name, and what could not be asked."""
+def list_groups(cluster: Cluster) -> tuple[list[GroupListing], list[str]]:
+    """All groups of all brokers, sorted by name, and a sentence for each broker that failed."""
 
     def ask(client: Client, nodes: list[int]) -> Answers[int, list[Any]]:
         answer = client.ask(ListGroupsRequest())
         yield nodes[0], Failure.of(answer.error_code) if answer.error_code else answer.groups
 
-    found, failed = cluster.at_every_broker(ask)
+    found, failed = cluster.ask_all_brokers(ask)
     listed = [
-        Listed(row.group_id, row.group_state, row.group_type, row.protocol_type, node)
+        GroupListing(row.group_id, row.group_state, row.group_type, row.protocol_type, node)
         for node, rows in found.items()
         for row in rows
     ]
     return sorted(listed), [f"the groups of broker {node} are not known: {why.text}" for node, why in failed.items()]
 
 
-def with_states(cluster: Cluster, listed: list[Listed]) -> tuple[list[Listed], list[str]]:
-    """The list with states and types; those that an old broker does not list are asked for."""
-    silent = [row.name for row in listed if not row.state]
-    if not silent:
+def complete_states(cluster: Cluster, listed: list[GroupListing]) -> tuple[list[GroupListing], list[str]]:
+    """The list with all states and types; DescribeGroups adds those that an old broker leaves out of the list."""
+    incomplete = [row.name for row in listed if not row.state]
+    if not incomplete:
         return listed, []
-    groups, failed = describe(cluster, silent)
+    groups, failed = describe_groups(cluster, incomplete)
     completed = [
         row._replace(state=groups[row.name].state, type=groups[row.name].type) if row.name in groups else row
         for row in listed
@@ -94,18 +94,18 @@ def with_states(cluster: Cluster, listed: list[Listed]) -> tuple[list[Listed], l
     return completed, [f"the state of group {name} is not known: {why.text}" for name, why in failed.items()]
 
 
-def describe(cluster: Cluster, names: Iterable[str]) -> tuple[dict[str, Group], dict[str, Failure]]:
-    """Groups with their members. One that does not exist is a failure with GROUP_ID_NOT_FOUND."""
+def describe_groups(cluster: Cluster, names: Iterable[str]) -> tuple[dict[str, Group], dict[str, Failure]]:
+    """Groups with their members by name. A group that does not exist is a failure with GROUP_ID_NOT_FOUND."""
 
     def ask(client: Client, wanted: list[str]) -> Answers[str, Group]:
         for start in range(0, len(wanted), _GROUPS_AT_ONCE):
             yield from _describe(client, wanted[start : start + _GROUPS_AT_ONCE])
 
-    return cluster.at_coordinators(names, ask)
+    return cluster.ask_coordinators(names, ask)
 
 
 def _describe(client: Client, names: list[str]) -> Iterator[tuple[str, Group | Failure]]:
-    """What is no group of KIP-848 may be a classic one."""
+    """Ask for consumer groups first; every group unknown there may be a classic group."""
     others = names
     if client.serves(ConsumerGroupDescribeRequest):
         others = []
@@ -161,7 +161,7 @@ def _classic_group(row: Any, address: str) -> Group:
 
 
 def _assigned(data: bytes) -> list[TopicPartition]:
-    """The partitions of a classic member; nothing where its client wrote what nobody else can read."""
+    """The partitions of a classic member; none if only the member's own client can read the assignment."""
     if not data:
         return []
     try:
@@ -172,11 +172,11 @@ def _assigned(data: bytes) -> list[TopicPartition]:
 
 
 def delete_groups(cluster: Cluster, names: Iterable[str]) -> tuple[list[str], dict[str, Failure]]:
-    """Delete groups with all their offsets; which are gone, and what failed."""
+    """Delete groups with all their offsets. Returns the deleted groups, and failures by group."""
 
     def ask(client: Client, wanted: list[str]) -> Answers[str, bool]:
         for row in client.ask(DeleteGroupsRequest(groups_names=wanted)).results:
             yield row.group_id, Failure.of(row.error_code, row.error_message) if row.error_code else True
 
-    found, failed = cluster.at_coordinators(names, ask)
+    found, failed = cluster.ask_coordinators(names, ask)
     return list(found), failed

@@ -1,7 +1,8 @@
-"""What groups have committed, and what partitions hold: asked for many at once, at the versions that brokers have.
+"""Committed offsets of groups, and offsets of partitions, many in one request, in the versions of the broker.
 
-Offsets of groups are those of the coordinator. Version 0 of OffsetCommit and OffsetFetch means ZooKeeper and is never
-used. From version 10 on topics are ids; names serve here, as also offsets of deleted topics are shown.
+Committed offsets come from the coordinator. Version 0 of OffsetCommit and OffsetFetch means ZooKeeper and is never
+used. From version 10 on requests carry topic ids; these tools need names, because they show offsets of deleted topics
+too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from headgate.protocol.errors import ErrorCode
-from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.protocol.messages.list_offsets import (
+    EARLIEST,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -26,32 +33,45 @@ from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from headgate.tools.client import Client
 from headgate.tools.groups.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition
 
-_BY_NAME = 9
-_FROM_THE_COORDINATOR = 1
+# Versions of OffsetCommit and OffsetFetch: with topic names, from the coordinator, of many groups, of all topics;
+# of ListOffsets: one offset instead of a list
+_NEWEST_WITH_NAMES = 9
+_OLDEST_OF_COORDINATOR = 1
 _MANY_GROUPS = 8
 _ALL_TOPICS = 2
 _ONE_OFFSET = 1
 _GROUPS_AT_ONCE = 200
 _PARTITIONS_AT_ONCE = 5000
-_CONSUMER = -1
+CONSUMER_REPLICA_ID = -1
 
 
-class Committed(NamedTuple):
-    """A committed offset: where to go on, the leader epoch of the record before it (-1: unknown), the client's note."""
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset: the next offset to read, the leader epoch of the record before, and the client's metadata.
+
+    `leader_epoch`: -1 if unknown.
+    """
 
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
 
 
-Offsets: TypeAlias = dict[TopicPartition, Committed]
+CommittedOffsets: TypeAlias = dict[TopicPartition, OffsetAndMetadata]
 
 
-def committed(cluster: Cluster, groups: Iterable[str]) -> tuple[dict[str, Offsets], dict[str, Failure]]:
-    """All that these groups have committed; nothing for a group that does not exist."""
+class PartitionEnds(NamedTuple):
+    """Log start offsets and high watermarks of partitions, and the failures of the other partitions."""
 
-    def ask(client: Client, names: list[str]) -> Answers[str, Offsets]:
-        version = client.version(OffsetFetchRequest, newest=_BY_NAME, oldest=_FROM_THE_COORDINATOR)
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    failed: Mapping[TopicPartition, Failure]
+
+
+def fetch_committed(cluster: Cluster, groups: Iterable[str]) -> tuple[dict[str, CommittedOffsets], dict[str, Failure]]:
+    """All committed offsets by group, and failures by group; a group that does not exist has no offsets."""
+
+    def ask(client: Client, names: list[str]) -> Answers[str, CommittedOffsets]:
+        version = client.version(OffsetFetchRequest, newest=_NEWEST_WITH_NAMES, oldest=_OLDEST_OF_COORDINATOR)
         if version >= _MANY_GROUPS:
             for start in range(0, len(names), _GROUPS_AT_ONCE):
                 wanted = [
@@ -60,36 +80,43 @@ def committed(cluster: Cluster, groups: Iterable[str]) -> tuple[dict[str, Offset
                 for row in client.ask(OffsetFetchRequest(groups=wanted), version).groups:
                     yield row.group_id, _offsets(row.error_code, row.topics)
             return
-        topics = None if version >= _ALL_TOPICS else _everything(cluster)
+        topics = None if version >= _ALL_TOPICS else _all_partitions(cluster)
         for name in names:
             answer = client.ask(OffsetFetchRequest(group_id=name, topics=topics), version)
             yield name, _offsets(answer.error_code, answer.topics)
 
-    return cluster.at_coordinators(groups, ask)
+    return cluster.ask_coordinators(groups, ask)
 
 
-def _everything(cluster: Cluster) -> list[OffsetFetchRequestTopic]:
-    """Every partition there is: the first version cannot ask for all that a group has."""
+def _all_partitions(cluster: Cluster) -> list[OffsetFetchRequestTopic]:
+    """All partitions of the cluster: version 1 cannot ask for all offsets of a group without naming partitions."""
     return [
         OffsetFetchRequestTopic(name=name, partition_indexes=[row.partition_index for row in topic.partitions])
         for name, topic in cluster.topics(None).items()
     ]
 
 
-def _offsets(code: int, topics: Iterable[Any]) -> Offsets | Failure:
-    """The rows that have an offset; an error at any of them is one of the group."""
+def _offsets(code: int, topics: Iterable[Any]) -> CommittedOffsets | Failure:
+    """The rows with an offset; an error in any row is a failure of the group."""
     found = {}
     for topic in topics:
         for row in topic.partitions:
             code = code or row.error_code
             if row.committed_offset >= 0:
                 partition = TopicPartition(topic.name, row.partition_index)
-                found[partition] = Committed(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+                found[partition] = OffsetAndMetadata(
+                    row.committed_offset, row.committed_leader_epoch, row.metadata or ""
+                )
     return Failure.of(code) if code else found
 
 
-def commit(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, Failure]:
-    """Commit for a group without members, in one request, as a consumer without group management does; what failed."""
+def commit_offsets(
+    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> dict[TopicPartition, Failure]:
+    """Commit offsets of a group without members, in one request, as a consumer without group management does.
+
+    Returns the failures by partition.
+    """
     topics = [
         OffsetCommitRequestTopic(
             name=topic,
@@ -107,14 +134,14 @@ def commit(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, Commit
     ]
 
     def ask(client: Client, names: list[str]) -> Answers[str, dict[TopicPartition, Failure]]:
-        version = client.version(OffsetCommitRequest, newest=_BY_NAME, oldest=_FROM_THE_COORDINATOR)
+        version = client.version(OffsetCommitRequest, newest=_NEWEST_WITH_NAMES, oldest=_OLDEST_OF_COORDINATOR)
         yield group, _refusals(client.ask(OffsetCommitRequest(group_id=group, topics=topics), version).topics)
 
-    return _of_all(cluster.at_coordinators([group], ask), group, offsets)
+    return _by_partition(cluster.ask_coordinators([group], ask), group, offsets)
 
 
-def delete(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Failure]:
-    """Forget what a group has committed for these partitions; what failed."""
+def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Failure]:
+    """Delete the committed offsets of these partitions. Returns the failures by partition."""
     wanted = list(partitions)
     topics = [
         OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(one.number) for one in rows])
@@ -125,11 +152,11 @@ def delete(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -
         answer = client.ask(OffsetDeleteRequest(group_id=group, topics=topics))
         yield group, Failure.of(answer.error_code) if answer.error_code else _refusals(answer.topics)
 
-    return _of_all(cluster.at_coordinators([group], ask), group, wanted)
+    return _by_partition(cluster.ask_coordinators([group], ask), group, wanted)
 
 
 def _refusals(topics: Iterable[Any]) -> dict[TopicPartition, Failure] | Failure:
-    """What was refused; one that passes by itself is one of the whole request, which may be repeated as it is."""
+    """Failures by partition. A transient one becomes the failure of the whole request, which is safe to repeat."""
     refused = {
         TopicPartition(topic.name, row.partition_index): Failure.of(row.error_code)
         for topic in topics
@@ -139,30 +166,38 @@ def _refusals(topics: Iterable[Any]) -> dict[TopicPartition, Failure] | Failure:
     return next((failure for failure in refused.values() if failure.code in TRANSIENT), refused)
 
 
-def _of_all(
-    settled: tuple[dict[str, dict[TopicPartition, Failure]], dict[str, Failure]],
+def _by_partition(
+    answers: tuple[dict[str, dict[TopicPartition, Failure]], dict[str, Failure]],
     group: str,
     partitions: Iterable[TopicPartition],
 ) -> dict[TopicPartition, Failure]:
-    found, failed = settled
+    """Failures by partition; a failure of the whole group fails each of the partitions."""
+    found, failed = answers
     return dict.fromkeys(partitions, failed[group]) if group in failed else found[group]
 
 
-def find_offsets(
+def list_ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> PartitionEnds:
+    """The start and the end of each partition."""
+    ends, failed = list_offsets(cluster, partitions, LATEST)
+    starts, failed_too = list_offsets(cluster, ends, EARLIEST)
+    return PartitionEnds(starts, ends, {**failed, **failed_too})
+
+
+def list_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Failure]]:
-    """The first offset of a time in ms or later, -1 if there is none; or an end: LATEST, EARLIEST of ListOffsets.
+    """The first offset with this timestamp in ms or later by partition (-1: none), and failures by partition.
 
-    LATEST is the high watermark, also where a transaction is open.
+    LATEST and EARLIEST as `timestamp` list the ends. LATEST is the high watermark, also while a transaction is open.
     """
 
     def ask(client: Client, wanted: list[TopicPartition]) -> Answers[TopicPartition, int]:
-        oldest = _ONE_OFFSET if timestamp >= 0 else 0  # before that a time finds a segment file, not a record
+        oldest = _ONE_OFFSET if timestamp >= 0 else 0  # version 0 finds a segment file for a time, not a record
         version = client.version(ListOffsetsRequest, newest=11, oldest=oldest)
         for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
             yield from _list_offsets(client, version, wanted[start : start + _PARTITIONS_AT_ONCE], timestamp)
 
-    return cluster.at_leaders(partitions, ask)
+    return cluster.ask_leaders(partitions, ask)
 
 
 def _list_offsets(
@@ -175,7 +210,7 @@ def _list_offsets(
         )
         for topic, rows in by_topic(partitions).items()
     ]
-    for topic in client.ask(ListOffsetsRequest(replica_id=_CONSUMER, topics=topics), version).topics:
+    for topic in client.ask(ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, topics=topics), version).topics:
         for row in topic.partitions:
             offset = row.offset if version >= _ONE_OFFSET else next(iter(row.old_style_offsets), -1)
             yield (
@@ -185,13 +220,13 @@ def _list_offsets(
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Partitions under their topics, as requests want them, each once."""
+    """Partitions by topic, without repetition: the shape of requests."""
     topics: defaultdict[str, list[TopicPartition]] = defaultdict(list)
     for partition in dict.fromkeys(partitions):
         topics[partition.topic].append(partition)
     return topics
 
 
-def is_gone(failure: Failure) -> bool:
-    """Whether there is no such topic or partition, for which nothing is to be waited."""
+def is_unknown_partition(failure: Failure) -> bool:
+    """True if the topic or partition does not exist, so that waiting does not help."""
     return failure.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -1,8 +1,8 @@
-"""A change of committed offsets: planned for all groups and partitions first, made only if all of it can be.
+"""A change of committed offsets: planned for all groups and partitions, then applied only if the plan has no problem.
 
-Offsets belong to the members of a group while it has some, so an active group is refused; a member that joins between
-the check and the change makes the broker refuse it. What lies outside of a partition is moved to its nearer end, as
-Kafka's own tool does; the plan says where.
+The offsets of an active group belong to the members, so a plan refuses an active group; if a member joins between plan
+and change, the broker refuses the change. An offset outside of a partition becomes the nearer end, as in Kafka's own
+tool; the note of the change says so.
 """
 
 from __future__ import annotations
@@ -13,119 +13,135 @@ from typing import NamedTuple, TypeAlias
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
-from headgate.tools.groups.cluster import Cluster, Failure, TopicPartition, together
-from headgate.tools.groups.members import describe
-from headgate.tools.groups.offsets import Committed, Offsets, commit, committed, find_offsets, is_gone
-from headgate.tools.groups.target import Offset, Shift, Time
+from headgate.tools.groups.arguments import Offset, Shift, Time
+from headgate.tools.groups.cluster import Cluster, Failure, TopicPartition, group_by_failure
+from headgate.tools.groups.members import describe_groups
+from headgate.tools.groups.offsets import (
+    CommittedOffsets,
+    OffsetAndMetadata,
+    commit_offsets,
+    fetch_committed,
+    is_unknown_partition,
+    list_ends,
+    list_offsets,
+)
 
-Wish: TypeAlias = Offset | Time | Shift | Committed
-Wishes: TypeAlias = Mapping[str, Mapping[TopicPartition, Wish]]
+ResetTarget: TypeAlias = Offset | Time | Shift | OffsetAndMetadata
+ResetTargets: TypeAlias = Mapping[str, Mapping[TopicPartition, ResetTarget]]
 _JOINED_MEANWHILE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH)
 
 
-class Change(NamedTuple):
-    """What becomes of a group in a partition; `note` says what had to be decided on the way."""
+class OffsetChange(NamedTuple):
+    """The change of a group's offset in one partition. `start`, `end`: the partition's range; `note`: for people."""
 
     group: str
     partition: TopicPartition
-    before: Committed | None
-    after: Committed
+    before: OffsetAndMetadata | None
+    after: OffsetAndMetadata
     start: int
     end: int
     note: str
 
     @property
-    def is_none(self) -> bool:
+    def is_unchanged(self) -> bool:
         return self.before == self.after
 
 
-class Plan(NamedTuple):
-    """Nothing may be changed if there is a problem."""
+class ResetPlan(NamedTuple):
+    """The changes of a reset. A plan with problems must not be applied."""
 
-    changes: list[Change]
+    changes: list[OffsetChange]
     problems: list[str]
 
 
-class _Facts(NamedTuple):
-    """What has to be known of partitions: their ends, and the offsets of times."""
+class _PartitionOffsets(NamedTuple):
+    """Starts and ends of partitions, and the offset of each (partition, timestamp in ms)."""
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
-    at: Mapping[tuple[TopicPartition, int], int]
+    by_time: Mapping[tuple[TopicPartition, int], int]
 
 
-def plan(cluster: Cluster, wishes: Wishes) -> Plan:
-    """What each wish comes to."""
-    new_groups, problems = _check_groups(cluster, wishes)
-    before, lost = committed(cluster, [name for name in wishes if name not in problems])
-    texts = list(problems.values())
-    texts += [f"the offsets of group {name} are not known: {why.text}" for name, why in lost.items()]
-    facts, failures = _facts(cluster, wishes)
-    known = {partition for offsets in before.values() for partition in offsets}
-    texts += _told(failures, known)
+def plan_reset(cluster: Cluster, targets: ResetTargets) -> ResetPlan:
+    """Compute the change for each target, without changing anything. `targets`: by group and partition."""
+    new_groups, problems = _check_groups(cluster, targets)
+    before, failed = fetch_committed(cluster, [name for name in targets if name not in problems])
+    sentences = list(problems.values())
+    sentences += [f"the offsets of group {name} are not known: {why.text}" for name, why in failed.items()]
+    known_offsets, failures = _list_partition_offsets(cluster, targets)
+    committed = {partition for offsets in before.values() for partition in offsets}
+    sentences += _partition_problems(failures, committed)
     changes = []
-    for group, rows in wishes.items():
+    for group, rows in targets.items():
         offsets = before.get(group, {})
-        for partition, wish in sorted(rows.items(), key=lambda row: row[0]):
-            if partition not in facts.starts or group in problems:
+        for partition, target in sorted(rows.items(), key=lambda row: row[0]):
+            if partition not in known_offsets.starts or group in problems:
                 continue
-            change = _change(group, partition, offsets.get(partition), wish, facts)
+            change = _change(group, partition, offsets.get(partition), target, known_offsets)
             if isinstance(change, str):
-                texts.append(change)
-            elif group in new_groups and not offsets:  # brokers of old do not know a group by its offsets alone
+                sentences.append(change)
+            elif group in new_groups and not offsets:  # old brokers do not describe a group that has offsets only
                 changes.append(change._replace(note=_join(change.note, "the group is new")))
             else:
                 changes.append(change)
-    return Plan(changes, texts)
+    return ResetPlan(changes, sentences)
 
 
-def _check_groups(cluster: Cluster, wishes: Wishes) -> tuple[set[str], dict[str, str]]:
-    """Which groups do not exist yet, and why some cannot be changed."""
-    groups, failed = describe(cluster, wishes)
+def _check_groups(cluster: Cluster, targets: ResetTargets) -> tuple[set[str], dict[str, str]]:
+    """Names of groups that do not exist yet, and a sentence for each group that cannot be changed."""
+    groups, failed = describe_groups(cluster, targets)
     new = {name for name, why in failed.items() if why.code == ErrorCode.GROUP_ID_NOT_FOUND}
     problems = {name: f"group {name}: {why.text}" for name, why in failed.items() if name not in new}
     for name, group in groups.items():
         if group.is_active:
             problems[name] = (
-                f"group {name} is {group.state}, its offsets belong to its members: {group.who()}; stop them first"
+                f"group {name} is {group.state}, its offsets belong to its members: {group.member_names()}; "
+                "stop them first"
             )
     return new, problems
 
 
-def _told(failures: Mapping[TopicPartition, Failure], known: Collection[TopicPartition]) -> list[str]:
-    """Why partitions cannot be had; offsets of what is gone can still be forgotten."""
-    gone = {one: why for one, why in failures.items() if is_gone(why) and one in known}
+def _partition_problems(failures: Mapping[TopicPartition, Failure], committed: Collection[TopicPartition]) -> list[str]:
+    """Sentences about failed partitions, with advice for committed offsets of deleted partitions."""
+    deleted = {one: why for one, why in failures.items() if is_unknown_partition(why) and one in committed}
     advice = "; `headgate groups delete GROUP --topic TOPIC` forgets the offsets"
-    others = {one: why for one, why in failures.items() if one not in gone}
-    return [f"{names}: {why.text}" for names, why in together(others)] + [
-        f"{names}: {why.text}{advice}" for names, why in together(gone)
+    others = {one: why for one, why in failures.items() if one not in deleted}
+    return [f"{names}: {why.text}" for names, why in group_by_failure(others)] + [
+        f"{names}: {why.text}{advice}" for names, why in group_by_failure(deleted)
     ]
 
 
-def _facts(cluster: Cluster, wishes: Wishes) -> tuple[_Facts, dict[TopicPartition, Failure]]:
-    partitions = {partition for rows in wishes.values() for partition in rows}
-    ends, failed = find_offsets(cluster, partitions, LATEST)
-    starts, failed_too = find_offsets(cluster, ends, EARLIEST)
-    failed |= failed_too
+def _list_partition_offsets(
+    cluster: Cluster, targets: ResetTargets
+) -> tuple[_PartitionOffsets, dict[TopicPartition, Failure]]:
+    starts, ends, unknown = list_ends(cluster, {partition for rows in targets.values() for partition in rows})
+    failed = dict(unknown)
     times: defaultdict[int, set[TopicPartition]] = defaultdict(set)
-    for rows in wishes.values():
-        for partition, wish in rows.items():
-            if isinstance(wish, Time) and wish.timestamp >= 0 and partition in starts:
-                times[wish.timestamp].add(partition)
-    at: dict[tuple[TopicPartition, int], int] = {}
+    for rows in targets.values():
+        for partition, target in rows.items():
+            if isinstance(target, Time) and target.timestamp >= 0 and partition in starts:
+                times[target.timestamp].add(partition)
+    by_time: dict[tuple[TopicPartition, int], int] = {}
     for timestamp, wanted in times.items():
-        found, lost = find_offsets(cluster, wanted, timestamp)
-        at |= {(partition, timestamp): offset for partition, offset in found.items()}
-        failed |= lost
+        found, failures = list_offsets(cluster, wanted, timestamp)
+        by_time |= {(partition, timestamp): offset for partition, offset in found.items()}
+        failed |= failures
     known = {partition: start for partition, start in starts.items() if partition not in failed}
-    return _Facts(known, ends, at), failed
+    return _PartitionOffsets(known, ends, by_time), failed
 
 
-def _change(group: str, partition: TopicPartition, before: Committed | None, wish: Wish, facts: _Facts) -> Change | str:
-    start, end = facts.starts[partition], facts.ends[partition]
+def _change(
+    group: str,
+    partition: TopicPartition,
+    before: OffsetAndMetadata | None,
+    target: ResetTarget,
+    offsets: _PartitionOffsets,
+) -> OffsetChange | str:
+    """The change of one partition, or a sentence about the reason why there is none."""
+    start, end = offsets.starts[partition], offsets.ends[partition]
     metadata, epoch, note = "", -1, ""
-    match wish:
-        case Committed(wanted, epoch, metadata):
+    match target:
+        case OffsetAndMetadata(wanted, epoch, metadata):
             pass
         case Offset(wanted):
             pass
@@ -134,40 +150,41 @@ def _change(group: str, partition: TopicPartition, before: Committed | None, wis
                 return f"group {group} has committed nothing for {partition}, so it cannot be moved by {by}; use --to"
             wanted = before.offset + by
         case Time(timestamp):
-            wanted, note = _of_time(partition, timestamp, facts)
+            wanted, note = _offset_of_time(partition, timestamp, offsets)
     offset = min(max(wanted, start), end)
     if offset != wanted:
         note = f"{wanted} is {'below the start' if wanted < start else 'beyond the end'}"
         epoch = -1
-    after = Committed(offset, epoch, metadata)
-    if before is not None and before.offset == offset and not isinstance(wish, Committed):
-        after = before  # its note and epoch stay
-    return Change(group, partition, before, after, start, end, note)
+    after = OffsetAndMetadata(offset, epoch, metadata)
+    if before is not None and before.offset == offset and not isinstance(target, OffsetAndMetadata):
+        after = before  # an unchanged offset keeps its metadata and epoch
+    return OffsetChange(group, partition, before, after, start, end, note)
 
 
-def _of_time(partition: TopicPartition, timestamp: int, facts: _Facts) -> tuple[int, str]:
+def _offset_of_time(partition: TopicPartition, timestamp: int, offsets: _PartitionOffsets) -> tuple[int, str]:
+    """The offset of a time and a note; the end of the partition if all records are older."""
     if timestamp == EARLIEST:
-        return facts.starts[partition], ""
-    found = facts.ends[partition] if timestamp == LATEST else facts.at[partition, timestamp]
-    return (facts.ends[partition], "nothing is so new: the end") if found < 0 else (found, "")
+        return offsets.starts[partition], ""
+    found = offsets.ends[partition] if timestamp == LATEST else offsets.by_time[partition, timestamp]
+    return (offsets.ends[partition], "nothing is so new: the end") if found < 0 else (found, "")
 
 
 def _join(*notes: str) -> str:
     return "; ".join(note for note in notes if note)
 
 
-def make(cluster: Cluster, changes: list[Change]) -> tuple[list[Change], list[str]]:
-    """Commit, a request for each group; what was done, and what was refused."""
-    groups: defaultdict[str, Offsets] = defaultdict(dict)
+def apply_changes(cluster: Cluster, changes: list[OffsetChange]) -> tuple[list[OffsetChange], list[str]]:
+    """Commit the changes, one request for each group. Returns the applied changes and sentences about the others."""
+    groups: defaultdict[str, CommittedOffsets] = defaultdict(dict)
     for change in changes:
-        if not change.is_none:
+        if not change.is_unchanged:
             groups[change.group][change.partition] = change.after
     refused: set[tuple[str, TopicPartition]] = set()
     failures = []
     for group, offsets in groups.items():
-        failed = commit(cluster, group, offsets)
+        failed = commit_offsets(cluster, group, offsets)
         refused |= {(group, partition) for partition in failed}
-        for names, why in together(failed):
+        for names, why in group_by_failure(failed):
             joined = "; a member has joined meanwhile" if why.code in _JOINED_MEANWHILE else ""
             failures.append(f"group {group}: not changed were {names}: {why.text}{joined}")
     return [change for change in changes if (change.group, change.partition) not in refused], failures

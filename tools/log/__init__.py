@@ -1,7 +1,13 @@
 """`headgate log`: the files of a data directory, Headgate's or Apache Kafka's, without a broker.
 
-`command.py` has the options; `places.py` finds what a path means; `reading.py` batches and records of segments,
-`small_files.py` everything else that lies beside them; `gaps.py` which offsets no consumer sees, and why; `checks.py`
-what is wrong; `repairs.py` what is done about it; `listing.py` what there is. All of them read through `overlay.py`, so
-that nothing is written but by a repair.
+command.py                 options, output, exit codes
+actions.py                 one function for each command
+data_directory.py          the meaning of a path: a data directory, partitions, one file
+segment_reader.py          batches and records of segments
+auxiliary_files.py         indexes, producer snapshots, epochs, checkpoints as rows
+offset_gaps.py             offsets that no consumer sees, and the reasons
+verification.py            findings about a partition's files; uses scanning, index_check, overlapping_segments
+repairs.py                 repair of damage, step by step
+listing.py                 partitions and segments of a data directory
+overlay.py                 the file system, read only: only a repair writes to the disk
 """

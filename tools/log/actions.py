@@ -1,4 +1,4 @@
-"""What the commands do: each takes its options, and tells rows and failures in the order in which they come."""
+"""One function for each command: each takes the options and yields rows and error messages in order."""
 
 from __future__ import annotations
 
@@ -18,35 +18,42 @@ from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
 from headgate.storage.errors import StorageError
 from headgate.storage.files import Files
 from headgate.storage.segment.segment import LOG_SUFFIX, Segment
-from headgate.tools.log import checks, decoding, places, reading, repairs, small_files
-from headgate.tools.log import gaps as gap_listing
+from headgate.tools.log import (
+    auxiliary_files,
+    data_directory,
+    decoding,
+    offset_gaps,
+    repairs,
+    segment_reader,
+    verification,
+)
 from headgate.tools.log import listing as listings
-from headgate.tools.log.checks import Report
+from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory, Selection
 from headgate.tools.log.overlay import Overlay
-from headgate.tools.log.places import DataDirectory, NotFound, PartitionDirectory, Place
 from headgate.tools.log.progress import Progress
-from headgate.tools.log.reading import Damaged, Stored
-from headgate.tools.output import Row
+from headgate.tools.log.segment_reader import DamagedLog, StoredBatch
+from headgate.tools.log.verification import PartitionReport
+from headgate.tools.output import Row, UsageError
 
 
-class Failure(str):
-    """A sentence: something is wrong, or could not be done."""
+class ErrorMessage(str):
+    """A sentence about a finding or a failure, for standard error."""
 
     __slots__ = ()
 
 
-Told = Iterator[Row | Failure]
+CommandOutput = Iterator[Row | ErrorMessage]
 
 
-def _found(options: argparse.Namespace) -> list[Place | str]:
-    return list(places.find(Files(), options.paths, options.topics, options.partitions))
+def _selections(options: argparse.Namespace) -> list[Selection | str]:
+    return list(data_directory.resolve_paths(Files(), options.paths, options.topics, options.partitions))
 
 
-def _directories(options: argparse.Namespace, command: str) -> list[Place]:
+def _directories(options: argparse.Namespace, command: str) -> list[Selection]:
     found = []
-    for one in _found(options):
+    for one in _selections(options):
         if isinstance(one, str):
-            raise NotFound(f"{one} is a file; `headgate log {command}` takes a partition's directory, or all of them")
+            raise UsageError(f"{one} is a file; `headgate log {command}` takes a partition's directory, or all of them")
         found.append(one)
     return found
 
@@ -55,7 +62,7 @@ def _directories(options: argparse.Namespace, command: str) -> list[Place]:
 
 
 class _Source(NamedTuple):
-    """Segments to dump, and whose they are."""
+    """The segments to dump, with their partition; `partition` is None for a file outside of one."""
 
     segments: list[Segment]
     topic: str
@@ -64,67 +71,67 @@ class _Source(NamedTuple):
     compacted_to: int
 
 
-def dump(options: argparse.Namespace) -> Told:
-    """Rows of partitions and files; what cannot be read ends that one, and the next is dumped."""
+def dump(options: argparse.Namespace) -> CommandOutput:
+    """Rows of partitions and files. An error ends the rows of one partition or file, and the next one follows."""
     if options.to_offset is not None and options.to_offset <= options.from_offset:
-        raise NotFound(f"nothing is from {options.from_offset} on and before {options.to_offset}")
+        raise UsageError(f"no offset is from {options.from_offset} on and before {options.to_offset}")
     pool = Pool(Overlay())
-    for found in _found(options):
+    for found in _selections(options):
         if isinstance(found, str):
-            yield from _with_failures(found, partial(_dump_file, pool, found, options))
+            yield from _with_errors(found, partial(_dump_file, pool, found, options))
             continue
-        if not found.data.is_read:
-            yield from map(Failure, found.data.problems)
+        if not found.data.is_readable:
+            yield from map(ErrorMessage, found.data.problems)
         for partition in found.partitions:
-            yield from _with_failures(partition.directory, partial(_dump_partition, pool, found, partition, options))
+            yield from _with_errors(partition.directory, partial(_dump_partition, pool, found, partition, options))
 
 
-def _with_failures(path: str, rows: Callable[[], Iterable[Row | Failure]]) -> Told:
-    """The rows of what lies at `path`; what goes wrong with it is told, and ends no other."""
+def _with_errors(path: str, rows: Callable[[], Iterable[Row | ErrorMessage]]) -> CommandOutput:
+    """The rows about `path`; an error becomes an error message, and the command goes on with the next path."""
     try:
         yield from rows()
-    except (Damaged, StorageError) as error:
-        yield Failure(error)
+    except (DamagedLog, StorageError) as error:
+        yield ErrorMessage(error)
     except KafkaError as error:
-        yield Failure(error.message)
+        yield ErrorMessage(error.message)
     except OSError as error:
-        yield Failure(places.reason(error, path))
+        yield ErrorMessage(data_directory.describe_os_error(error, path))
 
 
 def _dump_partition(
-    pool: Pool, found: Place, partition: PartitionDirectory, options: argparse.Namespace
+    pool: Pool, found: Selection, partition: PartitionDirectory, options: argparse.Namespace
 ) -> Iterator[Row]:
-    return _dump_source(_source(pool, found.data, partition), options)
+    return _dump_source(_partition_source(pool, found.data, partition), options)
 
 
-def _source(pool: Pool, data: DataDirectory, partition: PartitionDirectory) -> _Source:
-    segments = reading.segments(pool, partition.directory, pool.files.list(partition.directory))
+def _partition_source(pool: Pool, data: DataDirectory, partition: PartitionDirectory) -> _Source:
+    segments = segment_reader.open_segments(pool, partition.directory, pool.files.list(partition.directory))
     start = max(data.start_offsets.get(partition.key, 0), segments[0].base_offset if segments else 0)
-    return _Source(segments, partition.topic, partition.partition, start, data.cleaned.get(partition.key, 0))
+    return _Source(segments, partition.topic, partition.partition, start, data.cleaner_offsets.get(partition.key, 0))
 
 
 def _dump_file(pool: Pool, path: str, options: argparse.Namespace) -> Iterator[Row]:
     name = path.rpartition("/")[2]
-    reader = small_files.reader_of(name)
+    reader = auxiliary_files.reader_of(name)
     if reader is not None:
         return islice(reader(pool.files, path if "/" in path else f"./{path}"), options.limit)
     if LOG_SUFFIX not in name and not name.endswith(".checkpoint"):
-        raise NotFound(f"{path}: no file of a data directory has such a name")
-    partition = places.partition_of(path)
-    segment = reading.LogFile(pool, path)
+        raise UsageError(f"{path}: no file of a data directory has such a name")
+    partition = data_directory.partition_of(path)
+    segment = segment_reader.LogFile(pool, path)
     topic = partition.topic if partition else ""
     source = _Source([segment], topic, partition.partition if partition else None, segment.base_offset, 0)
     return _dump_source(source, options)
 
 
 def _dump_source(source: _Source, options: argparse.Namespace) -> Iterator[Row]:
-    rows = _gaps(source) if options.gaps else _stored(source, options)
+    rows = _gap_rows(source) if options.gaps else _record_rows(source, options)
     named = {} if source.partition is None else {"topic": source.topic, "partition": source.partition}
     return ({**named, **row} for row in islice(rows, options.limit))
 
 
-def _stored(source: _Source, options: argparse.Namespace) -> Iterator[Row]:
-    for stored in reading.batches(source.segments, options.from_offset, options.to_offset):
+def _record_rows(source: _Source, options: argparse.Namespace) -> Iterator[Row]:
+    for stored in segment_reader.iterate_batches(source.segments, options.from_offset, options.to_offset):
         if options.batches:
             yield decoding.batch_row(stored)
             continue
@@ -135,17 +142,17 @@ def _stored(source: _Source, options: argparse.Namespace) -> Iterator[Row]:
                 yield decoding.record_row(stored, record, source.topic)
 
 
-def _gaps(source: _Source) -> Iterator[Row]:
-    transactions = gap_listing.aborted(map(_batch, reading.batches(source.segments)))
-    batches = map(_batch, reading.batches(source.segments))
-    for gap in gap_listing.gaps(batches, source.start_offset, source.compacted_to, transactions):
+def _gap_rows(source: _Source) -> Iterator[Row]:
+    transactions = offset_gaps.find_aborted_transactions(map(_batch, segment_reader.iterate_batches(source.segments)))
+    batches = map(_batch, segment_reader.iterate_batches(source.segments))
+    for gap in offset_gaps.find_gaps(batches, source.start_offset, source.compacted_to, transactions):
         yield {"first": gap.first, "last": gap.last, "offsets": gap.last - gap.first + 1, "reason": gap.reason}
 
 
-def _batch(stored: Stored) -> gap_listing.Batch:
-    return gap_listing.Batch(
+def _batch(stored: StoredBatch) -> offset_gaps.Batch:
+    return offset_gaps.Batch(
         stored.header,
-        lambda: checks.read_marker(stored.segment, stored.position, stored.header),
+        lambda: verification.read_marker(stored.segment, stored.position, stored.header),
         lambda: [record.offset for record in stored.records()],
     )
 
@@ -153,17 +160,17 @@ def _batch(stored: Stored) -> gap_listing.Batch:
 # ------------------------------------------------------------------------------------------------------ verify, repair
 
 
-def verify(options: argparse.Namespace) -> Told:
-    """A row for each partition, and a sentence for whatever is wrong."""
+def verify(options: argparse.Namespace) -> CommandOutput:
+    """A row for each partition, and an error message for each finding."""
     for report, _ in _reports(_directories(options, "verify"), options):
-        if isinstance(report, Failure):
+        if isinstance(report, ErrorMessage):
             yield report
             continue
         yield _report_row(report)
-        yield from map(Failure, report.findings)
+        yield from map(ErrorMessage, report.findings)
 
 
-def _report_row(report: Report) -> Row:
+def _report_row(report: PartitionReport) -> Row:
     indexes = {found.indexes for found in report.segments}
     return {
         "topic": report.partition.topic,
@@ -180,20 +187,22 @@ def _report_row(report: Report) -> Row:
     }
 
 
-def _reports(found: list[Place], options: argparse.Namespace) -> Iterator[tuple[Report | Failure, DataDirectory]]:
+def _reports(
+    found: list[Selection], options: argparse.Namespace
+) -> Iterator[tuple[PartitionReport | ErrorMessage, DataDirectory]]:
     total = sum(_log_bytes(partition) for place in found for partition in place.partitions)
     progress = Progress(total, sys.stderr, time.monotonic)
     for number, place in enumerate(found):
         if all(place.data is not one.data for one in found[:number]):
             for problem in place.data.problems:
-                yield Failure(f"file: {problem}"), place.data
+                yield ErrorMessage(f"file: {problem}"), place.data
         for partition in place.partitions:
             try:
-                report: Report | Failure = checks.check(
+                report: PartitionReport | ErrorMessage = verification.verify_partition(
                     place.data, partition, progress.add, options.index_interval_bytes
                 )
-            except OSError as error:  # a disk that fails, or files that a running broker has removed meanwhile
-                report = Failure(f"{partition}: {places.reason(error, partition.directory)}")
+            except OSError as error:  # a failing disk, or a running broker that has removed files meanwhile
+                report = ErrorMessage(f"{partition}: {data_directory.describe_os_error(error, partition.directory)}")
             progress.clear()
             yield report, place.data
 
@@ -201,64 +210,66 @@ def _reports(found: list[Place], options: argparse.Namespace) -> Iterator[tuple[
 def _log_bytes(partition: PartitionDirectory) -> int:
     try:
         names = Files().list(partition.directory)
-    except OSError:  # whoever reads it tells
+    except OSError:  # the verification of the partition reports the error
         return 0
     return sum(size for name, size in names.items() if name.endswith(LOG_SUFFIX))
 
 
-def repair(options: argparse.Namespace) -> Told:
-    """A row for each thing that is done, or would be; a sentence for what is wrong and is left."""
+def repair(options: argparse.Namespace) -> CommandOutput:
+    """A row for each change, made or with `--dry-run` only planned; an error message for each finding that stays."""
     found = _directories(options, "repair")
     files = Files()
     with ExitStack() as locks:
         refused = set[int]()
         for data in {id(place.data): place.data for place in found}.values():
-            failures = list(_taken(locks, files, data))
+            failures = list(_lock_directory(locks, files, data))
             if failures:
                 refused.add(id(data))
             yield from failures
         for report, data in _reports([place for place in found if id(place.data) not in refused], options):
-            if isinstance(report, Failure):
+            if isinstance(report, ErrorMessage):
                 yield report
                 continue
             repaired = partial(_repair, files, report, data, is_dry=options.dry_run)
-            yield from _with_failures(report.partition.directory, repaired)
+            yield from _with_errors(report.partition.directory, repaired)
 
 
-def _taken(locks: ExitStack, files: Files, data: DataDirectory) -> Iterator[Failure]:
-    """Keep brokers away from a data directory; why it must not be changed, if so."""
-    if not data.is_read:
-        yield from map(Failure, data.problems)
+def _lock_directory(locks: ExitStack, files: Files, data: DataDirectory) -> Iterator[ErrorMessage]:
+    """Lock a data directory against brokers; error messages if it must not be changed."""
+    if not data.is_readable:
+        yield from map(ErrorMessage, data.problems)
         return
     try:
         locks.enter_context(_lock(files, data))
     except StorageError as error:
-        yield Failure(error)
+        yield ErrorMessage(error)
     except OSError as error:
-        yield Failure(places.reason(error, data.path))
+        yield ErrorMessage(data_directory.describe_os_error(error, data.path))
 
 
-def _repair(files: Files, report: Report, data: DataDirectory, *, is_dry: bool) -> Told:
+def _repair(files: Files, report: PartitionReport, data: DataDirectory, *, is_dry: bool) -> CommandOutput:
     partition = report.partition
     if any(name.endswith(LOG_SUFFIX + SWAP_SUFFIX) for name in files.list(partition.directory)):
-        yield Failure(f"{partition}: a compaction was interrupted in {partition.directory}; the next start ends it")
+        yield ErrorMessage(
+            f"{partition}: a compaction was interrupted in {partition.directory}; the next start of the broker ends it"
+        )
         return
-    steps = repairs.plan(report, data)
+    steps = repairs.plan_repair(report, data)
     for step in steps:
-        told = list(repairs.rows(step, files))
+        rows = list(repairs.step_rows(step, files))  # before the step: afterwards the quarantine paths are taken
         if not is_dry:
-            repairs.perform(step, files)
-        for row in told:
+            repairs.perform_step(step, files)
+        for row in rows:
             yield {"topic": partition.topic, "partition": partition.partition, "done": not is_dry, **row}
     if not is_dry:
-        repairs.settle(steps, files, report, data)
+        repairs.write_recovery_point(steps, files, report, data)
     for finding in report.findings:
-        if finding.kind not in repairs.MENDED:
-            yield Failure(finding)
+        if finding.kind not in repairs.REPAIRABLE:
+            yield ErrorMessage(finding)
 
 
 class _Lock(AbstractContextManager[None]):
-    """Keeps brokers away from a data directory. Raises DirectoryLocked."""
+    """Locks a data directory against brokers. Raises DirectoryLocked."""
 
     def __init__(self, files: Files, directory: str) -> None:
         self._lock = files.lock(f"{directory}/{LOCK}")
@@ -268,27 +279,27 @@ class _Lock(AbstractContextManager[None]):
 
 
 def _lock(files: Files, data: DataDirectory) -> AbstractContextManager[None]:
-    """A partition's directory that lies elsewhere, as a copy does, is nobody's."""
+    """The lock of a data directory; none for a copied partition outside of one, which no broker can have."""
     return _Lock(files, data.path) if files.exists(f"{data.path}/{META_PROPERTIES}") else nullcontext()
 
 
 # ------------------------------------------------------------------------------------------------------------------ ls
 
 
-def listing(options: argparse.Namespace) -> Told:
-    """What there is; nothing is read but the ends of logs."""
+def listing(options: argparse.Namespace) -> CommandOutput:
+    """A row for each partition or segment. Only the ends of logs are read."""
     for place in _directories(options, "ls"):
         failures = []
         rows_of = listings.segment_rows if options.segments else listings.partition_rows
         for partition in place.partitions:
             one = place._replace(partitions=[partition])
-            for row in _with_failures(partition.directory, partial(rows_of, one)):
-                if isinstance(row, Failure):
+            for row in _with_errors(partition.directory, partial(rows_of, one)):
+                if isinstance(row, ErrorMessage):
                     failures.append(row)
                     continue
                 yield row
                 if row.get("state") == listings.DAMAGED:
                     path = row["directory"]
-                    failures.append(Failure(f"{path} is damaged: `headgate log verify {path}` says more"))
+                    failures.append(ErrorMessage(f"{path} is damaged: `headgate log verify {path}` says more"))
         yield from failures
-        yield from (Failure(problem) for problem in place.data.problems)
+        yield from (ErrorMessage(problem) for problem in place.data.problems)

@@ -1,62 +1,55 @@
 """`headgate log`: options, output, exit codes.
 
-A table on a terminal, JSON lines otherwise. Exit codes: 0 done, and nothing is wrong; 1 something is; 2 called wrongly.
-Only `repair` changes anything.
+Output: a table on a terminal, JSON lines otherwise. Exit codes: 0 success without findings; 1 findings or failures;
+2 wrong usage. Only `repair` changes files.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from headgate.protocol.errors import KafkaError
 from headgate.storage.errors import StorageError
 from headgate.tools.log import actions
-from headgate.tools.log.actions import Failure
-from headgate.tools.log.checks import DEFAULT_INTERVAL_BYTES
-from headgate.tools.log.places import NotFound
-from headgate.tools.log.reading import Damaged
-from headgate.tools.log.table import lines
-from headgate.tools.output import Row, printable
+from headgate.tools.log.actions import CommandOutput, ErrorMessage
+from headgate.tools.log.segment_reader import DamagedLog
+from headgate.tools.log.table import format_rows
+from headgate.tools.log.verification import DEFAULT_INTERVAL_BYTES
+from headgate.tools.output import Row, UsageError, add_format_options, print_errors, wants_table
 
 FAILED, MISUSED = 1, 2
 _ROWS_AT_ONCE = 200
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run `headgate log <arguments>`; returns the exit code."""
+    """Run `headgate log <arguments>`; return the exit code."""
     options = _parser().parse_args(arguments)
-    is_table = options.table or (not options.json and sys.stdout.isatty())
+    is_table = wants_table(options)
     code = 0
     try:
-        for rows, failure in _said(options.run(options)):
-            _print(rows, is_table)
+        for rows, failure in _chunks(options.run(options)):
+            _print(rows, is_table=is_table)
             if failure is not None:
                 code = FAILED
-                _complain(failure)
-    except NotFound as error:
+                print_errors("log", [failure])
+    except UsageError as error:
         code = MISUSED
-        _complain(str(error))
+        print_errors("log", [str(error)])
     return code
 
 
-def _complain(sentence: str) -> None:
-    sys.stdout.flush()
-    print(f"headgate log: {printable(sentence)}", file=sys.stderr)
+def _chunks(output: CommandOutput) -> Iterator[tuple[list[Row], str | None]]:
+    """Rows and the error behind them. Long output comes in chunks, so that the first rows appear at once.
 
-
-def _said(told: Iterator[Row | Failure]) -> Iterator[tuple[list[Row], str | None]]:
-    """Rows, and the failure behind them; what is long comes in pieces, so that nothing waits for its end.
-
-    Raises NotFound where there is no such thing as was asked for.
+    Raises UsageError for arguments that name nothing.
     """
     rows: list[Row] = []
     failure = None
     try:
-        for one in told:
-            if isinstance(one, Failure):
+        for one in output:
+            if isinstance(one, ErrorMessage):
                 yield rows, str(one)
                 rows = []
             else:
@@ -64,10 +57,10 @@ def _said(told: Iterator[Row | Failure]) -> Iterator[tuple[list[Row], str | None
                 if len(rows) == _ROWS_AT_ONCE:
                     yield rows, None
                     rows = []
-    except NotFound:
+    except UsageError:
         yield rows, None
         raise
-    except (Damaged, StorageError) as error:
+    except (DamagedLog, StorageError) as error:
         failure = str(error)
     except KafkaError as error:
         failure = error.message
@@ -76,8 +69,8 @@ def _said(told: Iterator[Row | Failure]) -> Iterator[tuple[list[Row], str | None
     yield rows, failure
 
 
-def _print(rows: Sequence[Row], is_table: bool) -> None:
-    for line in lines(rows) if is_table else map(json.dumps, rows):
+def _print(rows: Sequence[Row], *, is_table: bool) -> None:
+    for line in format_rows(rows) if is_table else map(json.dumps, rows):
         print(line)
 
 
@@ -92,27 +85,25 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="dump|verify|repair|ls")
     common = _common_options()
 
-    def add(
-        name: str, summary: str, run: Callable[[argparse.Namespace], Iterator[Row | Failure]]
-    ) -> argparse.ArgumentParser:
+    def add(name: str, summary: str, run: Callable[[argparse.Namespace], CommandOutput]) -> argparse.ArgumentParser:
         command = commands.add_parser(name, parents=[common], help=summary, description=summary)
         command.set_defaults(run=run)
         return command
 
-    _dump_options(add("dump", "records, batches or gaps of partitions; what is in a file", actions.dump))
-    verify = add("verify", "read everything, and say what is wrong", actions.verify)
-    repair = add("repair", "move damaged bytes aside, and say which offsets are lost", actions.repair)
-    repair.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
+    _dump_options(add("dump", "records, batches or gaps of partitions; entries of a file", actions.dump))
+    verify = add("verify", "read everything and report damage", actions.verify)
+    repair = add("repair", "move damaged bytes aside and report the lost offsets", actions.repair)
+    repair.add_argument("--dry-run", action="store_true", help="only show what would change")
     for command in (verify, repair):
         command.add_argument(
             "--index-interval-bytes",
             type=_count,
             default=DEFAULT_INTERVAL_BYTES,
             metavar="bytes",
-            help="index.interval.bytes, where the indexes are to be made again; default: what they were made with, "
+            help="index.interval.bytes of rebuilt indexes; default: the interval of the old indexes, "
             f"or {DEFAULT_INTERVAL_BYTES}",
         )
-    listing = add("ls", "partitions: sizes, offsets, and what the next start has to do with them", actions.listing)
+    listing = add("ls", "partitions: sizes, offsets, and the work of the next start", actions.listing)
     listing.add_argument("--segments", action="store_true", help="a row for each segment")
     return parser
 
@@ -128,26 +119,24 @@ def _common_options() -> argparse.ArgumentParser:
         default=[],
         dest="topics",
         metavar="name",
-        help="of a data directory only this; may be repeated",
+        help="only this topic of a data directory; may be repeated",
     )
     common.add_argument(
         "--partition", action="append", type=_count, default=[], dest="partitions", metavar="number", help="as --topic"
     )
-    shape = common.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="JSON lines, also on a terminal")
-    shape.add_argument("--table", action="store_true", help="a table, also into a file or a pipe")
+    add_format_options(common)
     return common
 
 
 def _dump_options(command: argparse.ArgumentParser) -> None:
     kind = command.add_mutually_exclusive_group()
     kind.add_argument("--batches", action="store_true", help="the headers of batches, instead of records")
-    kind.add_argument("--gaps", action="store_true", help="the offsets that consumers do not see, and why")
+    kind.add_argument("--gaps", action="store_true", help="the offsets that consumers do not see, and the reasons")
     command.add_argument(
-        "--from", type=_count, default=0, dest="from_offset", metavar="offset", help="the first; default: all"
+        "--from", type=_count, default=0, dest="from_offset", metavar="offset", help="the first offset; default: 0"
     )
-    command.add_argument("--to", type=_count, dest="to_offset", metavar="offset", help="the first one left out")
-    command.add_argument("--limit", type=_count, metavar="rows", help="so many rows of each partition or file at most")
+    command.add_argument("--to", type=_count, dest="to_offset", metavar="offset", help="the first offset left out")
+    command.add_argument("--limit", type=_count, metavar="rows", help="at most so many rows of each partition or file")
 
 
 def _count(text: str) -> int:

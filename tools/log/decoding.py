@@ -1,7 +1,7 @@
-"""Records and batches as rows: bytes as text where they are text, and records of internal topics decoded.
+"""Records and batches as rows: UTF-8 bytes as text, records of internal topics decoded.
 
-Bytes that are no text are `{"base64": ...}`. Messages become objects with Kafka's fields in our spelling; ids have the
-22 characters that Kafka's own tools show.
+Bytes that are no UTF-8 become `{"base64": ...}`. Messages become objects with Kafka's fields in snake case; ids become
+22 characters, as in Kafka's own tools.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.protocol.records import compression, control
 from headgate.protocol.records.batch import BatchHeader, Record
 from headgate.protocol.schema import Struct, uuid
 from headgate.storage.disk.layout import format_id
-from headgate.tools.log.reading import Stored
+from headgate.tools.log.segment_reader import StoredBatch
 from headgate.tools.output import Row
 
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -24,10 +24,10 @@ TRANSACTION_STATE = "__transaction_state"
 METADATA_LOGS = ("__headgate_metadata", "__cluster_metadata")
 
 
-def record_row(stored: Stored, record: Record, topic: str) -> Row:
-    """One record."""
+def record_row(stored: StoredBatch, record: Record, topic: str) -> Row:
+    """The row of one record."""
     header = stored.header
-    key, value = _decoded(topic, header, record)
+    key, value = _decode(topic, header, record)
     sequence = header.base_sequence
     return {
         "offset": record.offset,
@@ -44,8 +44,8 @@ def record_row(stored: Stored, record: Record, topic: str) -> Row:
     }
 
 
-def batch_row(stored: Stored) -> Row:
-    """One batch, or one message of the old formats, by its header."""
+def batch_row(stored: StoredBatch) -> Row:
+    """The row of one batch, or of one message of magic 0 or 1, from its header."""
     header = stored.header
     return {
         "segment": stored.segment.base_offset,
@@ -80,57 +80,57 @@ def _timestamp_type(header: BatchHeader) -> str | None:
     return "LogAppendTime" if header.is_log_append_time else "CreateTime"
 
 
-def _decoded(topic: str, header: BatchHeader, record: Record) -> tuple[Any, Any]:
-    """Key and value, as what the topic says they are."""
+def _decode(topic: str, header: BatchHeader, record: Record) -> tuple[Any, Any]:
+    """Key and value, decoded by the format of an internal topic, else as text."""
     if header.is_control:
-        return _of_control(record)
+        return _decode_control(record)
     decode = _DECODERS.get(topic)
     if decode is None:
         return as_json(record.key), as_json(record.value)
     try:
         return decode(record)
     except MalformedRequest as error:
-        return {**_wrapped(record.key), "error": str(error)}, as_json(record.value)
+        return {**_as_base64(record.key), "error": str(error)}, as_json(record.value)
 
 
-def _of_control(record: Record) -> tuple[Any, Any]:
-    """A marker, or what KRaft's logs have of the kind; their values are left as bytes."""
+def _decode_control(record: Record) -> tuple[Any, Any]:
+    """A transaction marker, or another control record of KRaft's logs, whose value stays bytes."""
     kind, coordinator_epoch = control.decode(record.key, record.value)
     if not 0 <= kind < len(control.TYPES):
-        return {"type": kind, **_wrapped(record.key)}, as_json(record.value)
+        return {"type": kind, **_as_base64(record.key)}, as_json(record.value)
     shown = as_json(record.value) if coordinator_epoch is None else {"coordinator_epoch": coordinator_epoch}
     return {"type": control.TYPES[kind]}, shown
 
 
-def _wrapped(data: bytes | None) -> dict[str, Any]:
+def _as_base64(data: bytes | None) -> dict[str, Any]:
     return {"base64": _base64(data or b"")}
 
 
-def _of_groups(record: Record) -> tuple[Any, Any]:
+def _decode_group(record: Record) -> tuple[Any, Any]:
     decoded = offsets.decode(record.key or b"", record.value)
     if isinstance(decoded, offsets.UnknownType):
-        return {"type": decoded.type, **_wrapped(record.key)}, as_json(record.value)
+        return {"type": decoded.type, **_as_base64(record.key)}, as_json(record.value)
     key, value = decoded
     shown = as_json(value)
     if isinstance(value, offsets.GroupMetadataValue) and value.protocol_type == consumer_protocol.PROTOCOL_TYPE:
         for member, row in zip(value.members, shown["members"], strict=True):
-            row["subscription"] = _embedded(consumer_protocol.decode_subscription, member.subscription)
-            row["assignment"] = _embedded(consumer_protocol.decode_assignment, member.assignment)
+            row["subscription"] = _decode_embedded(consumer_protocol.decode_subscription, member.subscription)
+            row["assignment"] = _decode_embedded(consumer_protocol.decode_assignment, member.assignment)
     return {"type": type(key).__name__.removesuffix("Key"), **as_json(key)}, shown
 
 
-def _embedded(decode: Callable[[bytes], Struct], data: bytes) -> Any:
-    """What consumers tell each other; members that have just joined have nothing yet."""
+def _decode_embedded(decode: Callable[[bytes], Struct], data: bytes) -> Any:
+    """A subscription or an assignment of the consumer protocol; None for a member that has just joined."""
     try:
         return as_json(decode(data)) if data else None
     except MalformedRequest:
         return as_json(data)
 
 
-def _of_transactions(record: Record) -> tuple[Any, Any]:
+def _decode_transaction(record: Record) -> tuple[Any, Any]:
     decoded = transactions.decode(record.key or b"", record.value)
     if isinstance(decoded, transactions.UnknownVersion):
-        return {"version": decoded.version, **_wrapped(record.key)}, as_json(record.value)
+        return {"version": decoded.version, **_as_base64(record.key)}, as_json(record.value)
     key, value = decoded
     shown = as_json(value)
     if value is not None:
@@ -138,23 +138,23 @@ def _of_transactions(record: Record) -> tuple[Any, Any]:
     return as_json(key), shown
 
 
-def _of_metadata(record: Record) -> tuple[Any, Any]:
-    """Of Kafka's own there are many types that nothing here needs: they are shown by their number."""
+def _decode_metadata(record: Record) -> tuple[Any, Any]:
+    """A record of the metadata log; types that Headgate does not use are shown by number."""
     decoded = metadata.decode_known(record.value or b"")
     if decoded is None:
-        return None, {"type": (record.value or b"")[1], **_wrapped(record.value)}
+        return None, {"type": (record.value or b"")[1], **_as_base64(record.value)}
     return None, {"type": type(decoded).__name__.removesuffix("Record"), **as_json(decoded)}
 
 
 _DECODERS: dict[str, Callable[[Record], tuple[Any, Any]]] = {
-    CONSUMER_OFFSETS: _of_groups,
-    TRANSACTION_STATE: _of_transactions,
-    **dict.fromkeys(METADATA_LOGS, _of_metadata),
+    CONSUMER_OFFSETS: _decode_group,
+    TRANSACTION_STATE: _decode_transaction,
+    **dict.fromkeys(METADATA_LOGS, _decode_metadata),
 }
 
 
 def as_json(value: Any) -> Any:
-    """A message, a list, bytes or a plain value, as JSON can have it."""
+    """A message, a list, bytes or a plain value as a value for JSON."""
     if isinstance(value, Struct):
         return {
             field.name: _field(getattr(value, field.name), field.element if field.is_array else field.annotation)

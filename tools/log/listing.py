@@ -1,4 +1,4 @@
-"""`headgate log ls`: the partitions of a data directory, or the segments of them, by what their ends and names say."""
+"""`headgate log ls`: the partitions or segments of a data directory, from file names and the last batches alone."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from headgate.storage.files import Files
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
 from headgate.storage.segment.batch_seek import seek
 from headgate.storage.segment.segment import DELETED_SUFFIX, Segment
-from headgate.tools.log import reading
+from headgate.tools.log import segment_reader
+from headgate.tools.log.auxiliary_files import topic_id_of
+from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory, Selection
 from headgate.tools.log.overlay import Overlay
-from headgate.tools.log.places import DataDirectory, PartitionDirectory, Place
-from headgate.tools.log.small_files import topic_id_of
 from headgate.tools.output import Row
 
 DAMAGED = "damaged"
-_ASIDE = (TORN_SUFFIX, DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+_QUARANTINE_SUFFIXES = (TORN_SUFFIX, DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 
 
-def partition_rows(place: Place) -> Iterator[Row]:
+def partition_rows(selection: Selection) -> Iterator[Row]:
     """A row for each partition. Raises OSError."""
     pool = Pool(Overlay())
-    for partition in place.partitions:
+    for partition in selection.partitions:
         names = pool.files.list(partition.directory)
-        segments = reading.segments(pool, partition.directory, names)
+        segments = segment_reader.open_segments(pool, partition.directory, names)
         end = end_offset(segments)
-        key, data = partition.key, place.data
+        key, data = partition.key, selection.data
         recovery_point = data.recovery_points.get(key)
         yield {
             "topic": partition.topic,
@@ -42,25 +42,26 @@ def partition_rows(place: Place) -> Iterator[Row]:
             "high_watermark": data.high_watermarks.get(key),
             "recovery_point": recovery_point,
             "state": state(data, partition, segments, end),
-            "aside_bytes": sum(size for name, size in names.items() if name.endswith(_ASIDE)),
+            "aside_bytes": sum(size for name, size in names.items() if name.endswith(_QUARANTINE_SUFFIXES)),
             "directory": partition.directory,
         }
         _close(segments)
 
 
 def state(data: DataDirectory, partition: PartitionDirectory, segments: Sequence[Segment], end: int | None) -> str:
-    """What the next start has to do: nothing (clean), look at the end or scan (unclean), or it cannot (damaged).
+    """The state of a partition, which tells the work of the next start.
 
-    Nothing is to be said of one that a broker has open (in use).
+    clean: none. flushed: everything is below the recovery point. unclean: a scan of the end. damaged: the start refuses
+    the partition. in use: unknown, a broker has the partition open.
     """
     if partition.state:
         return partition.state
     recovery_point = data.recovery_points.get(partition.key, 0)
-    if end is None and data.is_clean:  # then the next start cuts nothing
+    if end is None and data.is_clean:  # after a clean shutdown the next start cuts nothing
         return DAMAGED
-    if (_sound_end(segments[-1]) if end is None else end) < recovery_point:
+    if (_end_of_valid_batches(segments[-1]) if end is None else end) < recovery_point:
         return DAMAGED
-    if data.holder is not None:
+    if data.lock_holder is not None:
         return "in use"
     if end is None:
         return "unclean"
@@ -69,19 +70,19 @@ def state(data: DataDirectory, partition: PartitionDirectory, segments: Sequence
     return "unclean" if end > recovery_point or not segments else "flushed"
 
 
-def _sound_end(segment: Segment) -> int:
-    """The offset behind the last batch before something that is none: the next start cuts there, if it may."""
+def _end_of_valid_batches(segment: Segment) -> int:
+    """The offset behind the last valid batch, where the next start truncates an unclean log."""
     walk = segment.walk()
     for _ in walk:
         pass
     return walk.next_offset
 
 
-def segment_rows(place: Place) -> Iterator[Row]:
+def segment_rows(selection: Selection) -> Iterator[Row]:
     """A row for each segment. Raises OSError."""
     pool, files = Pool(Overlay()), Files()
-    for partition in place.partitions:
-        segments = reading.segments(pool, partition.directory, pool.files.list(partition.directory))
+    for partition in selection.partitions:
+        segments = segment_reader.open_segments(pool, partition.directory, pool.files.list(partition.directory))
         for segment, following in zip_longest(segments, segments[1:]):
             yield {
                 "topic": partition.topic,
@@ -99,14 +100,14 @@ def segment_rows(place: Place) -> Iterator[Row]:
 
 
 def end_offset(segments: Sequence[Segment]) -> int | None:
-    """The offset behind the last batch; None where the last segment does not end with one."""
+    """The offset behind the last batch; None if the last segment does not end with a batch."""
     if not segments:
         return 0
     last = segments[-1]
     if not last.size:
         return last.base_offset
     indexed = last.offsets.last_position
-    for position in (indexed, 0):  # the index may be of other bytes: batch by batch, then
+    for position in (indexed, 0):  # the index may not fit the bytes; then seek from the first batch on
         try:
             hop = seek(last, position, last.size - 1) if 0 <= position < last.size else None
         except KafkaError:

@@ -1,6 +1,7 @@
-"""The disk, read only: what is written stays in memory.
+"""The file system, read only: every write stays in memory.
 
-So the store's own code, which writes indexes as it walks a segment, can be asked what it would write.
+The store's own code writes indexes while it iterates over a segment; over this overlay the tools compare these indexes
+with the files on the disk.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from headgate.storage.files import NO_DESCRIPTOR, File, Files, parent
 
 
 class Overlay(Files):
-    """The files of the disk, and over them those written here. Nothing on the disk changes."""
+    """The files on the disk, hidden by files in memory with the same path. Nothing on the disk changes."""
 
     def __init__(self) -> None:
         self._contents: dict[str, bytearray | None] = {}  # None: removed
 
     def open(self, path: str, *, create: bool = False) -> File:
         if path in self._contents or (create and not super().exists(path)):
-            return _Held(self._content(path, create=create))
-        return _OnDisk(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            return _MemoryFile(self._content(path, create=create))
+        return _ReadOnlyFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def read(self, path: str) -> bytes:
         return bytes(self._content(path)) if path in self._contents else super().read(path)
@@ -58,10 +59,10 @@ class Overlay(Files):
         return names
 
     def sync(self, path: str) -> None:
-        """Nothing has to reach the disk."""
+        """Do nothing: nothing reaches the disk."""
 
     def sync_all(self, path: str) -> None:
-        """Nothing has to reach the disk."""
+        """Do nothing: nothing reaches the disk."""
 
     def make_directories(self, path: str) -> None:
         raise _read_only(path)
@@ -70,7 +71,7 @@ class Overlay(Files):
         raise _read_only(path)
 
     def _content(self, path: str, *, create: bool = False) -> bytearray:
-        """What a file holds here, taken from the disk at first."""
+        """The content of a file in memory; the first access copies the file from the disk."""
         content = self._contents.get(path)
         if content is None:
             if path in self._contents or (create and not super().exists(path)):
@@ -83,8 +84,8 @@ class Overlay(Files):
         return content
 
 
-class _OnDisk(File):
-    """A file of the disk that cannot be changed."""
+class _ReadOnlyFile(File):
+    """An open file on the disk; writing raises OSError."""
 
     __slots__ = ()
 
@@ -92,14 +93,14 @@ class _OnDisk(File):
         raise _read_only(None)
 
     def truncate(self, size: int) -> None:
-        """Leave it: a file longer than it was when the directory was listed is a broker's that writes on."""
+        """Do nothing: a file that has grown since the listing belongs to a running broker."""
 
     def sync(self) -> None:
-        """Nothing has to reach the disk."""
+        """Do nothing: nothing reaches the disk."""
 
 
-class _Held(File):
-    """A file that is in memory."""
+class _MemoryFile(File):
+    """An open file in memory."""
 
     __slots__ = ("_content",)
 
@@ -119,7 +120,7 @@ class _Held(File):
         return data if len(data) == length else None
 
     def warm(self, length: int, position: int) -> None:
-        """It is in memory."""
+        """Do nothing: the content is in memory."""
 
     def size(self) -> int:
         return len(self._content)
@@ -128,7 +129,7 @@ class _Held(File):
         _resize(self._content, size)
 
     def sync(self) -> None:
-        """It stays in memory."""
+        """Do nothing: the content stays in memory."""
 
 
 def _resize(content: bytearray, size: int) -> None:
@@ -137,4 +138,4 @@ def _resize(content: bytearray, size: int) -> None:
 
 
 def _read_only(path: str | None) -> OSError:
-    return OSError(errno.EROFS, "this only reads", path)
+    return OSError(errno.EROFS, "this command only reads", path)

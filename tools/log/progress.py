@@ -1,4 +1,4 @@
-"""How far a long command is: a bar with rate and time left on a terminal, JSON lines otherwise."""
+"""The progress of a long command: a bar with rate and time left on a terminal, JSON lines otherwise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTH = 24
 
 
 class Progress:
-    """Bytes done of a total. Says nothing of what is over before its first line is due."""
+    """Bytes done of a total. A command that ends before the first line is due shows no progress."""
 
     def __init__(self, total_bytes: int, stream: TextIO, clock_s: Callable[[], float]) -> None:
         self.total_bytes = total_bytes
@@ -26,7 +26,7 @@ class Progress:
         self._is_shown = False
 
     def add(self, count: int, what: str) -> None:
-        """So many bytes of `what` more are done."""
+        """Count `count` more bytes of `what` as done, and show the progress when it is due."""
         self.done_bytes += count
         now_s = self._clock_s()
         if now_s >= self._due_s:
@@ -34,7 +34,7 @@ class Progress:
             self._show(now_s - self._began_s, what)
 
     def clear(self) -> None:
-        """Take the bar away, so that something else can be said."""
+        """Remove the bar before other output."""
         if self._is_shown:
             self._stream.write("\r\x1b[K")
             self._stream.flush()

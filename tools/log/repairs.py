@@ -1,8 +1,9 @@
-"""`headgate log repair`: damaged bytes go aside, what is sound behind them is kept, indexes are made again.
+"""`headgate log repair`: quarantine damaged bytes, keep the valid batches behind them, rebuild indexes.
 
-Every step can be interrupted and begun again: bytes are copied to `<segment>.log.<byte>.torn` first; a segment without
-them is written beside the old one and renamed over it; indexes are removed before, and made again after that. An offset
-that was lost is never given again: where the end of a log is lost, it goes on at what was its end in a new segment.
+Every step can be interrupted and repeated. First the damaged bytes are copied to `<segment>.log.<byte>.torn`; then a
+segment without them is written to a temporary file and renamed over the old segment. The indexes are removed before the
+rename and rebuilt after it. A lost offset is never assigned again: a log that lost its end continues at the old end
+offset, in a new segment.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from headgate.storage.files import Files
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
 from headgate.storage.segment.segment import LOG_SUFFIX
 from headgate.storage.segment.transactions import Transactions
-from headgate.tools.log import reading
-from headgate.tools.log.checks import (
+from headgate.tools.log import segment_reader
+from headgate.tools.log.data_directory import DataDirectory
+from headgate.tools.log.scanning import DamagedRange
+from headgate.tools.log.verification import (
     CORRUPT,
     INDEX,
     INDEX_SUFFIXES,
@@ -28,151 +31,153 @@ from headgate.tools.log.checks import (
     TORN,
     UNFINISHED,
     WRONG,
-    Report,
+    PartitionReport,
     SegmentReport,
 )
-from headgate.tools.log.places import DataDirectory
-from headgate.tools.log.scanning import Bad
 from headgate.tools.output import Row
 
 _COPY_BYTES = 1 << 20
 
 
-# What is mended here, or by the next start without a word; the rest is somebody's to look at.
-MENDED = (CORRUPT, TORN, OVERLAP, INDEX)
+# Kinds of findings that a repair or the next start corrects; people have to look at all others
+REPAIRABLE = (CORRUPT, TORN, OVERLAP, INDEX)
 
 
-class Rewrite(NamedTuple):
-    """A segment is to be without its bad bytes; `lost_to` is behind the last offset that is lost with each."""
+class CutDamage(NamedTuple):
+    """Remove the damaged ranges from a segment. `lost_to`: for each range, the offset behind the last lost one."""
 
     path: str
     base_offset: int
     size: int
-    bad: Sequence[Bad]
+    damaged_ranges: Sequence[DamagedRange]
     lost_to: Sequence[int]
     interval_bytes: int
-    opened: Mapping[int, int]
+    open_transactions: Mapping[int, int]
 
 
-class Reindex(NamedTuple):
-    """The indexes of a segment are to be made again."""
+class RebuildIndexes(NamedTuple):
+    """Rebuild the indexes of a segment."""
 
     path: str
     base_offset: int
     interval_bytes: int
-    opened: Mapping[int, int]
+    open_transactions: Mapping[int, int]
     problem: str
 
 
-class Continue(NamedTuple):
-    """A log that lost its end goes on at an offset, in a new segment."""
+class StartSegment(NamedTuple):
+    """Create an empty segment at the old end offset of a log that lost its end."""
 
     path: str
     offset: int
     lost_from: int
 
 
-class Keep(NamedTuple):
-    """A segment stands behind a gap for which the next start would cut it off; it is made safe instead."""
+class KeepSegment(NamedTuple):
+    """Keep a segment behind a gap, where the next start would truncate; the recovery point moves behind it instead."""
 
     path: str
     offset: int
     lost_from: int
 
 
-class Aside(NamedTuple):
-    """A whole segment goes, as a newer one holds its offsets: nothing is lost with it."""
+class QuarantineSegment(NamedTuple):
+    """Quarantine a whole superseded segment; a newer segment holds its offsets, so nothing is lost."""
 
     path: str
     size: int
 
 
-Step = Rewrite | Reindex | Continue | Keep | Aside
+Step = CutDamage | RebuildIndexes | StartSegment | KeepSegment | QuarantineSegment
 
 _ACTIONS = {
-    Rewrite: "move aside",
-    Aside: "move aside",
-    Reindex: "make indexes again",
-    Continue: "go on in a new segment",
-    Keep: "keep what is behind a gap",
+    CutDamage: "move aside",
+    QuarantineSegment: "move aside",
+    RebuildIndexes: "make indexes again",
+    StartSegment: "go on in a new segment",
+    KeepSegment: "keep what is behind a gap",
 }
 
 
-def plan(report: Report, data: DataDirectory) -> list[Step]:
-    """What is to be done about what was found in a partition. Pure."""
+def plan_repair(report: PartitionReport, data: DataDirectory) -> list[Step]:
+    """The steps that repair the findings about a partition. Pure."""
     key = report.partition.key
     known_end = max(data.recovery_points.get(key, 0), data.high_watermarks.get(key, 0))
     interval_bytes = _interval_bytes(report)
-    steps: list[Step] = [Aside(segment.path, segment.size) for segment in report.covered]
+    steps: list[Step] = [QuarantineSegment(segment.path, segment.size) for segment in report.superseded]
     for number, found in enumerate(report.segments):
         following = report.segments[number + 1].segment.base_offset if number + 1 < len(report.segments) else None
         if found.gap_from is not None:
-            steps.append(Keep(found.segment.path, found.segment.base_offset, found.gap_from))
-        if found.bad:
-            steps.append(_rewrite(found, known_end if following is None else following, interval_bytes))
+            steps.append(KeepSegment(found.segment.path, found.segment.base_offset, found.gap_from))
+        if found.damaged_ranges:
+            steps.append(_cut_damage(found, known_end if following is None else following, interval_bytes))
         elif found.indexes == WRONG:
-            steps.append(_reindex(found, interval_bytes))
-    end = max(report.end_offset, report.start_offset)  # where there is no segment at all its checkpoint says the start
+            steps.append(_rebuild_indexes(found, interval_bytes))
+    end = max(report.end_offset, report.start_offset)  # without any segment the start comes from the checkpoint
     if not report.partition.state and end < known_end:
-        steps.append(Continue(f"{report.partition.directory}/{known_end:020d}{LOG_SUFFIX}", known_end, end))
-    if any(not isinstance(step, Reindex) for step in steps):  # `settle` says that all is safe: then it has to be
+        steps.append(StartSegment(f"{report.partition.directory}/{known_end:020d}{LOG_SUFFIX}", known_end, end))
+    if any(not isinstance(step, RebuildIndexes) for step in steps):
+        # `write_recovery_point` declares the whole log flushed, so no index may stay unfinished
         unfinished = (found for found in report.segments if found.indexes == UNFINISHED)
-        steps += [_reindex(found, interval_bytes) for found in unfinished]
+        steps += [_rebuild_indexes(found, interval_bytes) for found in unfinished]
     return steps
 
 
-def _interval_bytes(report: Report) -> int:
-    """The interval with which indexes are to be made again: that of the partition's others, if it shows in one."""
-    asked = report.segments[0].asked_interval_bytes if report.segments else 0
-    shown = (one.interval_bytes for one in report.segments if one.indexes == SAME and one.interval_bytes != asked)
-    return next(shown, asked)
+def _interval_bytes(report: PartitionReport) -> int:
+    """The interval for rebuilt indexes: the interval of the partition's right indexes if known, else the given one."""
+    requested = report.segments[0].requested_interval_bytes if report.segments else 0
+    shown = (one.interval_bytes for one in report.segments if one.indexes == SAME and one.interval_bytes != requested)
+    return next(shown, requested)
 
 
-def _reindex(found: SegmentReport, interval_bytes: int) -> Reindex:
+def _rebuild_indexes(found: SegmentReport, interval_bytes: int) -> RebuildIndexes:
     segment = found.segment
     problem = found.problem or "the indexes were not finished"
-    return Reindex(segment.path, segment.base_offset, interval_bytes, found.opened, problem)
+    return RebuildIndexes(segment.path, segment.base_offset, interval_bytes, found.open_transactions, problem)
 
 
-def _rewrite(found: SegmentReport, following_offset: int, interval_bytes: int) -> Rewrite:
+def _cut_damage(found: SegmentReport, following_offset: int, interval_bytes: int) -> CutDamage:
     segment = found.segment
-    ends = [bad.end_offset or (following_offset if bad.next_offset is None else bad.next_offset) for bad in found.bad]
-    lost_to = [max(end, bad.first_offset) for end, bad in zip(ends, found.bad, strict=True)]
-    return Rewrite(segment.path, segment.base_offset, segment.size, found.bad, lost_to, interval_bytes, found.opened)
+    ranges = found.damaged_ranges
+    ends = [one.end_offset or (following_offset if one.next_offset is None else one.next_offset) for one in ranges]
+    lost_to = [max(end, one.first_offset) for end, one in zip(ends, ranges, strict=True)]
+    return CutDamage(
+        segment.path, segment.base_offset, segment.size, ranges, lost_to, interval_bytes, found.open_transactions
+    )
 
 
-def rows(step: Step, files: Files) -> Iterator[Row]:
-    """What a step is about to do.
+def step_rows(step: Step, files: Files) -> Iterator[Row]:
+    """The rows about a step, before it is performed.
 
-    `lost_from` and `lost_to` are the first and the last offset that is lost, null for none; `moved_to` is the file that
-    will have the bytes.
+    `lost_from`, `lost_to`: the first and the last lost offset, null for none. `moved_to`: the file for the quarantined
+    bytes.
     """
-    if isinstance(step, Rewrite):
-        for bad, lost_to in zip(step.bad, step.lost_to, strict=True):
-            is_known = lost_to > bad.first_offset
+    if isinstance(step, CutDamage):
+        for damaged, lost_to in zip(step.damaged_ranges, step.lost_to, strict=True):
+            is_known = lost_to > damaged.first_offset
             yield {
-                "action": _ACTIONS[Rewrite],
+                "action": _ACTIONS[CutDamage],
                 "path": step.path,
-                "from_byte": bad.start,
-                "to_byte": bad.end,
-                "moved_to": _free_name(files, step.path, bad.start),
-                "lost_from": bad.first_offset,
+                "from_byte": damaged.start,
+                "to_byte": damaged.end,
+                "moved_to": _quarantine_path(files, step.path, damaged.start),
+                "lost_from": damaged.first_offset,
                 "lost_to": lost_to - 1 if is_known else None,
-                "problem": bad.problem,
+                "problem": damaged.problem,
             }
-    elif isinstance(step, Aside):
+    elif isinstance(step, QuarantineSegment):
         yield {
-            "action": _ACTIONS[Aside],
+            "action": _ACTIONS[QuarantineSegment],
             "path": step.path,
             "from_byte": 0,
             "to_byte": step.size,
-            "moved_to": _free_name(files, step.path, 0),
+            "moved_to": _quarantine_path(files, step.path, 0),
             "lost_from": None,
             "lost_to": None,
             "problem": "a newer segment holds its offsets",
         }
     else:
-        lost = (None, None) if isinstance(step, Reindex) else (step.lost_from, step.offset - 1)
+        lost = (None, None) if isinstance(step, RebuildIndexes) else (step.lost_from, step.offset - 1)
         yield {
             "action": _ACTIONS[type(step)],
             "path": step.path,
@@ -181,40 +186,40 @@ def rows(step: Step, files: Files) -> Iterator[Row]:
             "moved_to": None,
             "lost_from": lost[0],
             "lost_to": lost[1],
-            "problem": step.problem if isinstance(step, Reindex) else "what was there is gone",
+            "problem": step.problem if isinstance(step, RebuildIndexes) else "what was there is gone",
         }
 
 
-def perform(step: Step, files: Files) -> None:
-    """Do it, and wait until it is on the disk. Raises OSError."""
+def perform_step(step: Step, files: Files) -> None:
+    """Perform a step and sync its files. Raises OSError."""
     directory = step.path.rpartition("/")[0]
-    if isinstance(step, Keep):  # `settle` does it
+    if isinstance(step, KeepSegment):  # `write_recovery_point` keeps the segment
         return
-    if isinstance(step, Continue):
+    if isinstance(step, StartSegment):
         files.write(step.path, b"", sync=True)
         files.sync_directory(directory)
         return
-    if isinstance(step, Aside):
-        files.rename(step.path, _free_name(files, step.path, 0))
+    if isinstance(step, QuarantineSegment):
+        files.rename(step.path, _quarantine_path(files, step.path, 0))
         _remove_indexes(files, step.path)
         files.sync_directory(directory)
         return
     pool = Pool(files)
-    if isinstance(step, Rewrite):
-        _rewritten(pool, step)
+    if isinstance(step, CutDamage):
+        _rewrite_without_damage(pool, step)
     else:
         _remove_indexes(files, step.path)
-    _index(pool, step)
+    _write_indexes(pool, step)
     files.sync_directory(directory)
 
 
-def settle(steps: Sequence[Step], files: Files, report: Report, data: DataDirectory) -> None:
-    """Make all of a repaired log safe, and say so in the checkpoint: else the next start would cut it at its first gap.
+def write_recovery_point(steps: Sequence[Step], files: Files, report: PartitionReport, data: DataDirectory) -> None:
+    """Sync a repaired log and write its end as recovery point: else the next start would truncate at the first gap.
 
-    Where only indexes were made again there is nothing to be said. Raises OSError.
+    Steps that only rebuild indexes need no new recovery point. Raises OSError.
     """
     partition = report.partition
-    if all(isinstance(step, Reindex) for step in steps):
+    if all(isinstance(step, RebuildIndexes) for step in steps):
         return
     if partition.state or not files.exists(f"{data.path}/{META_PROPERTIES}"):
         return
@@ -225,36 +230,36 @@ def settle(steps: Sequence[Step], files: Files, report: Report, data: DataDirect
     checkpoint.write_offsets(files, f"{data.path}/{RECOVERY_POINTS}", data.recovery_points)
 
 
-def _rewritten(pool: Pool, step: Rewrite) -> None:
+def _rewrite_without_damage(pool: Pool, step: CutDamage) -> None:
     files = pool.files
-    for bad in step.bad:
-        _keep_aside(files, step.path, bad)
+    for damaged in step.damaged_ranges:
+        _quarantine(files, step.path, damaged)
     temporary = step.path + TEMPORARY_SUFFIX
     files.write(temporary, b"")
     position = 0
-    for start, end in [*((bad.start, bad.end) for bad in step.bad), (step.size, step.size)]:
+    for start, end in [*((one.start, one.end) for one in step.damaged_ranges), (step.size, step.size)]:
         _copy(files, step.path, position, start, temporary)
         position = end
     files.sync(temporary)
     _remove_indexes(files, step.path)
-    files.sync_directory(step.path.rpartition("/")[0])  # an index of the old bytes must not come back beside the new
+    files.sync_directory(step.path.rpartition("/")[0])  # else a crash could bring the old indexes back
     files.rename(temporary, step.path)
 
 
-def _keep_aside(files: Files, path: str, bad: Bad) -> None:
-    """The bytes in a file of their own; one that is there already holds what an attempt before this one copied."""
-    aside = _free_name(files, path, bad.start)
-    files.write(aside, b"")
-    _copy(files, path, bad.start, bad.end, aside)
-    files.sync(aside)
+def _quarantine(files: Files, path: str, damaged: DamagedRange) -> None:
+    """Copy damaged bytes to a new file; an existing file holds the copy of an interrupted repair and stays."""
+    target = _quarantine_path(files, path, damaged.start)
+    files.write(target, b"")
+    _copy(files, path, damaged.start, damaged.end, target)
+    files.sync(target)
 
 
-def _free_name(files: Files, path: str, start: int) -> str:
-    aside, number = f"{path}.{start}{TORN_SUFFIX}", 0
-    while files.exists(aside):
+def _quarantine_path(files: Files, path: str, start: int) -> str:
+    target, number = f"{path}.{start}{TORN_SUFFIX}", 0
+    while files.exists(target):
         number += 1
-        aside = f"{path}.{start}.{number}{TORN_SUFFIX}"
-    return aside
+        target = f"{path}.{start}.{number}{TORN_SUFFIX}"
+    return target
 
 
 def _copy(files: Files, path: str, start: int, end: int, target: str) -> None:
@@ -271,13 +276,15 @@ def _remove_indexes(files: Files, path: str) -> None:
         files.remove(path.removesuffix(LOG_SUFFIX) + suffix)
 
 
-def _index(pool: Pool, step: Rewrite | Reindex) -> None:
+def _write_indexes(pool: Pool, step: CutDamage | RebuildIndexes) -> None:
     directory = step.path.rpartition("/")[0]
     names = pool.files.list(directory)
-    segment = next(one for one in reading.segments(pool, directory, names) if one.base_offset == step.base_offset)
+    segment = next(
+        one for one in segment_reader.open_segments(pool, directory, names) if one.base_offset == step.base_offset
+    )
     if segment.size:
         walk = segment.rebuild(step.interval_bytes)
-        walk.transactions = Transactions(step.opened)
+        walk.transactions = Transactions(step.open_transactions)
         for _ in walk:
             pass
         segment.seal()

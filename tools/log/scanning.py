@@ -1,7 +1,7 @@
-"""A segment from end to end, past what is damaged: every sound batch, and the bytes that are none.
+"""Scan a segment from end to end, past damage: every valid batch, and the ranges of bytes that are no batches.
 
-Behind a fault the next batch is where the header of the damaged one says, or else at the first place at which there is
-a whole batch with the right checksum and an offset that may come there.
+Behind damage the scan goes on at the position in the length of the damaged batch, or else at the first position with a
+whole batch, a right checksum and a plausible offset.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _OFFSET_BYTES, _MAGIC_AT = 8, 16
 Visit = Callable[[int, BatchHeader], None]
 
 
-class Bad(NamedTuple):
-    """Bytes from `start` to `end` that are no batches. Lost are the offsets from `first_offset` to `next_offset` - 1.
+class DamagedRange(NamedTuple):
+    """Bytes from `start` to before `end` that are no valid batches. Lost: offsets `first_offset` to `next_offset` - 1.
 
-    `next_offset` is that of the sound batch behind them; None if there is none in the segment. `end_offset` is behind
-    the last of them where they are batches, which only belong elsewhere; else None.
+    `next_offset`: the offset of the valid batch behind the range; None if the segment has none. `end_offset`: the
+    offset behind the last batch of the range if these are batches of another segment, else None.
     """
 
     start: int
@@ -36,34 +36,34 @@ class Bad(NamedTuple):
     end_offset: int | None = None
 
 
-def scan(segment: Segment, first: BatchIterator, limit_offset: int, visit: Visit) -> list[Bad]:
-    """Go through a segment, from the walk `first` on; every checksum is looked at. What is bad, in order.
+def scan(segment: Segment, first: BatchIterator, limit_offset: int, visit: Visit) -> list[DamagedRange]:
+    """Visit every valid batch of a segment and check every checksum. Returns the damaged ranges in order.
 
-    Offsets from `limit_offset` on are another segment's. Raises OSError.
+    `first`: the iterator to begin with. Offsets from `limit_offset` on belong to another segment. Raises OSError.
     """
-    found: list[Bad] = []
+    found: list[DamagedRange] = []
     walk = first
     while True:
-        position, expected, problem = _go(segment, walk, limit_offset, visit)
+        position, expected, problem = _visit_valid(segment, walk, limit_offset, visit)
         if problem is None:
             return found
-        good = _next_good(segment, position, expected, limit_offset)
-        if good is None:
-            first_offset, behind = _moved(segment, position, expected)
-            found.append(Bad(position, segment.size, first_offset, None, problem, behind))
+        valid = _next_valid(segment, position, expected, limit_offset)
+        if valid is None:
+            first_offset, behind = _misplaced_batches(segment, position, expected)
+            found.append(DamagedRange(position, segment.size, first_offset, None, problem, behind))
             return found
-        end, offset = good
-        found.append(Bad(position, end, expected, offset, problem))
+        end, offset = valid
+        found.append(DamagedRange(position, end, expected, offset, problem))
         walk = segment.walk(end)
         walk.next_offset = expected
 
 
-def _go(segment: Segment, walk: BatchIterator, limit_offset: int, visit: Visit) -> tuple[int, int, str | None]:
-    """Walk as far as it goes: where it ends, which offset would come there, and what is wrong with what does.
+def _visit_valid(segment: Segment, walk: BatchIterator, limit_offset: int, visit: Visit) -> tuple[int, int, str | None]:
+    """Visit valid batches up to the first problem. Returns its position, the offset expected there, and the problem.
 
-    The base offset of a batch is the one thing that no checksum covers. One that is too high shows in the next batch,
-    which then seems to go back; so a batch is taken for sound when the next one is known, or when it begins exactly
-    where the one before ends: then it is the next one whose offset is wrong.
+    No checksum covers the base offset of a batch. A too high one shows only in the next batch, whose offset then seems
+    to go back. So a batch counts as valid when the next one is valid too, or when it begins exactly at the expected
+    offset: in this case the offset of the next batch is wrong.
     """
     walk.check_crc_from = 0
     expected = walk.next_offset
@@ -78,7 +78,7 @@ def _go(segment: Segment, walk: BatchIterator, limit_offset: int, visit: Visit) 
     else:
         may_be_wrong = last is not None and walk.problem is not None and last[1].base_offset > expected
         if last is not None and may_be_wrong and _goes_back_to(segment, walk, expected):
-            return last[0], expected, f"its offset {last[1].base_offset} is not before that of the batch behind it"
+            return last[0], expected, f"its offset {last[1].base_offset} is not below the offset of the next batch"
         if last is not None:
             visit(*last)
         return walk.position, walk.next_offset, walk.problem
@@ -89,16 +89,16 @@ def _go(segment: Segment, walk: BatchIterator, limit_offset: int, visit: Visit) 
 
 
 def _goes_back_to(segment: Segment, walk: BatchIterator, expected: int) -> bool:
-    """Whether the batch at which a walk ended is sound, and follows the one before the last."""
+    """True if the batch at the end of a walk is valid and continues the last batch but one."""
     again = segment.walk(walk.position)
     again.next_offset, again.check_crc_from = expected, 0
     return next((header.base_offset < walk.next_offset for _, header in again), False)
 
 
-def _moved(segment: Segment, position: int, expected: int) -> tuple[int, int | None]:
-    """The offsets of the batches from there to the end: the first, and the one behind the last, or None.
+def _misplaced_batches(segment: Segment, position: int, expected: int) -> tuple[int, int | None]:
+    """First offset and end offset of the batches from a position to the end of the segment.
 
-    Of a single batch the offset may be what is damaged: then all offsets are lost that should be there.
+    For a single batch the damage may be in its offset: then the result is `expected` and None, as all offsets are lost.
     """
     walk = segment.walk(position)
     walk.next_offset, walk.check_crc_from = expected, 0
@@ -107,31 +107,31 @@ def _moved(segment: Segment, position: int, expected: int) -> tuple[int, int | N
 
 
 def limit_of(segment: Segment, following: Segment | None, end_offset: int | None = None) -> int:
-    """The first offset that cannot be in a segment; `end_offset`: where the log ends, if that is known."""
+    """The first offset that cannot be in a segment. `end_offset`: the end of the log, if known."""
     if following is not None:
         return following.base_offset
     return segment.base_offset + MAX_RELATIVE_OFFSET + 1 if end_offset is None else end_offset
 
 
-def _next_good(segment: Segment, position: int, next_offset: int, limit_offset: int) -> tuple[int, int] | None:
-    """Where the next sound batch begins, and with which offset.
+def _next_valid(segment: Segment, position: int, next_offset: int, limit_offset: int) -> tuple[int, int] | None:
+    """Position and base offset of the next valid batch; None if there is none.
 
-    That is where the length of the damaged one leads, if there is one; or one before that from which batches lead
-    there, for the length may be what is damaged. Other batches before it are some that a record holds.
+    The length of the damaged batch leads to the next batch, unless the length itself is damaged. So an earlier batch
+    counts if valid batches lead from it to the same position. Any other earlier batch lies inside a record's value.
     """
     head = segment.file.read_at(LOG_OVERHEAD, position)
     hop = position + LOG_OVERHEAD + int.from_bytes(head[_OFFSET_BYTES:], "big", signed=True)
-    offset = _sound_at(segment, hop, next_offset, limit_offset) if position < hop < segment.size else None
+    offset = _valid_batch_at(segment, hop, next_offset, limit_offset) if position < hop < segment.size else None
     end = segment.size if offset is None else hop
     for candidate in _candidates(segment, position + 1, end, _pattern(next_offset, limit_offset)):
-        found = _sound_at(segment, candidate, next_offset, limit_offset)
+        found = _valid_batch_at(segment, candidate, next_offset, limit_offset)
         if found is not None and (offset is None or _leads_to(segment, candidate, hop)):
             return candidate, found
     return None if offset is None else (hop, offset)
 
 
-def _sound_at(segment: Segment, position: int, next_offset: int, limit_offset: int) -> int | None:
-    """The base offset of the batch at a position; None if there is none that may be there."""
+def _valid_batch_at(segment: Segment, position: int, next_offset: int, limit_offset: int) -> int | None:
+    """The base offset of the valid batch at a position; None without one, or with an implausible offset."""
     walk = segment.walk(position)
     walk.next_offset, walk.check_crc_from = next_offset, 0
     header = next((header for _, header in walk), None)
@@ -139,14 +139,14 @@ def _sound_at(segment: Segment, position: int, next_offset: int, limit_offset: i
 
 
 def _leads_to(segment: Segment, position: int, end: int) -> bool:
-    """Whether sound batches, one behind the other, go from one position to another."""
+    """True if consecutive valid batches lead from `position` to `end`."""
     walk = segment.walk(position)
     walk.check_crc_from = 0
     return any(start >= end for start, _ in walk) and walk.position == end
 
 
 def _candidates(segment: Segment, start: int, end: int, pattern: re.Pattern[bytes]) -> Iterator[int]:
-    """Places that may be a batch's beginning: offset, size and magic are such as it could have."""
+    """Positions with a plausible offset, size and magic of a batch."""
     while start < end:
         window = segment.file.read_at(_WINDOW_BYTES + _MAGIC_AT, start)
         for found in pattern.finditer(window):
@@ -158,7 +158,7 @@ def _candidates(segment: Segment, start: int, end: int, pattern: re.Pattern[byte
 
 
 def _pattern(next_offset: int, limit_offset: int) -> re.Pattern[bytes]:
-    """An offset that begins as all in the range do, a size that is not nothing, anything for 4 bytes, a magic."""
+    """Matches plausible headers: the first bytes common to all offsets of the range, a size above 0, any 4, a magic."""
     ends = [offset.to_bytes(_OFFSET_BYTES, "big") for offset in (next_offset, max(next_offset, limit_offset - 1))]
     same = next((count for count in range(_OFFSET_BYTES) if ends[0][count] != ends[1][count]), _OFFSET_BYTES)
     rest = b".{%d}" % (_OFFSET_BYTES - same)

@@ -1,4 +1,4 @@
-"""Rows for eyes: fewer columns than JSON lines have, times that can be read, what is long cut."""
+"""Rows as tables for people: fewer columns than in JSON lines, readable times, long values shortened."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from headgate.tools.output import Row, format_table, printable
 
 _LONGEST = 60
-# Columns that tables leave out, unless they say something in one of the rows that are shown together
-_QUIET: dict[str, tuple[object, ...]] = {
+# Columns that a table leaves out if all its rows have one of these values
+_DEFAULTS: dict[str, tuple[object, ...]] = {
     "headers": ([],),
     "timestamp_type": ("CreateTime", None),
     "producer_id": (-1,),
@@ -31,28 +31,28 @@ _QUIET: dict[str, tuple[object, ...]] = {
     "to_byte": (None,),
     "moved_to": (None,),
 }
-_NEVER = ("crc", "topic_id", "directory", "base_timestamp")
-_WHOLE = ("path", "moved_to")
+_HIDDEN = ("crc", "topic_id", "directory", "base_timestamp")
+_UNCUT = ("path", "moved_to")
 _TIMES = ("timestamp", "max_timestamp", "first_timestamp", "modified")
 
 
-def lines(rows: Sequence[Row]) -> list[str]:
-    """A table of rows, and another one where they are of another kind: of two files, say."""
+def format_rows(rows: Sequence[Row]) -> list[str]:
+    """The lines of a table for each run of rows with the same columns; rows of two files may differ."""
     return [line for _, alike in groupby(rows, tuple) for line in _table(list(alike))]
 
 
 def _table(rows: Sequence[Row]) -> list[str]:
-    names = [name for name in rows[0] if name not in _NEVER and not _is_quiet(name, rows)]
-    names = names or list(rows[0])  # as of a file that holds a topic's id, and nothing else
-    shown = [{name: _shown(name, row[name]) for name in names} for row in rows]
+    names = [name for name in rows[0] if name not in _HIDDEN and not _is_default(name, rows)]
+    names = names or list(rows[0])  # partition.metadata has only a topic id, which other tables hide
+    shown = [{name: _cell(name, row[name]) for name in names} for row in rows]
     return [printable(line) for line in format_table(shown)]
 
 
-def _is_quiet(name: str, rows: Sequence[Row]) -> bool:
-    return name in _QUIET and all(row[name] in _QUIET[name] for row in rows)
+def _is_default(name: str, rows: Sequence[Row]) -> bool:
+    return name in _DEFAULTS and all(row[name] in _DEFAULTS[name] for row in rows)
 
 
-def _shown(name: str, value: Any) -> Any:
+def _cell(name: str, value: Any) -> Any:
     if name in _TIMES:
         return time_text(value)
     if name == "findings":
@@ -61,7 +61,7 @@ def _shown(name: str, value: Any) -> Any:
         value = " ".join(f"{field}={_text(held)}" for field, held in value.items())
     elif isinstance(value, list):
         value = _text(value)
-    if isinstance(value, str) and name not in _WHOLE and len(value) > _LONGEST:
+    if isinstance(value, str) and name not in _UNCUT and len(value) > _LONGEST:
         return value[: _LONGEST - 1] + "…"
     return value
 
@@ -71,7 +71,7 @@ def _text(value: Any) -> str:
 
 
 def time_text(milliseconds: int | None) -> str | None:
-    """A time in UTC; a dash in the table for none, the number itself for what no calendar has."""
+    """A timestamp as text in UTC; None without one; the number itself if it is beyond the calendar."""
     if milliseconds is None or milliseconds < 0:
         return None
     try:

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from headgate.tools.groups import actions
-from headgate.tools.groups.actions import Said, judge
+from headgate.tools.groups.actions import CommandResult, check_lag_limits
+from headgate.tools.groups.arguments import UsageError
 from headgate.tools.groups.cluster import TopicPartition
-from headgate.tools.groups.lag import GONE, UNKNOWN, Place
-from headgate.tools.groups.offsets import Committed
-from headgate.tools.groups.target import Badly
+from headgate.tools.groups.lag import NO_SUCH_PARTITION, UNKNOWN, PartitionLag
+from headgate.tools.groups.offsets import OffsetAndMetadata
 from headgate.tools.tests.model_cluster import ModelCluster, ModelGroup, opened
 
 A0 = TopicPartition("a", 0)
 
 
-def place(records: int | None, seconds: float | None, status: str = "ok", committed: int = 5) -> Place:
-    return Place("g", A0, Committed(committed), 10, 90, records, seconds, status, 0, None)
+def place(records: int | None, seconds: float | None, status: str = "ok", committed: int = 5) -> PartitionLag:
+    return PartitionLag("g", A0, OffsetAndMetadata(committed), 10, 90, records, seconds, status, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -33,32 +33,39 @@ def place(records: int | None, seconds: float | None, status: str = "ok", commit
         (place(0, 0.0, "beyond the end", 99), None, 1.0, ["g in a-0: offset 99 is beyond the end (10 to 90)"]),
         (place(101, 99.0, "below the start"), None, None, []),  # nobody asked
         (place(None, None, "no offset"), 0, 0.0, []),
-        (place(None, None, GONE), 0, 0.0, []),
+        (place(None, None, NO_SUCH_PARTITION), 0, 0.0, []),
         (place(None, None, UNKNOWN), 0, 0.0, []),  # a failure of its own
     ],
 )
-def test_what_is_too_far_behind(row: Place, records: int | None, seconds: float | None, behind: list[str]) -> None:
-    assert judge([row], records, seconds) == (behind, [])
+def test_what_is_too_far_behind(
+    row: PartitionLag, records: int | None, seconds: float | None, behind: list[str]
+) -> None:
+    assert check_lag_limits([row], records, seconds) == (behind, [])
 
 
 def test_an_age_that_nobody_knows_is_not_passed_over() -> None:
-    unclear = ["g in a-0: the age of what is to be read is not known"]
-    assert judge([place(5, None)], None, 60.0) == ([], unclear)
-    assert judge([place(5, None)], 100, None) == ([], [])
-    assert judge([place(0, 0.0)], None, 60.0) == ([], [])
+    unclear = ["g in a-0: the age of the oldest unread record is not known"]
+    assert check_lag_limits([place(5, None)], None, 60.0) == ([], unclear)
+    assert check_lag_limits([place(5, None)], 100, None) == ([], [])
+    assert check_lag_limits([place(0, 0.0)], None, 60.0) == ([], [])
 
 
 @pytest.mark.parametrize(
     "said, code",
-    [(Said(), 0), (Said(failures=["x"]), 1), (Said(failures=["x"], is_behind=True), 3), (Said(notes=["x"]), 0)],
+    [
+        (CommandResult(), 0),
+        (CommandResult(failures=["x"]), 1),
+        (CommandResult(failures=["x"], is_behind=True), 3),
+        (CommandResult(notes=["x"]), 0),
+    ],
 )
-def test_exit_codes(said: Said, code: int) -> None:
+def test_exit_codes(said: CommandResult, code: int) -> None:
     assert said.code == code
 
 
-def export(model: ModelCluster, path: Path) -> Said:
+def export(model: ModelCluster, path: Path) -> CommandResult:
     with opened() as cluster:
-        return actions.exporting(cluster, argparse.Namespace(groups=[], output=str(path)))
+        return actions.run_export(cluster, argparse.Namespace(groups=[], output=str(path)))
 
 
 def test_an_export_is_whole_or_not_at_all(model: ModelCluster, tmp_path: Path) -> None:
@@ -75,10 +82,10 @@ def test_an_export_is_whole_or_not_at_all(model: ModelCluster, tmp_path: Path) -
 
 
 def test_files_that_cannot_be_used(model: ModelCluster, tmp_path: Path) -> None:
-    with pytest.raises(Badly, match=r"cannot write .*nowhere/x: .*No such file"):
+    with pytest.raises(UsageError, match=r"cannot write .*nowhere/x: .*No such file"):
         export(model, tmp_path / "nowhere" / "x")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     for name in ("missing", "binary"):
         options = argparse.Namespace(file=str(tmp_path / name), group=[])
-        with opened() as cluster, pytest.raises(Badly, match=f"cannot read .*{name}: "):
-            actions.importing(cluster, options)
+        with opened() as cluster, pytest.raises(UsageError, match=f"cannot read .*{name}: "):
+            actions.run_import(cluster, options)

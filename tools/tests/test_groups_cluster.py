@@ -9,7 +9,7 @@ from headgate.protocol.messages.find_coordinator import Coordinator, FindCoordin
 from headgate.protocol.messages.list_groups import ListGroupsRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from headgate.tools.client import Client
-from headgate.tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, together
+from headgate.tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, group_by_failure
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -33,7 +33,7 @@ def test_groups_are_asked_of_their_coordinators(model: ModelCluster, version: in
     model.served[FindCoordinatorRequest] = (0, version)
     model.groups = {"x": ModelGroup(coordinator=0), "y": ModelGroup(coordinator=2), "z": ModelGroup(coordinator=2)}
     with opened() as cluster:
-        found, failed = cluster.at_coordinators(["x", "y", "z", "x"], addresses)
+        found, failed = cluster.ask_coordinators(["x", "y", "z", "x"], addresses)
     assert found == {"x": "127.0.0.1:9092", "y": "127.0.0.1:9094", "z": "127.0.0.1:9094"}
     assert not failed
     assert len(model.of(FindCoordinatorRequest)) == (1 if version >= 4 else 3)
@@ -46,14 +46,14 @@ def test_partitions_are_asked_of_their_leaders_many_at_once(model: ModelCluster,
         asked.append((client.address, partitions))
         return [(partition, "") for partition in partitions]
 
-    found, failed = cluster.at_leaders([A0, A1, B0], ask)
+    found, failed = cluster.ask_leaders([A0, A1, B0], ask)
     assert (set(found), failed) == ({A0, A1, B0}, {})
     assert sorted(asked) == [("127.0.0.1:9092", [A1]), ("127.0.0.1:9093", [A0, B0])]
     assert len(model.of(MetadataRequest)) == 1
 
 
 def test_every_broker_is_asked(model: ModelCluster, cluster: Cluster) -> None:
-    found, failed = cluster.at_every_broker(lambda client, nodes: [(node, client.address) for node in nodes])
+    found, failed = cluster.ask_all_brokers(lambda client, nodes: [(node, client.address) for node in nodes])
     assert found == {0: "127.0.0.1:9092", 1: "127.0.0.1:9093", 2: "127.0.0.1:9094"}
     assert not failed
 
@@ -71,7 +71,7 @@ def test_what_passes_by_itself_is_asked_again_on_a_new_route(model: ModelCluster
             return [("y", Failure.of(ErrorCode.NOT_COORDINATOR))]
         return addresses(client, keys)
 
-    assert cluster.at_coordinators(["y", "z"], ask) == ({"y": "127.0.0.1:9093", "z": "at once"}, {})
+    assert cluster.ask_coordinators(["y", "z"], ask) == ({"y": "127.0.0.1:9093", "z": "at once"}, {})
     assert asked == [("127.0.0.1:9094", ["y", "z"]), ("127.0.0.1:9094", ["y"]), ("127.0.0.1:9093", ["y"])]
 
 
@@ -85,7 +85,7 @@ def test_leaders_that_moved_are_looked_up_anew(model: ModelCluster, cluster: Clu
         return [(key, client.address if len(asked) > 1 else moved) for key in keys]
 
     cluster.topics(["a"])
-    assert cluster.at_leaders([B0], ask) == ({B0: "127.0.0.1:9094"}, {})
+    assert cluster.ask_leaders([B0], ask) == ({B0: "127.0.0.1:9094"}, {})
     assert (cluster.leader(A0), cluster.leader(B0)) == (1, 2), "others stay known"
     assert asked == ["127.0.0.1:9093", "127.0.0.1:9094"]
 
@@ -99,18 +99,18 @@ def test_the_time_ends_the_asking(cluster: Cluster) -> None:
         count += 1
         return [(key, loading) for key in keys]
 
-    assert cluster.at_coordinators(["x"], ask) == ({}, {"x": loading})
+    assert cluster.ask_coordinators(["x"], ask) == ({}, {"x": loading})
     assert 40 < count < 60, "five seconds, a tenth between"
 
 
 def test_what_does_not_pass_is_not_asked_again(cluster: Cluster) -> None:
     refused = Failure.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    assert cluster.at_coordinators(["x"], lambda client, keys: [("x", refused)]) == ({}, {"x": refused})
+    assert cluster.ask_coordinators(["x"], lambda client, keys: [("x", refused)]) == ({}, {"x": refused})
 
 
 def test_a_dead_broker_fails_what_it_alone_knows(model: ModelCluster, cluster: Cluster) -> None:
     model.dead = {2}
-    found, failed = cluster.at_coordinators(["x", "y"], addresses)
+    found, failed = cluster.ask_coordinators(["x", "y"], addresses)
     assert found == {"x": "127.0.0.1:9092"}
     assert failed["y"].text.startswith("broker 2 is advertised at 127.0.0.1:9094: no broker answers at")
 
@@ -118,13 +118,13 @@ def test_a_dead_broker_fails_what_it_alone_knows(model: ModelCluster, cluster: C
 def test_a_coordinator_that_cannot_be_found(model: ModelCluster, cluster: Cluster) -> None:
     refused = Coordinator("x", -1, "", -1, ErrorCode.GROUP_AUTHORIZATION_FAILED, "no, not you")
     model.disturb = lambda node, request, version: FindCoordinatorResponse(coordinators=[refused])
-    _, failed = cluster.at_coordinators(["x"], addresses)
+    _, failed = cluster.ask_coordinators(["x"], addresses)
     assert failed["x"].text == "no, not you (GROUP_AUTHORIZATION_FAILED)"
 
 
 def test_what_an_answer_leaves_out_is_a_failure(cluster: Cluster) -> None:
-    found, failed = cluster.at_coordinators(["x"], lambda client, keys: [("another", "")])
-    assert (found, failed["x"].text) == ({}, "the broker left it out of its answer")
+    found, failed = cluster.ask_coordinators(["x"], lambda client, keys: [("another", "")])
+    assert (found, failed["x"].text) == ({}, "the broker's answer lacks it")
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,14 @@ def test_what_an_answer_leaves_out_is_a_failure(cluster: Cluster) -> None:
     [
         (TopicPartition("none", 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"),
         (TopicPartition("a", 2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition: the topic has 2"),
-        (A1, ErrorCode.NONE, "it has no leader at the moment"),
+        (A1, ErrorCode.NONE, "the partition has no leader at the moment"),
     ],
 )
 def test_partitions_that_nobody_leads(
     model: ModelCluster, cluster: Cluster, partition: TopicPartition, code: ErrorCode, sentence: str
 ) -> None:
     model.topics["a"][1].leader = -1
-    found, failed = cluster.at_leaders([partition], lambda client, keys: [(key, "") for key in keys])
+    found, failed = cluster.ask_leaders([partition], lambda client, keys: [(key, "") for key in keys])
     assert (found, failed) == ({}, {partition: Failure(code, sentence)})
 
 
@@ -158,7 +158,7 @@ def test_an_old_broker_is_not_asked_for_a_topic_it_would_make(model: ModelCluste
 def test_an_address_of_version_6_is_written_with_brackets(model: ModelCluster, cluster: Cluster) -> None:
     broker = MetadataResponseBroker(9, "::1", 9100)
     model.disturb = lambda node, request, version: MetadataResponse(brokers=[broker])
-    _, failed = cluster.at_every_broker(lambda client, nodes: [])
+    _, failed = cluster.ask_all_brokers(lambda client, nodes: [])
     assert "[::1]:9100" in failed[9].text
 
 
@@ -168,17 +168,17 @@ def test_a_connection_is_kept_and_a_broken_one_is_not(model: ModelCluster, clust
             yield key, len(client.ask(ListGroupsRequest()).groups)
 
     model.disturb = lambda node, request, version: b"" if node == 2 else None  # hangs up
-    assert "hung up at ListGroupsRequest" in cluster.at_coordinators(["y"], ask)[1]["y"].text
+    assert "hung up at ListGroupsRequest" in cluster.ask_coordinators(["y"], ask)[1]["y"].text
     model.disturb = lambda node, request, version: None
     for _ in range(2):
-        assert cluster.at_coordinators(["y"], ask)[0] == {"y": 2}
+        assert cluster.ask_coordinators(["y"], ask)[0] == {"y": 2}
     assert model.connects == [0, 2, 2]
 
 
 def test_failures_that_are_the_same_are_told_together() -> None:
     refused, other = Failure.of(ErrorCode.NON_EMPTY_GROUP), Failure(0, "other")
     failures = {TopicPartition("a", number): refused for number in range(7)} | {B0: other, A1: other}
-    assert together(failures) == [("a-0, a-2, a-3, a-4, a-5, and 1 more", refused), ("a-1, b-0", other)]
+    assert group_by_failure(failures) == [("a-0, a-2, a-3, a-4, a-5, and 1 more", refused), ("a-1, b-0", other)]
 
 
 def test_partitions_show_as_kafka_writes_them() -> None:

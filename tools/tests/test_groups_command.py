@@ -233,7 +233,7 @@ def test_reset_from_a_file(typed: Typed, model: ModelCluster, tmp_path: Path, mo
     assert offsets(model, "idle") == {("a", 0): 3, ("a", 1): 9, ("b", 0): 4}
     monkeypatch.setattr("sys.stdin", io.StringIO("a,0,5\na,0,6\n"))
     shown = typed("reset", "idle", "--from-file", "-", "--execute")
-    assert (shown.code, shown.errors) == (1, ["-: line 2: a-0 is there a second time"])
+    assert (shown.code, shown.errors) == (1, ["-: line 2: a-0 stands in the file twice"])
     assert offsets(model, "idle")["a", 0] == 3
 
 
@@ -243,7 +243,7 @@ def test_reset_from_a_file(typed: Typed, model: ModelCluster, tmp_path: Path, mo
         (["live", "--to", "earliest", "--all-topics"], "group live is Stable, its offsets belong to its members: m-1 "),
         (["idle", "--to", "earliest", "--topic", "none"], "none: there is no such topic; `headgate topics list`"),
         (["idle", "--to", "earliest", "--topic", "a", "--topic", "b:1"], "b-1: there is no such partition"),
-        (["empty", "--to", "earliest", "--all-topics"], "group empty has committed nothing; name its topics: --topic"),
+        (["empty", "--to", "earliest", "--all-topics"], "group empty has committed nothing; name the topics: --topic"),
         (["idle", "--by", "1", "--topic", "a"], "group idle has committed nothing for a-2, so it cannot be moved by 1"),
     ],
 )
@@ -344,12 +344,15 @@ def test_delete_offsets_in_use(typed: Typed, model: ModelCluster) -> None:
         ([], "required: list|describe|lag|reset|delete|export|import"),
         (["lst"], "invalid choice"),
         (["reset", "g", "--all-topics"], "one of the arguments --to --by --from-file is required"),
-        (["reset", "g", "--to", "earliest"], "say for which topics: --topic topic, or --all-topics"),
-        (["reset", "g", "--to", "erliest", "--all-topics"], "'erliest' is nowhere to go: write earliest, latest"),
+        (["reset", "g", "--to", "earliest"], "name the topics: --topic topic, or --all-topics"),
+        (
+            ["reset", "g", "--to", "erliest", "--all-topics"],
+            "'erliest' is no target of a reset; write earliest, latest",
+        ),
         (["reset", "g", "--to", "1", "--by", "1", "--topic", "a"], "not allowed with argument"),
         (["reset", "g", "--to", "1", "--topic", "a:x"], "'x' is no partition"),
         (["reset", "g", "--to", "1", "--topic", "a", "--execute", "--dry-run"], "not allowed with argument"),
-        (["reset", "g", "--from-file", "x", "--topic", "a"], "--from-file names the partitions itself"),
+        (["reset", "g", "--from-file", "x", "--topic", "a"], "the file of --from-file names the partitions"),
         (["lag", "--fail-above", "-1"], "'-1' is no whole number from 0 on"),
         (["lag", "--fail-above", "1.5"], "'1.5' is no whole number from 0 on"),
         (["lag", "--fail-above-seconds", "nan"], "'nan' is no number from 0 on"),

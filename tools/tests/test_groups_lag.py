@@ -6,17 +6,17 @@ from headgate.protocol.messages.fetch import FetchRequest
 from headgate.protocol.messages.list_offsets import ListOffsetsRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
 from headgate.tools.groups.cluster import TopicPartition
-from headgate.tools.groups.lag import GONE, UNKNOWN, Place, places
-from headgate.tools.groups.members import describe
+from headgate.tools.groups.lag import NO_SUCH_PARTITION, UNKNOWN, PartitionLag, measure_lag
+from headgate.tools.groups.members import describe_groups
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
 
 NOW_MS = 1_700_000_000_000
 
 
-def ask(model: ModelCluster, *names: str) -> tuple[dict[tuple[str, str], Place], list[str]]:
+def ask(model: ModelCluster, *names: str) -> tuple[dict[tuple[str, str], PartitionLag], list[str]]:
     with opened() as cluster:
-        groups, _ = describe(cluster, names or model.groups)
-        rows, failures = places(cluster, groups, lambda: NOW_MS)
+        groups, _ = describe_groups(cluster, names or model.groups)
+        rows, failures = measure_lag(cluster, groups, lambda: NOW_MS)
     return {(row.group, str(row.partition)): row for row in rows}, failures
 
 
@@ -46,7 +46,7 @@ def test_lag_in_records_and_in_seconds(model: ModelCluster) -> None:
         ("g", "a-0"): (0, 10, 3, 3.0, "ok", 1, "m"),
         ("g", "b-0"): (2, 4, 3, 20.0, "below the start", 2, None),
         ("g", "c-0"): (0, 0, None, None, "no offset", 0, "m"),
-        ("g", "gone-3"): (None, None, None, None, GONE, None, None),
+        ("g", "gone-3"): (None, None, None, None, NO_SUCH_PARTITION, None, None),
         ("h", "a-0"): (0, 10, 0, 0.0, "ok", 1, None),
         ("h", "b-0"): (2, 4, 0, 0.0, "beyond the end", 2, None),
         ("h", "c-0"): (0, 0, 0, 0.0, "ok", 0, None),
@@ -93,7 +93,9 @@ def test_a_leader_that_cannot_be_asked_is_told(model: ModelCluster, is_dead: boo
     assert rows["g", "b-0"].status == UNKNOWN
     assert rows["g", "a-0"].records == 3
     assert len(failures) == 1
-    assert failures[0].startswith("b-0: broker 2 is advertised" if is_dead else "b-0: it has no leader at the moment")
+    assert failures[0].startswith(
+        "b-0: broker 2 is advertised" if is_dead else "b-0: the partition has no leader at the moment"
+    )
 
 
 def test_a_coordinator_that_refuses_the_offsets(model: ModelCluster) -> None:
@@ -117,6 +119,6 @@ def test_a_partition_that_does_not_exist_any_more(model: ModelCluster) -> None:
     populate(model)
     model.groups["g"].offsets["a", 7] = (1, 0, "")
     rows, failures = ask(model, "g")
-    assert rows["g", "a-7"].status == GONE
+    assert rows["g", "a-7"].status == NO_SUCH_PARTITION
     assert not failures
     assert TopicPartition("a", 7) in [row.partition for row in rows.values()]

@@ -9,7 +9,15 @@ from headgate.protocol.messages.describe_groups import DescribedGroup, DescribeG
 from headgate.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from headgate.protocol.schema import Message
 from headgate.tools.groups.cluster import TopicPartition
-from headgate.tools.groups.members import Group, Listed, Member, delete_groups, describe, list_groups, with_states
+from headgate.tools.groups.members import (
+    Group,
+    GroupListing,
+    Member,
+    complete_states,
+    delete_groups,
+    describe_groups,
+    list_groups,
+)
 from headgate.tools.tests.model_cluster import ModelCluster, ModelGroup, ModelMember, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -28,11 +36,11 @@ def test_the_groups_of_all_brokers(model: ModelCluster) -> None:
     populate(model)
     with opened() as cluster:
         listed, failures = list_groups(cluster)
-        assert with_states(cluster, listed) == (listed, [])
+        assert complete_states(cluster, listed) == (listed, [])
     assert listed == [
-        Listed("empty", "Empty", "classic", "consumer", 2),
-        Listed("new", "Stable", "consumer", "consumer", 1),
-        Listed("old", "Stable", "classic", "consumer", 0),
+        GroupListing("empty", "Empty", "classic", "consumer", 2),
+        GroupListing("new", "Stable", "consumer", "consumer", 1),
+        GroupListing("old", "Stable", "classic", "consumer", 0),
     ]
     assert not failures
     assert not model.of(DescribeGroupsRequest), "states are in the list"
@@ -45,7 +53,7 @@ def test_states_that_an_old_broker_does_not_list_are_asked_for(model: ModelClust
     model.unserved = {kip_848.ConsumerGroupDescribeRequest}
     del model.groups["new"]
     with opened() as cluster:
-        listed, failures = with_states(cluster, list_groups(cluster)[0])
+        listed, failures = complete_states(cluster, list_groups(cluster)[0])
     assert [(one.name, one.state, one.type) for one in listed] == [
         ("empty", "Empty", "classic"),
         ("old", "Stable", "classic"),
@@ -71,7 +79,7 @@ def test_a_broker_that_is_dead_or_refuses_hides_only_its_own_groups(model: Model
 def test_members_of_both_protocols(model: ModelCluster) -> None:
     populate(model)
     with opened() as cluster:
-        groups, failed = describe(cluster, ["old", "new", "empty"])
+        groups, failed = describe_groups(cluster, ["old", "new", "empty"])
     partitions = [A0, A1, B0]
     members = [
         Member("m1", "static", "app", "/10.0.0.1", partitions),
@@ -90,7 +98,7 @@ def test_a_group_that_does_not_exist(model: ModelCluster, version: int) -> None:
     """Before version 6 it is Dead, without an error."""
     model.served[DescribeGroupsRequest] = (0, version)
     with opened() as cluster:
-        groups, failed = describe(cluster, ["none"])
+        groups, failed = describe_groups(cluster, ["none"])
     assert not groups
     assert failed["none"].code == ErrorCode.GROUP_ID_NOT_FOUND
     assert failed["none"].text == "there is no such group; `headgate groups list` shows all"
@@ -107,14 +115,14 @@ def test_errors(model: ModelCluster, kind: type[Message]) -> None:
     }
     model.disturb = lambda node, request, version: answers[kind] if isinstance(request, kind) else None
     with opened() as cluster:
-        groups, failed = describe(cluster, ["g"])
+        groups, failed = describe_groups(cluster, ["g"])
     assert (groups, failed["g"].code) == ({}, code)
 
 
 def test_many_groups_are_asked_in_parts(model: ModelCluster) -> None:
     model.groups = {f"g{i}": ModelGroup() for i in range(250)}
     with opened() as cluster:
-        assert len(describe(cluster, model.groups)[0]) == 250
+        assert len(describe_groups(cluster, model.groups)[0]) == 250
     assert [len(one.groups) for one in model.of(DescribeGroupsRequest)] == [200, 50]
 
 
@@ -126,7 +134,7 @@ def test_assignments_that_only_their_clients_understand(
     if spoil:
         monkeypatch.setattr("headgate.tools.tests.model_cluster._assignment", lambda member: b"\0\1\xff\xff\xff\xf0")
     with opened() as cluster:
-        assert describe(cluster, ["g"])[0]["g"].members[0].partitions == []
+        assert describe_groups(cluster, ["g"])[0]["g"].members[0].partitions == []
 
 
 @pytest.mark.parametrize(
@@ -143,7 +151,7 @@ def test_assignments_that_only_their_clients_understand(
 def test_who_is_in_a_group(state: str, count: int, is_active: bool, who: str) -> None:
     members = [Member(f"m{i}", None, "app", "/h", []) for i in range(count)]
     group = Group("g", state, "classic", "consumer", "", "b", members)
-    assert (group.is_active, group.who()) == (is_active, who)
+    assert (group.is_active, group.member_names()) == (is_active, who)
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -19,7 +19,15 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from headgate.tools.groups.cluster import Failure, TopicPartition
-from headgate.tools.groups.offsets import Committed, by_topic, commit, committed, delete, find_offsets, is_gone
+from headgate.tools.groups.offsets import (
+    OffsetAndMetadata,
+    by_topic,
+    commit_offsets,
+    delete_offsets,
+    fetch_committed,
+    is_unknown_partition,
+    list_offsets,
+)
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -34,9 +42,9 @@ def test_all_that_groups_have_committed(model: ModelCluster, version: int) -> No
         "h": ModelGroup(coordinator=1),
     }
     with opened() as cluster:
-        found, failed = committed(cluster, ["g", "h", "unknown"])
+        found, failed = fetch_committed(cluster, ["g", "h", "unknown"])
     epoch = 3 if version >= 5 else -1
-    offsets = {A1: Committed(5, epoch, "note"), TopicPartition("gone", 0): Committed(9)}
+    offsets = {A1: OffsetAndMetadata(5, epoch, "note"), TopicPartition("gone", 0): OffsetAndMetadata(9)}
     assert (found, failed) == ({"g": offsets, "h": {}, "unknown": {}}, {})
     assert len(model.of(OffsetFetchRequest)) == (2 if version >= 8 else 3), "one for each coordinator"
     if version == 1:  # cannot ask for all
@@ -46,8 +54,8 @@ def test_all_that_groups_have_committed(model: ModelCluster, version: int) -> No
 def test_zookeeper_is_never_meant(model: ModelCluster) -> None:
     model.served = {OffsetFetchRequest: (0, 0), OffsetCommitRequest: (0, 0)}
     with opened() as cluster:
-        _, failed = committed(cluster, ["g"])
-        refused = commit(cluster, "g", {A0: Committed(1)})
+        _, failed = fetch_committed(cluster, ["g"])
+        refused = commit_offsets(cluster, "g", {A0: OffsetAndMetadata(1)})
     assert "too old or too new for this: it has OffsetFetch 0, this needs 1-9" in failed["g"].text
     assert "OffsetCommit 0, this needs 1-9" in refused[A0].text
 
@@ -55,9 +63,9 @@ def test_zookeeper_is_never_meant(model: ModelCluster) -> None:
 def test_many_groups_are_asked_in_parts(model: ModelCluster) -> None:
     model.groups = {f"g{i}": ModelGroup(offsets={("a", 0): (i, -1, "")}) for i in range(450)}
     with opened() as cluster:
-        found, _ = committed(cluster, model.groups)
+        found, _ = fetch_committed(cluster, model.groups)
     assert [len(request.groups) for request in model.of(OffsetFetchRequest)] == [200, 200, 50]
-    assert found["g449"] == {A0: Committed(449)}
+    assert found["g449"] == {A0: OffsetAndMetadata(449)}
 
 
 @pytest.mark.parametrize("is_at_the_partition", [True, False])
@@ -70,14 +78,19 @@ def test_an_error_anywhere_is_one_of_the_group(model: ModelCluster, is_at_the_pa
     answer = OffsetFetchResponse(groups=[group])
     model.disturb = lambda node, request, version: answer if isinstance(request, OffsetFetchRequest) else None
     with opened() as cluster:
-        assert committed(cluster, ["g"]) == ({}, {"g": Failure.of(code)})
+        assert fetch_committed(cluster, ["g"]) == ({}, {"g": Failure.of(code)})
 
 
 @pytest.mark.parametrize("version", range(1, 11))
 def test_commit_in_one_request(model: ModelCluster, version: int) -> None:
     model.served[OffsetCommitRequest] = (0, version)
     with opened() as cluster:
-        assert commit(cluster, "g", {A0: Committed(1), B0: Committed(2, 4, "b"), A1: Committed(3)}) == {}
+        assert (
+            commit_offsets(
+                cluster, "g", {A0: OffsetAndMetadata(1), B0: OffsetAndMetadata(2, 4, "b"), A1: OffsetAndMetadata(3)}
+            )
+            == {}
+        )
     epoch = 4 if version >= 6 else -1
     assert model.groups["g"].offsets == {("a", 0): (1, -1, ""), ("a", 1): (3, -1, ""), ("b", 0): (2, epoch, "b")}
     (request,) = model.of(OffsetCommitRequest)
@@ -93,7 +106,7 @@ def test_what_is_refused_is_told_for_each_partition(model: ModelCluster) -> None
     answer = refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE)
     model.disturb = lambda node, request, version: answer if isinstance(request, OffsetCommitRequest) else None
     with opened() as cluster:
-        refused = commit(cluster, "g", {A0: Committed(1), A1: Committed(1)})
+        refused = commit_offsets(cluster, "g", {A0: OffsetAndMetadata(1), A1: OffsetAndMetadata(1)})
     assert refused == {A0: Failure.of(ErrorCode.OFFSET_METADATA_TOO_LARGE)}
 
 
@@ -103,7 +116,7 @@ def test_a_commit_to_a_coordinator_that_loads_is_repeated(model: ModelCluster) -
         answers.pop(0) if answers and isinstance(request, OffsetCommitRequest) else None
     )
     with opened() as cluster:
-        assert commit(cluster, "g", {A0: Committed(1), A1: Committed(1)}) == {}
+        assert commit_offsets(cluster, "g", {A0: OffsetAndMetadata(1), A1: OffsetAndMetadata(1)}) == {}
     assert len(model.of(OffsetCommitRequest)) == 3
     assert model.groups["g"].offsets == {("a", 0): (1, -1, ""), ("a", 1): (1, -1, "")}
 
@@ -112,7 +125,7 @@ def test_a_commit_whose_coordinator_is_dead_fails_for_all(model: ModelCluster) -
     model.groups["g"] = ModelGroup(coordinator=1)
     model.dead = {1}
     with opened() as cluster:
-        refused = commit(cluster, "g", {A0: Committed(1), B0: Committed(1)})
+        refused = commit_offsets(cluster, "g", {A0: OffsetAndMetadata(1), B0: OffsetAndMetadata(1)})
     assert set(refused) == {A0, B0}
     assert "broker 1 is advertised at" in refused[B0].text
 
@@ -120,7 +133,7 @@ def test_a_commit_whose_coordinator_is_dead_fails_for_all(model: ModelCluster) -
 def test_delete(model: ModelCluster) -> None:
     model.groups["g"] = ModelGroup(offsets={("a", 0): (1, -1, ""), ("a", 1): (1, -1, ""), ("b", 0): (1, -1, "")})
     with opened() as cluster:
-        assert delete(cluster, "g", [A0, B0]) == {}
+        assert delete_offsets(cluster, "g", [A0, B0]) == {}
     assert set(model.groups["g"].offsets) == {("a", 1)}
 
 
@@ -128,7 +141,7 @@ def test_delete_refused_as_a_whole(model: ModelCluster) -> None:
     answer = OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
     model.disturb = lambda node, request, version: answer if isinstance(request, OffsetDeleteRequest) else None
     with opened() as cluster:
-        assert delete(cluster, "g", [A0, B0]) == dict.fromkeys([A0, B0], Failure.of(ErrorCode.NON_EMPTY_GROUP))
+        assert delete_offsets(cluster, "g", [A0, B0]) == dict.fromkeys([A0, B0], Failure.of(ErrorCode.NON_EMPTY_GROUP))
 
 
 @pytest.mark.parametrize("version", range(12))
@@ -137,8 +150,8 @@ def test_ends(model: ModelCluster, version: int) -> None:
     model.topics["a"] = [Log(0, 2, 10), Log(1, 3, 11)]
     model.topics["b"] = [Log(1, 4, 12)]
     with opened() as cluster:
-        assert find_offsets(cluster, [A0, A1, B0], LATEST) == ({A0: 10, A1: 11, B0: 12}, {})
-        assert find_offsets(cluster, [A0, A1, B0], EARLIEST) == ({A0: 2, A1: 3, B0: 4}, {})
+        assert list_offsets(cluster, [A0, A1, B0], LATEST) == ({A0: 10, A1: 11, B0: 12}, {})
+        assert list_offsets(cluster, [A0, A1, B0], EARLIEST) == ({A0: 2, A1: 3, B0: 4}, {})
     assert [node for node, request, _ in model.asked if isinstance(request, ListOffsetsRequest)] == [0, 1, 0, 1]
 
 
@@ -146,14 +159,14 @@ def test_offsets_of_a_time(model: ModelCluster) -> None:
     model.topics["a"] = [Log(), Log()]
     model.topics["a"][0].append(1000, 2000, 3000)
     with opened() as cluster:
-        assert find_offsets(cluster, [A0, A1], 1001) == ({A0: 1, A1: -1}, {})
+        assert list_offsets(cluster, [A0, A1], 1001) == ({A0: 1, A1: -1}, {})
 
 
 def test_a_broker_that_finds_segments_instead_of_records_is_not_asked_for_a_time(model: ModelCluster) -> None:
     model.served[ListOffsetsRequest] = (0, 0)
     model.topics["a"] = [Log()]
     with opened() as cluster:
-        _, failed = find_offsets(cluster, [A0], 1001)
+        _, failed = list_offsets(cluster, [A0], 1001)
     assert "it has ListOffsets 0, this needs 1-11" in failed[A0].text
 
 
@@ -162,5 +175,5 @@ def test_partitions_under_their_topics() -> None:
 
 
 def test_what_is_gone() -> None:
-    assert is_gone(Failure.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    assert not is_gone(Failure.of(ErrorCode.LEADER_NOT_AVAILABLE))
+    assert is_unknown_partition(Failure.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert not is_unknown_partition(Failure.of(ErrorCode.LEADER_NOT_AVAILABLE))

@@ -6,10 +6,10 @@ import pytest
 
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest
+from headgate.tools.groups.arguments import Offset, Shift, Time
 from headgate.tools.groups.cluster import TopicPartition
-from headgate.tools.groups.offsets import Committed
-from headgate.tools.groups.reset import Change, Wish, make, plan
-from headgate.tools.groups.target import Offset, Shift, Time
+from headgate.tools.groups.offsets import OffsetAndMetadata
+from headgate.tools.groups.reset import OffsetChange, ResetTarget, apply_changes, plan_reset
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -24,9 +24,9 @@ def populate(model: ModelCluster, **of_group: Any) -> None:
     model.groups["g"] = ModelGroup(offsets={("a", 0): (12, 4, "note"), ("a", 1): (0, -1, "")}, **of_group)
 
 
-def wish(model: ModelCluster, wanted: Wish, partition: TopicPartition = A0) -> Change:
+def wish(model: ModelCluster, wanted: ResetTarget, partition: TopicPartition = A0) -> OffsetChange:
     with opened() as cluster:
-        changes, problems = plan(cluster, {"g": {partition: wanted}})
+        changes, problems = plan_reset(cluster, {"g": {partition: wanted}})
     assert not problems
     (change,) = changes
     return change
@@ -49,25 +49,29 @@ def wish(model: ModelCluster, wanted: Wish, partition: TopicPartition = A0) -> C
         (Shift(-5), 10, "7 is below the start"),
     ],
 )
-def test_where_a_wish_leads(model: ModelCluster, wanted: Wish, after: int, note: str) -> None:
+def test_where_a_wish_leads(model: ModelCluster, wanted: ResetTarget, after: int, note: str) -> None:
     populate(model)
-    assert wish(model, wanted) == Change("g", A0, Committed(12, 4, "note"), Committed(after), 10, 20, note)
+    assert wish(model, wanted) == OffsetChange(
+        "g", A0, OffsetAndMetadata(12, 4, "note"), OffsetAndMetadata(after), 10, 20, note
+    )
 
 
 @pytest.mark.parametrize("wanted", [Offset(12), Shift(0), Time(1015)])
-def test_what_is_there_already_keeps_its_note_and_epoch(model: ModelCluster, wanted: Wish) -> None:
+def test_what_is_there_already_keeps_its_note_and_epoch(model: ModelCluster, wanted: ResetTarget) -> None:
     populate(model)
     change = wish(model, wanted)
-    assert change.is_none
+    assert change.is_unchanged
     with opened() as cluster:
-        assert make(cluster, [change]) == ([change], [])
+        assert apply_changes(cluster, [change]) == ([change], [])
     assert not model.of(OffsetCommitRequest)
 
 
 def test_an_import_brings_its_own_note_and_epoch(model: ModelCluster) -> None:
     populate(model)
-    assert wish(model, Committed(12, 2, "other")).after == Committed(12, 2, "other")
-    assert wish(model, Committed(99, 2, "other")).after == Committed(20, -1, "other"), "the end has another epoch"
+    assert wish(model, OffsetAndMetadata(12, 2, "other")).after == OffsetAndMetadata(12, 2, "other")
+    assert wish(model, OffsetAndMetadata(99, 2, "other")).after == OffsetAndMetadata(20, -1, "other"), (
+        "the end has another epoch"
+    )
 
 
 def test_an_empty_partition(model: ModelCluster) -> None:
@@ -79,14 +83,14 @@ def test_an_empty_partition(model: ModelCluster) -> None:
 def test_a_group_that_is_new_is_said_to_be(model: ModelCluster) -> None:
     populate(model)
     with opened() as cluster:
-        changes, problems = plan(cluster, {"typo": {A0: Offset(3), B0: Offset(1)}})
+        changes, problems = plan_reset(cluster, {"typo": {A0: Offset(3), B0: Offset(1)}})
         assert not problems
         assert [(one.before, one.after.offset, one.note) for one in changes] == [
             (None, 10, "3 is below the start; the group is new"),
             (None, 1, "the group is new"),
         ]
         assert "typo" not in model.groups
-        make(cluster, changes)
+        apply_changes(cluster, changes)
     assert model.groups["typo"].offsets == {("a", 0): (10, -1, ""), ("b", 0): (1, -1, "")}
 
 
@@ -94,17 +98,19 @@ def test_a_group_that_only_its_offsets_know_is_not_new(model: ModelCluster) -> N
     """A broker before 0.11 describes it as Dead."""
     populate(model, state="Dead")
     with opened() as cluster:
-        changes, problems = plan(cluster, {"g": {A0: Offset(11)}})
+        changes, problems = plan_reset(cluster, {"g": {A0: Offset(11)}})
     assert not problems
-    assert [(change.before, change.note) for change in changes] == [(Committed(12, 4, "note"), "")]
+    assert [(change.before, change.note) for change in changes] == [(OffsetAndMetadata(12, 4, "note"), "")]
 
 
 def test_what_was_planned_is_committed_in_one_request_for_each_group(model: ModelCluster) -> None:
     populate(model)
     model.groups["h"] = ModelGroup(coordinator=2)
     with opened() as cluster:
-        changes, _ = plan(cluster, {"g": {A0: Offset(11), B0: Time(LATEST), A1: Offset(0)}, "h": {A0: Offset(13)}})
-        assert make(cluster, changes) == (changes, [])
+        changes, _ = plan_reset(
+            cluster, {"g": {A0: Offset(11), B0: Time(LATEST), A1: Offset(0)}, "h": {A0: Offset(13)}}
+        )
+        assert apply_changes(cluster, changes) == (changes, [])
     assert model.groups["g"].offsets == {("a", 0): (11, -1, ""), ("a", 1): (0, -1, ""), ("b", 0): (50, -1, "")}
     assert model.groups["h"].offsets == {("a", 0): (13, -1, "")}
     assert [(node, one.group_id) for node, one, _ in model.asked if isinstance(one, OffsetCommitRequest)] == [
@@ -120,7 +126,7 @@ def test_what_was_planned_is_committed_in_one_request_for_each_group(model: Mode
 def test_an_active_group_is_refused_by_the_names_of_its_members(model: ModelCluster, kind: str) -> None:
     populate(model, state="Stable", type=kind, members=[ModelMember("m-1"), ModelMember("m-2")])
     with opened() as cluster:
-        changes, problems = plan(cluster, {"g": {A0: Offset(11)}})
+        changes, problems = plan_reset(cluster, {"g": {A0: Offset(11)}})
     assert not changes
     (problem,) = problems
     assert problem == (
@@ -132,10 +138,10 @@ def test_an_active_group_is_refused_by_the_names_of_its_members(model: ModelClus
 def test_a_member_that_joins_between_check_and_change(model: ModelCluster) -> None:
     populate(model)
     with opened() as cluster:
-        changes, problems = plan(cluster, {"g": {A0: Offset(11)}})
+        changes, problems = plan_reset(cluster, {"g": {A0: Offset(11)}})
         assert not problems
         model.groups["g"].members = [ModelMember("late")]
-        done, failures = make(cluster, changes)
+        done, failures = apply_changes(cluster, changes)
     assert not done
     (failure,) = failures
     assert failure.startswith("group g: not changed were a-0: ")
@@ -158,7 +164,7 @@ def test_partitions_that_do_not_exist(model: ModelCluster, partition: TopicParti
     populate(model)
     model.groups["g"].offsets["gone", 1] = (5, -1, "")
     with opened() as cluster:
-        changes, problems = plan(cluster, {"g": {partition: Offset(1), A0: Offset(11)}})
+        changes, problems = plan_reset(cluster, {"g": {partition: Offset(1), A0: Offset(11)}})
     assert [one.partition for one in changes] == [A0]
     assert problems == [sentence]
 
@@ -166,7 +172,7 @@ def test_partitions_that_do_not_exist(model: ModelCluster, partition: TopicParti
 def test_nothing_can_be_moved_by_steps_from_nowhere(model: ModelCluster) -> None:
     populate(model)
     with opened() as cluster:
-        assert plan(cluster, {"g": {B0: Shift(5)}}) == (
+        assert plan_reset(cluster, {"g": {B0: Shift(5)}}) == (
             [],
             ["group g has committed nothing for b-0, so it cannot be moved by 5; use --to"],
         )
@@ -176,7 +182,7 @@ def test_a_leader_that_cannot_be_asked_for_a_time(model: ModelCluster) -> None:
     populate(model)
     model.served[ListOffsetsRequest] = (0, 0)
     with opened() as cluster:
-        changes, problems = plan(cluster, {"g": {A0: Time(1000)}})
+        changes, problems = plan_reset(cluster, {"g": {A0: Time(1000)}})
     assert not changes
     assert "it has ListOffsets 0, this needs 1-11" in problems[0]
 
@@ -185,6 +191,6 @@ def test_a_group_that_cannot_be_looked_at_is_a_problem_not_a_new_one(model: Mode
     populate(model, coordinator=2)
     model.dead = {2}
     with opened() as cluster:
-        changes, problems = plan(cluster, {"g": {A0: Offset(11)}})
+        changes, problems = plan_reset(cluster, {"g": {A0: Offset(11)}})
     assert not changes
     assert any(text.startswith("group g: broker 2 is advertised at") for text in problems)

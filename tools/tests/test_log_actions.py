@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from headgate.storage.files import Files
-from headgate.tools.log import actions, checks
-from headgate.tools.log.actions import Failure
-from headgate.tools.log.checks import Report
+from headgate.tools.log import actions, verification
+from headgate.tools.log.actions import ErrorMessage
+from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory
 from headgate.tools.log.overlay import Overlay
-from headgate.tools.log.places import DataDirectory, PartitionDirectory
+from headgate.tools.log.verification import PartitionReport
 from headgate.tools.tests.log_data import Data, change, positions
 
 
@@ -46,39 +46,39 @@ def options(data: Data | None, **more: object) -> argparse.Namespace:
 
 def test_a_dump_goes_on_behind_a_partition_that_is_damaged(data: Data) -> None:
     told = list(actions.dump(options(data, batches=True)))
-    failures = [one for one in told if isinstance(one, Failure)]
+    failures = [one for one in told if isinstance(one, ErrorMessage)]
     assert len(failures) == 1
     assert f"{data.segments('b')[0]}: byte " in failures[0]
     before = told[: told.index(failures[0])]
-    assert [len([one for one in part if not isinstance(one, Failure)]) for part in (before, told)] == [42, 82]
+    assert [len([one for one in part if not isinstance(one, ErrorMessage)]) for part in (before, told)] == [42, 82]
 
 
 def test_limits_hold_for_each(data: Data) -> None:
     told = list(actions.dump(options(data, limit=3)))
-    assert [one["topic"] for one in told if not isinstance(one, Failure)] == ["a"] * 3 + ["b"] * 3 + ["c"] * 3
+    assert [one["topic"] for one in told if not isinstance(one, ErrorMessage)] == ["a"] * 3 + ["b"] * 3 + ["c"] * 3
 
 
 def test_a_failure_stands_behind_its_row(data: Data) -> None:
     told = list(actions.verify(options(data)))
-    assert [isinstance(one, Failure) for one in told] == [False, False, True, False]
+    assert [isinstance(one, ErrorMessage) for one in told] == [False, False, True, False]
 
 
 def test_files_that_go_away_meanwhile_cost_their_partition_only(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that runs deletes segments."""
-    check = checks.check
+    check = verification.verify_partition
 
     def checked(
-        place: DataDirectory, partition: PartitionDirectory, advance: checks.Advance, interval_bytes: int
-    ) -> Report:
+        place: DataDirectory, partition: PartitionDirectory, advance: verification.Advance, interval_bytes: int
+    ) -> PartitionReport:
         if partition.topic == "a":
             for path in data.segments("a"):
                 path.unlink()
             raise FileNotFoundError(2, "No such file or directory", str(path))
         return check(place, partition, advance, interval_bytes)
 
-    monkeypatch.setattr(checks, "check", checked)
+    monkeypatch.setattr(verification, "verify_partition", checked)
     told = list(actions.verify(options(data, topics=["a", "c"])))
-    assert [isinstance(one, Failure) for one in told] == [True, False]
+    assert [isinstance(one, ErrorMessage) for one in told] == [True, False]
     assert str(told[0]).startswith("a-0: ")
 
 
@@ -122,16 +122,19 @@ Refusal = Callable[[Data, pytest.MonkeyPatch], str]
 @pytest.mark.parametrize("refusal", [not_a_directory, broken_link, no_rights, failing_disk])
 @pytest.mark.parametrize("run", [actions.listing, actions.dump, actions.verify, actions.repair])
 def test_a_partition_that_cannot_be_read_is_told_and_ends_no_other(
-    run: Callable[[argparse.Namespace], actions.Told], refusal: Refusal, data: Data, monkeypatch: pytest.MonkeyPatch
+    run: Callable[[argparse.Namespace], actions.CommandOutput],
+    refusal: Refusal,
+    data: Data,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = data.segments("c")[0]
     if run is actions.repair:
         change(log, positions(log)[2] + 16)
     sentence = refusal(data, monkeypatch)
     told = list(run(options(data, limit=1)))
-    (failure,) = (one for one in told if isinstance(one, Failure))
+    (failure,) = (one for one in told if isinstance(one, ErrorMessage))
     assert sentence in failure
-    assert [one["topic"] for one in told if not isinstance(one, Failure)] == (
+    assert [one["topic"] for one in told if not isinstance(one, ErrorMessage)] == (
         ["c"] if run is actions.repair else ["a", "c"]
     )
 
@@ -141,13 +144,16 @@ def test_segments_are_listed_beside_a_partition_that_cannot_be_read(
 ) -> None:
     no_rights(data, monkeypatch)
     told = list(actions.listing(options(data, segments=True)))
-    assert {one["topic"] for one in told if not isinstance(one, Failure)} == {"a", "c"}
-    assert isinstance(told[-1], Failure)
+    assert {one["topic"] for one in told if not isinstance(one, ErrorMessage)} == {"a", "c"}
+    assert isinstance(told[-1], ErrorMessage)
 
 
 @pytest.mark.parametrize("run", [actions.listing, actions.dump, actions.verify, actions.repair])
 def test_a_data_directory_that_cannot_be_read_is_told_and_ends_no_other(
-    run: Callable[[argparse.Namespace], actions.Told], data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[[argparse.Namespace], actions.CommandOutput],
+    data: Data,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "other").mkdir()
     iterdir = Path.iterdir
@@ -160,22 +166,22 @@ def test_a_data_directory_that_cannot_be_read_is_told_and_ends_no_other(
     monkeypatch.setattr(Path, "iterdir", refused)
     told = list(run(options(data, paths=[str(tmp_path / "other"), str(data.path)], limit=1)))
     assert f"{tmp_path / 'other'}: Permission denied" in str(told[0])
-    assert {one["topic"] for one in told if not isinstance(one, Failure)} >= {"b"}
+    assert {one["topic"] for one in told if not isinstance(one, ErrorMessage)} >= {"b"}
 
 
 def test_a_file_that_cannot_be_read_ends_no_other(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     failing, other = data.segments("b")[-1], data.segments("a")[-1]
     sentence = failing_disk(data, monkeypatch)
     told = list(actions.dump(options(None, paths=[str(failing), str(other)])))
-    assert told[0] == Failure(sentence)
-    assert {one["topic"] for one in told[1:] if not isinstance(one, Failure)} == {"a"}
+    assert told[0] == ErrorMessage(sentence)
+    assert {one["topic"] for one in told[1:] if not isinstance(one, ErrorMessage)} == {"a"}
 
 
 def test_nothing_is_repaired_by_checkpoints_that_cannot_be_read(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     """They would be written anew without what they say of other partitions."""
     path = str(data.path / "recovery-point-offset-checkpoint")
     refuse(monkeypatch, "read", path, OSError(5, "Input/output error", path))
-    assert list(actions.repair(options(data))) == [Failure(f"{path}: Input/output error")]
+    assert list(actions.repair(options(data))) == [ErrorMessage(f"{path}: Input/output error")]
     assert len(list(actions.listing(options(data)))) == 4
 
 
@@ -185,8 +191,8 @@ def test_a_repair_that_the_disk_refuses_ends_no_other(data: Data, monkeypatch: p
     temporary = f"{data.segments('b')[0]}.tmp"
     refuse(monkeypatch, "write", temporary, OSError(28, "No space left on device", temporary))
     told = list(actions.repair(options(data)))
-    assert told[0] == Failure(f"{temporary}: No space left on device")
-    assert [one["topic"] for one in told[1:] if not isinstance(one, Failure)] == ["c"]
+    assert told[0] == ErrorMessage(f"{temporary}: No space left on device")
+    assert [one["topic"] for one in told[1:] if not isinstance(one, ErrorMessage)] == ["c"]
 
 
 def test_a_directory_that_a_broker_has_keeps_no_other_from_repair(data: Data, tmp_path: Path) -> None:
@@ -196,13 +202,13 @@ def test_a_directory_that_a_broker_has_keeps_no_other_from_repair(data: Data, tm
     told = list(actions.repair(options(data, paths=[str(other.path), str(data.path)])))
     lock.release()
     assert "is in use by process" in str(told[0])
-    assert [one["topic"] for one in told[1:] if not isinstance(one, Failure)] == ["b"]
+    assert [one["topic"] for one in told[1:] if not isinstance(one, ErrorMessage)] == ["b"]
 
 
 def test_a_repair_gives_the_lock_back(data: Data) -> None:
     for _ in range(2):
         list(actions.repair(options(data)))
-    assert [one for one in actions.verify(options(data)) if isinstance(one, Failure)] == []
+    assert [one for one in actions.verify(options(data)) if isinstance(one, ErrorMessage)] == []
 
 
 def test_partitions_of_one_directory_are_repaired_together(tmp_path: Path) -> None:
@@ -214,16 +220,16 @@ def test_partitions_of_one_directory_are_repaired_together(tmp_path: Path) -> No
         log = data.segments(topic)[0]
         change(log, positions(log)[2] + 16)
     told = list(actions.repair(options(None, paths=[str(data.directory("a")), str(data.directory("b"))])))
-    assert not [one for one in told if isinstance(one, Failure)]
+    assert not [one for one in told if isinstance(one, ErrorMessage)]
     assert DataDirectory.read(Files(), str(data.path)).recovery_points == {("a", 0): 80, ("b", 0): 80}
-    assert not [one for one in actions.verify(options(data)) if isinstance(one, Failure)]
+    assert not [one for one in actions.verify(options(data)) if isinstance(one, ErrorMessage)]
 
 
 def test_a_compaction_that_was_interrupted_is_left_to_the_next_start(data: Data) -> None:
     log = data.segments("b")[0]
     log.with_suffix(".log.swap").write_bytes(log.read_bytes())
     (failure,) = actions.repair(options(data, topics=["b"]))
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, ErrorMessage)
     assert "a compaction was interrupted" in failure
 
 
@@ -233,6 +239,6 @@ def test_a_copy_of_a_partition_is_repaired_where_it_lies(data: Data, tmp_path: P
     copy.parent.mkdir()
     data.directory("b").rename(copy)
     (row,) = actions.repair(options(data, paths=[str(copy)]))
-    assert not isinstance(row, Failure)
+    assert not isinstance(row, ErrorMessage)
     assert (row["lost_from"], row["lost_to"]) == (4, 5)
     assert [path.name for path in copy.parent.iterdir()] == ["b-0"]

@@ -231,7 +231,7 @@ def test_a_repair_is_refused_while_a_broker_has_the_directory(typed: Typed, data
         (["ls", "{tmp}"], "neither a data directory nor a partition's"),
         (["dump", "{data}", "--topic", "v"], "has no partition of v"),
         (["dump", "{data}/.kafka_cleanshutdown"], "no file of a data directory has such a name"),
-        (["dump", "{data}", "--from", "5", "--to", "5"], "nothing is from 5 on and before 5"),
+        (["dump", "{data}", "--from", "5", "--to", "5"], "no offset is from 5 on and before 5"),
         (["verify", "{data}/meta.properties"], "is a file; `headgate log verify` takes"),
     ],
 )

@@ -27,7 +27,7 @@ from headgate.protocol.records.batch import Record, build
 from headgate.storage.disk.pool import Pool
 from headgate.tools.log import decoding
 from headgate.tools.log.overlay import Overlay
-from headgate.tools.log.reading import LogFile, batches
+from headgate.tools.log.segment_reader import LogFile, iterate_batches
 
 ID = bytes(range(16))
 ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
@@ -35,7 +35,7 @@ ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
 
 def rows(tmp_path: Path, topic: str, *records: Record, **settings: Any) -> list[dict[str, Any]]:
     (tmp_path / f"{0:020}.log").write_bytes(build(records, **settings))
-    (stored,) = batches([LogFile(Pool(Overlay()), str(tmp_path / f"{0:020}.log"))])
+    (stored,) = iterate_batches([LogFile(Pool(Overlay()), str(tmp_path / f"{0:020}.log"))])
     return [dict(decoding.record_row(stored, record, topic)) for record in stored.records()]
 
 

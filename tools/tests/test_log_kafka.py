@@ -34,7 +34,7 @@ from headgate.storage.log.log import Log
 from headgate.storage.log.validation import OWN
 from headgate.storage.tests.builders import marker
 from headgate.tools.log import actions
-from headgate.tools.log.actions import Failure
+from headgate.tools.log.actions import ErrorMessage
 from headgate.tools.output import Row
 from headgate.tools.tests.log_data import NOW_MS, Data, change
 from headgate.tools.tests.test_log_actions import options
@@ -74,7 +74,7 @@ def data(tmp_path: Path) -> Data:
 
 def rows(told: Any) -> list[Row]:
     found = list(told)
-    assert not [one for one in found if isinstance(one, Failure)]
+    assert not [one for one in found if isinstance(one, ErrorMessage)]
     return found
 
 
@@ -121,7 +121,7 @@ def test_an_index_of_aborted_transactions_that_is_wrong(data: Data) -> None:
     held = path.read_bytes()
     change(path, 20)
     told = list(actions.verify(options(data)))
-    failures = [str(one).partition(";")[0] for one in told if isinstance(one, Failure)]
+    failures = [str(one).partition(";")[0] for one in told if isinstance(one, ErrorMessage)]
     assert failures == [f"index: {path.with_suffix('.log')}: .txnindex is wrong"]
     (row,) = rows(actions.repair(options(data)))
     assert row["action"] == "make indexes again"
@@ -192,10 +192,10 @@ def test_a_damaged_message_is_found_and_moved_aside(tmp_path: Path) -> None:
     directory.mkdir()
     path = old(directory)
     rows(actions.repair(options(None, paths=[str(directory)])))
-    assert not [one for one in actions.verify(options(None, paths=[str(directory)])) if isinstance(one, Failure)]
+    assert not [one for one in actions.verify(options(None, paths=[str(directory)])) if isinstance(one, ErrorMessage)]
     change(path, 12)  # the checksum of the first
     told = list(actions.verify(options(None, paths=[str(directory)])))
-    assert any("offsets 0 to 0" in str(one) or "offsets 0" in str(one) for one in told if isinstance(one, Failure))
+    assert any("offsets 0 to 0" in str(one) or "offsets 0" in str(one) for one in told if isinstance(one, ErrorMessage))
     (row,) = rows(actions.repair(options(None, paths=[str(directory)])))
     assert (row["from_byte"], row["lost_from"], row["lost_to"]) == (0, 0, 0)
     assert [row["offset"] for row in dump(directory)] == [*range(1, 10), 11, 13, 14, 15, 16]
@@ -252,7 +252,9 @@ def test_the_directory_of_a_metadata_snapshot_is_as_it_should_be(snapshot: Path)
     assert (row["segments"], row["indexes"]) == (1, "same")
     (shown,) = dump(snapshot.parent)
     assert (shown["offset"], shown["value"]["type"]) == (len(RECORDS) * 2, "ProducerIds")
-    assert not [one for one in actions.repair(options(None, paths=[str(snapshot.parent)])) if isinstance(one, Failure)]
+    assert not [
+        one for one in actions.repair(options(None, paths=[str(snapshot.parent)])) if isinstance(one, ErrorMessage)
+    ]
     assert snapshot.exists()
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from headgate.storage.files import Files
+from headgate.tools.log.data_directory import Selection, resolve_paths
 from headgate.tools.log.listing import partition_rows, segment_rows
-from headgate.tools.log.places import Place, find
 from headgate.tools.output import Row
 from headgate.tools.tests.log_data import Data
 
 
-def place(data: Data) -> Place:
-    (found,) = find(Files(), [str(data.path)], [], [])
-    assert isinstance(found, Place)
+def place(data: Data) -> Selection:
+    (found,) = resolve_paths(Files(), [str(data.path)], [], [])
+    assert isinstance(found, Selection)
     return found
 
 

@@ -19,9 +19,9 @@ from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.files import Files
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
 from headgate.storage.tests.builders import batch
-from headgate.tools.log import checks, repairs
-from headgate.tools.log.places import DataDirectory, PartitionDirectory
-from headgate.tools.log.repairs import Aside, Continue, Reindex, Rewrite, Step
+from headgate.tools.log import repairs, verification
+from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory
+from headgate.tools.log.repairs import CutDamage, QuarantineSegment, RebuildIndexes, StartSegment, Step
 from headgate.tools.tests.log_data import NOW_MS, SMALL, Data, change, positions
 
 few = settings(max_examples=settings().max_examples // 3)
@@ -36,18 +36,20 @@ def no_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
-def report(data: Data) -> tuple[checks.Report, DataDirectory]:
+def report(data: Data) -> tuple[verification.PartitionReport, DataDirectory]:
     found = DataDirectory.read(Files(), str(data.path))
-    return checks.check(found, PartitionDirectory(str(data.directory()), "t", 0), lambda count, what: None), found
+    return verification.verify_partition(
+        found, PartitionDirectory(str(data.directory()), "t", 0), lambda count, what: None
+    ), found
 
 
 def repaired(data: Data) -> list[Step]:
     """Do what is to be done; what was done."""
     told, found = report(data)
-    steps = repairs.plan(told, found)
+    steps = repairs.plan_repair(told, found)
     for step in steps:
-        repairs.perform(step, Files())
-    repairs.settle(steps, Files(), told, found)
+        repairs.perform_step(step, Files())
+    repairs.write_recovery_point(steps, Files(), told, found)
     return steps
 
 
@@ -94,8 +96,8 @@ def test_a_batch_in_the_middle(data: Data) -> None:
     damaged = log.read_bytes()[first:end]
     change(log, first + 61, count=3)
     (step,) = repaired(data)
-    assert isinstance(step, Rewrite)
-    assert [row["lost_to"] for row in repairs.rows(step, Files())] == [7]
+    assert isinstance(step, CutDamage)
+    assert [row["lost_to"] for row in repairs.step_rows(step, Files())] == [7]
     assert [len(held) for held in aside(data).values()] == [len(damaged)]
     assert list(aside(data)) == [f"{log.name}.{first}.torn"]
     assert report(data)[0].findings == []
@@ -118,7 +120,7 @@ def test_the_end_of_a_segment(data: Data) -> None:
     last = positions(log)[-1]
     change(log, last, lambda byte: 0, count=log.stat().st_size - last)
     (step,) = repaired(data)
-    (row,) = repairs.rows(step, Files())
+    (row,) = repairs.step_rows(step, Files())
     lost = int(following.stem) - 2
     assert (row["lost_from"], row["lost_to"]) == (lost, lost + 1)
     assert offsets(data) == without(lost, lost + 1)
@@ -129,7 +131,7 @@ def test_the_end_of_the_log_is_not_given_again(data: Data) -> None:
     base = int(log.stem)
     log.write_bytes(b"")
     steps = repaired(data)
-    assert steps[1:] == [Continue(str(data.directory() / f"{80:020}.log"), 80, base)]
+    assert steps[1:] == [StartSegment(str(data.directory() / f"{80:020}.log"), 80, base)]
     assert report(data)[0].findings == []
     assert offsets(data) == list(range(base))
     with data:
@@ -142,8 +144,8 @@ def test_a_log_without_any_segment_goes_on_at_its_end(data: Data) -> None:
     """Its snapshot is of what is gone, and stays: a producer that goes on is known by it."""
     for path in data.segments():
         path.unlink()
-    assert {finding.kind for finding in report(data)[0].findings} == {checks.CORRUPT}
-    assert repaired(data) == [Continue(str(data.directory() / f"{80:020}.log"), 80, 0)]
+    assert {finding.kind for finding in report(data)[0].findings} == {verification.CORRUPT}
+    assert repaired(data) == [StartSegment(str(data.directory() / f"{80:020}.log"), 80, 0)]
     assert report(data)[0].findings == []
     assert repaired(data) == []
     assert offsets(data) == []
@@ -164,7 +166,7 @@ def test_indexes_are_made_again(data: Data) -> None:
     change(first.with_suffix(".index"), 7)
     second.with_suffix(".timeindex").unlink()
     steps = repaired(data)
-    assert [(type(step), step.path) for step in steps] == [(Reindex, str(first)), (Reindex, str(second))]
+    assert [(type(step), step.path) for step in steps] == [(RebuildIndexes, str(first)), (RebuildIndexes, str(second))]
     made = [path.read_bytes() for path in (first.with_suffix(".index"), second.with_suffix(".timeindex"))]
     assert made == expected
     assert report(data)[0].findings == []
@@ -178,7 +180,7 @@ def test_a_hole_behind_the_recovery_point_does_not_cost_what_follows(tmp_path: P
     log = data.segments()[0]
     change(log, positions(log)[-1] + 61)
     (finding,) = report(data)[0].findings
-    assert finding.kind == checks.TORN
+    assert finding.kind == verification.TORN
     repaired(data)
     lost = int(data.segments()[1].stem) - 2
     assert offsets(data) == without(lost, lost + 1)
@@ -192,12 +194,12 @@ def test_what_is_behind_a_lost_segment_is_kept(tmp_path: Path) -> None:
         path.unlink()
     (finding,) = report(data)[0].findings
     assert finding == (
-        checks.TORN,
+        verification.TORN,
         str(following),
         f"it should begin at offset {int(gone.stem)}; the next start cuts there",
     )
     step, *_ = repaired(data)
-    assert list(repairs.rows(step, Files())) == [
+    assert list(repairs.step_rows(step, Files())) == [
         {
             "action": "keep what is behind a gap",
             "path": str(following),
@@ -225,12 +227,12 @@ def test_of_an_old_segment_and_a_compacted_one_the_new_one_is_kept(data: Data) -
     (data.path / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {int(fourth.stem)}\n")
     told, _ = report(data)
     assert [(finding.kind, finding.path) for finding in told.findings] == [
-        (checks.OVERLAP, str(third)),
-        (checks.INDEX, str(first)),
+        (verification.OVERLAP, str(third)),
+        (verification.INDEX, str(first)),
     ]
     steps = repaired(data)
-    assert [type(step) for step in steps] == [Aside, Reindex]
-    assert {row["lost_from"] for step in steps for row in repairs.rows(step, Files())} == {None}
+    assert [type(step) for step in steps] == [QuarantineSegment, RebuildIndexes]
+    assert {row["lost_from"] for step in steps for row in repairs.step_rows(step, Files())} == {None}
     assert aside(data) == {f"{third.name}.0.torn": old}
     assert first.read_bytes() == new
     assert report(data)[0].findings == []
@@ -247,7 +249,7 @@ def test_what_reaches_into_the_next_segment_is_told_by_its_own_offsets(data: Dat
     more = second.read_bytes()[: positions(second)[2]]
     first.write_bytes(content[: starts[1]] + more)
     step, *_ = repaired(data)
-    (row,) = repairs.rows(step, Files())
+    (row,) = repairs.step_rows(step, Files())
     base = int(second.stem)
     assert (row["from_byte"], row["lost_from"], row["lost_to"]) == (starts[1], base, base + 3)
     assert offsets(data) == [0, 1, *range(base, 80)]
@@ -301,14 +303,14 @@ def test_a_repair_that_breaks_off_anywhere_is_done_again(tmp_path: Path, is_clea
         shutil.copytree(damaged.path, data.path)
         told, found = report(data)
         files = Failing(fails_at)
-        steps = repairs.plan(told, found)
+        steps = repairs.plan_repair(told, found)
         try:
             for step in steps:
-                repairs.perform(step, files)
-            repairs.settle(steps, files, told, found)
+                repairs.perform_step(step, files)
+            repairs.write_recovery_point(steps, files, told, found)
         except OSError:
             repaired(data)
-        assert [one for one in report(data)[0].findings if one.kind != checks.SNAPSHOT] == []
+        assert [one for one in report(data)[0].findings if one.kind != verification.SNAPSHOT] == []
         assert offsets(data) == [offset for offset in without(*lost) if offset < int(logs[-1].stem)]
         shutil.rmtree(data.path)
         if files.left >= 0:
@@ -346,7 +348,7 @@ def test_whatever_was_damaged_what_is_sound_is_served(
         sound = [record for original, log in pairs for record in sound_records(original, log)]
         unsure = [record for original, log in pairs for record in sound_records(original, log, OFFSET_AND_EPOCH)]
         repaired(data)
-        assert {finding.kind for finding in report(data)[0].findings} <= {checks.EPOCHS}
+        assert {finding.kind for finding in report(data)[0].findings} <= {verification.EPOCHS}
         assert repaired(data) == []
         found = opened(data)
         assert [record for record in found if record in sound] == sound

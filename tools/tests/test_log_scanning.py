@@ -9,8 +9,8 @@ import pytest
 
 from headgate.storage.disk.pool import Pool
 from headgate.tools.log.overlay import Overlay
-from headgate.tools.log.reading import LogFile
-from headgate.tools.log.scanning import Bad, limit_of, scan
+from headgate.tools.log.scanning import DamagedRange, limit_of, scan
+from headgate.tools.log.segment_reader import LogFile
 from headgate.tools.tests.log_data import Data, change, positions
 
 
@@ -22,7 +22,7 @@ def log(tmp_path: Path) -> Path:
     return data.segments()[0]
 
 
-def scanned(log: Path, limit_offset: int = 26) -> tuple[list[int], list[Bad]]:
+def scanned(log: Path, limit_offset: int = 26) -> tuple[list[int], list[DamagedRange]]:
     segment = LogFile(Pool(Overlay()), str(log))
     seen: list[int] = []
     bad = scan(segment, segment.walk(), limit_offset, lambda position, header: seen.append(header.base_offset))

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from headgate.protocol.errors import ErrorCode
-from headgate.tools.output import common_options, format_table, printable, reason
+from headgate.tools.output import common_options, describe_error_code, format_table, printable
 
 
 def test_a_table() -> None:
@@ -36,10 +36,12 @@ def test_what_clients_name_themselves_does_not_reach_the_terminal_as_it_is() -> 
 
 
 def test_reasons() -> None:
-    assert reason(ErrorCode.NON_EMPTY_GROUP) == "The group is not empty (NON_EMPTY_GROUP)"
-    assert reason(ErrorCode.NON_EMPTY_GROUP, "it has two members") == "it has two members (NON_EMPTY_GROUP)"
-    assert reason(9999) == "error 9999"
-    assert reason(9999, "what is new") == "what is new"
+    assert describe_error_code(ErrorCode.NON_EMPTY_GROUP) == "The group is not empty (NON_EMPTY_GROUP)"
+    assert (
+        describe_error_code(ErrorCode.NON_EMPTY_GROUP, "it has two members") == "it has two members (NON_EMPTY_GROUP)"
+    )
+    assert describe_error_code(9999) == "error 9999"
+    assert describe_error_code(9999, "what is new") == "what is new"
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "x", "nan", "inf"])

@@ -1,6 +1,6 @@
-"""Committed offsets as JSON, out and in. The format is described in docs/groups.md; `version` counts its breaks.
+"""Committed offsets as JSON, for export and import. docs/groups.md describes the format.
 
-A reader ignores members of objects that it does not know, so that more of them are no break.
+A reader ignores unknown members of objects, so a new member needs no new `version`; an incompatible change does.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from headgate.tools.groups.arguments import LARGEST_OFFSET
 from headgate.tools.groups.cluster import Cluster, TopicPartition
 from headgate.tools.groups.members import Group
-from headgate.tools.groups.offsets import Committed, Offsets
-from headgate.tools.groups.target import LARGEST_OFFSET, Badly
+from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
+from headgate.tools.output import UsageError
 
 FORMAT, VERSION = "headgate group offsets", 1
 _LARGEST_PARTITION = (1 << 31) - 1
 
 
-def document(
-    groups: Mapping[str, Group], offsets: Mapping[str, Offsets], cluster_id: str | None, timestamp_ms: int
+def build_document(
+    groups: Mapping[str, Group], offsets: Mapping[str, CommittedOffsets], cluster_id: str | None, timestamp_ms: int
 ) -> dict[str, Any]:
-    """All that was committed, in an order that does not depend on chance."""
+    """The document with all committed offsets, sorted by group and partition."""
     exported_at = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return {
         "format": FORMAT,
@@ -51,25 +52,28 @@ def document(
     }
 
 
-def parse(text: str, groups: Collection[str]) -> tuple[dict[str, Offsets], str | None]:
-    """The offsets of a document, of these groups or of all, and the cluster they are from. Raises Badly."""
+def parse_document(text: str, groups: Collection[str]) -> tuple[dict[str, CommittedOffsets], str | None]:
+    """The offsets by group and the cluster id of a document. `groups`: the wanted groups, none for all.
+
+    Groups without offsets are left out. Raises UsageError.
+    """
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Badly(f"this is no JSON: {error}") from None
+        raise UsageError(f"this is no JSON: {error}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise Badly(f'this is no export of `headgate groups export`: "format" is not "{FORMAT}"')
+        raise UsageError(f'this is no export of `headgate groups export`: "format" is not "{FORMAT}"')
     if data.get("version") != VERSION:
-        raise Badly(f"the export has version {data.get('version')!r}, this tool reads version {VERSION}")
-    found: dict[str, Offsets] = {}
+        raise UsageError(f"the export has version {data.get('version')!r}, this tool reads version {VERSION}")
+    found: dict[str, CommittedOffsets] = {}
     for where, row in _objects(data, "groups", ""):
         name = _text(row, "group", where)
         if name in found:
-            raise Badly(f"{where}: group {name!r} is there a second time")
+            raise UsageError(f"{where}: group {name!r} stands in the document twice")
         found[name] = _offsets(row, where)
     missing = [name for name in groups if name not in found]
     if missing:
-        raise Badly(
+        raise UsageError(
             f"the export has no group {', '.join(map(repr, missing))}; it has {', '.join(sorted(found)) or 'none'}"
         )
     cluster_id = data.get("cluster_id")
@@ -77,54 +81,54 @@ def parse(text: str, groups: Collection[str]) -> tuple[dict[str, Offsets], str |
     return wanted, cluster_id if isinstance(cluster_id, str) else None
 
 
-def _offsets(group: Mapping[str, Any], where: str) -> Offsets:
-    offsets: Offsets = {}
-    for place, row in _objects(group, "offsets", where):
-        partition = TopicPartition(_text(row, "topic", place), _number(row, "partition", place, _LARGEST_PARTITION))
+def _offsets(group: Mapping[str, Any], where: str) -> CommittedOffsets:
+    offsets: CommittedOffsets = {}
+    for path, row in _objects(group, "offsets", where):
+        partition = TopicPartition(_text(row, "topic", path), _number(row, "partition", path, _LARGEST_PARTITION))
         if partition in offsets:
-            raise Badly(f"{place}: {partition} is there a second time")
+            raise UsageError(f"{path}: {partition} stands in the document twice")
         has_epoch = row.get("leader_epoch") is not None
-        epoch = _number(row, "leader_epoch", place, _LARGEST_PARTITION) if has_epoch else -1
+        epoch = _number(row, "leader_epoch", path, _LARGEST_PARTITION) if has_epoch else -1
         metadata = row.get("metadata") or ""
         if not isinstance(metadata, str):
-            raise Badly(f"{place}.metadata: {metadata!r} is no text")
-        offsets[partition] = Committed(_number(row, "offset", place, LARGEST_OFFSET), epoch, metadata)
+            raise UsageError(f"{path}.metadata: {metadata!r} is no text")
+        offsets[partition] = OffsetAndMetadata(_number(row, "offset", path, LARGEST_OFFSET), epoch, metadata)
     return offsets
 
 
 def _objects(data: Mapping[str, Any], name: str, where: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """The objects of an array, each with its place in the document."""
-    place = f"{where}.{name}".lstrip(".")
+    """The objects of an array, each with its path in the document."""
+    path = f"{where}.{name}".lstrip(".")
     rows = data.get(name)
     if not isinstance(rows, list):
-        raise Badly(f"{place}: there is no array")
+        raise UsageError(f"{path}: there is no array")
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise Badly(f"{place}[{number}]: {row!r} is no object")
-    return [(f"{place}[{number}]", row) for number, row in enumerate(rows)]
+            raise UsageError(f"{path}[{number}]: {row!r} is no object")
+    return [(f"{path}[{number}]", row) for number, row in enumerate(rows)]
 
 
 def _text(row: Mapping[str, Any], name: str, where: str) -> str:
     value = row.get(name)
     if not isinstance(value, str) or not value:
-        raise Badly(f"{where}.{name}: {value!r} is no name")
+        raise UsageError(f"{where}.{name}: {value!r} is no name")
     return value
 
 
 def _number(row: Mapping[str, Any], name: str, where: str, largest: int) -> int:
     value = row.get(name)
     if type(value) is not int or not 0 <= value <= largest:
-        raise Badly(f"{where}.{name}: {value!r} is no whole number from 0 on")
+        raise UsageError(f"{where}.{name}: {value!r} is no whole number from 0 on")
     return value
 
 
-def without_foreign_epochs(
-    cluster: Cluster, groups: Mapping[str, Offsets], cluster_id: str | None
-) -> dict[str, Offsets]:
-    """The offsets as they may be committed here.
+def drop_foreign_epochs(
+    cluster: Cluster, groups: Mapping[str, CommittedOffsets], cluster_id: str | None
+) -> dict[str, CommittedOffsets]:
+    """The offsets with -1 in place of every leader epoch that the logs of this cluster have not reached.
 
-    A leader epoch is one of a log of one cluster: in another one, or where the topic was made anew, it would make
-    consumers look for a truncation that never was (KIP-320). Kept is what the cluster itself has reached.
+    A leader epoch belongs to a log of one cluster. In another cluster, or in a topic created anew, a foreign epoch
+    would make consumers look for a truncation that never happened (KIP-320).
     """
     topics = cluster.topics({partition.topic for rows in groups.values() for partition in rows})
     epochs = {
@@ -134,8 +138,8 @@ def without_foreign_epochs(
     }
     is_same = cluster_id is not None and cluster_id == cluster.cluster_id
 
-    def here(partition: TopicPartition, row: Committed) -> Committed:
+    def without_foreign_epoch(partition: TopicPartition, row: OffsetAndMetadata) -> OffsetAndMetadata:
         is_known = is_same and row.leader_epoch <= epochs.get(partition, -1)
         return row if is_known else row._replace(leader_epoch=-1)
 
-    return {name: {one: here(one, row) for one, row in rows.items()} for name, rows in groups.items()}
+    return {name: {one: without_foreign_epoch(one, row) for one, row in rows.items()} for name, rows in groups.items()}

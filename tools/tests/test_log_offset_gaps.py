@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from headgate.protocol.records.control import Marker
-from headgate.tools.log.gaps import Batch, Gap, aborted, gaps
+from headgate.tools.log.offset_gaps import Batch, Gap, find_aborted_transactions, find_gaps
 
 
 def data(first: int, last: int, producer_id: int = -1, offsets: list[int] | None = None) -> Batch:
@@ -20,7 +20,7 @@ def marker(offset: int, producer_id: int, *, is_abort: bool) -> Batch:
 
 
 def found(batches: list[Batch], log_start: int = 0, compacted_to: int = 0) -> list[Gap]:
-    return list(gaps(batches, log_start, compacted_to, aborted(batches)))
+    return list(find_gaps(batches, log_start, compacted_to, find_aborted_transactions(batches)))
 
 
 def test_no_gaps() -> None:
@@ -41,7 +41,7 @@ def test_transactions() -> None:
         data(10, 10, 8),
         marker(11, 8, is_abort=True),
     ]
-    assert aborted(batches) == {7: [(0, 5)], 8: [(10, 11)]}
+    assert find_aborted_transactions(batches) == {7: [(0, 5)], 8: [(10, 11)]}
     assert found(batches) == [
         Gap(0, 1, "aborted"),
         Gap(5, 5, "marker"),
@@ -57,7 +57,9 @@ def test_a_transaction_that_is_open_is_no_gap() -> None:
 
 def test_an_empty_batch_begins_no_transaction() -> None:
     """Compaction leaves it of one that was decided, and its marker may be gone."""
-    assert aborted([data(0, 0, 7, offsets=[]), data(5, 5, 7), marker(6, 7, is_abort=True)]) == {7: [(5, 6)]}
+    assert find_aborted_transactions([data(0, 0, 7, offsets=[]), data(5, 5, 7), marker(6, 7, is_abort=True)]) == {
+        7: [(5, 6)]
+    }
 
 
 def test_what_is_gone() -> None:

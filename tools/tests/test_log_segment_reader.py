@@ -10,7 +10,7 @@ import pytest
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
 from headgate.tools.log.overlay import Overlay
-from headgate.tools.log.reading import Damaged, LogFile, batches, segments
+from headgate.tools.log.segment_reader import DamagedLog, LogFile, iterate_batches, open_segments
 from headgate.tools.tests.log_data import Data, change, positions
 
 
@@ -23,8 +23,8 @@ def data(tmp_path: Path) -> Data:
 
 def bases(data: Data, from_offset: int = 0, to_offset: int | None = None) -> list[int]:
     pool = Pool(Overlay())
-    found = segments(pool, str(data.directory()), Files().list(str(data.directory())))
-    return [one.header.base_offset for one in batches(found, from_offset, to_offset)]
+    found = open_segments(pool, str(data.directory()), Files().list(str(data.directory())))
+    return [one.header.base_offset for one in iterate_batches(found, from_offset, to_offset)]
 
 
 def test_all_batches(data: Data) -> None:
@@ -41,7 +41,7 @@ def test_damage_ends_it(data: Data) -> None:
     log = data.segments()[1]
     at = positions(log)[3]
     change(log, at + 16)
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(DamagedLog) as caught:
         bases(data)
     assert (caught.value.path, caught.value.position, caught.value.next_offset) == (str(log), at, int(log.stem) + 6)
     assert bases(data, to_offset=int(log.stem)) == list(range(0, int(log.stem), 2))
@@ -51,13 +51,13 @@ def test_a_file_under_another_name(data: Data, tmp_path: Path) -> None:
     log = data.segments()[1]
     copy = tmp_path / f"{log.name}.1234.deleted"
     shutil.copy(log, copy)
-    (first, *_) = batches([LogFile(Pool(Overlay()), str(copy))])
+    (first, *_) = iterate_batches([LogFile(Pool(Overlay()), str(copy))])
     assert first.header.base_offset == int(log.stem)
     assert [record.offset for record in first.records()] == [int(log.stem), int(log.stem) + 1]
     snapshot = tmp_path / f"{5:020}-{1:010}.checkpoint"
     shutil.copy(data.segments()[0], snapshot)
-    assert [one.header.base_offset for one in batches([LogFile(Pool(Overlay()), str(snapshot))])][:2] == [0, 2]
+    assert [one.header.base_offset for one in iterate_batches([LogFile(Pool(Overlay()), str(snapshot))])][:2] == [0, 2]
     part = tmp_path / "part"
     part.write_bytes(log.read_bytes()[positions(log)[2] :])
-    (first, *_) = batches([LogFile(Pool(Overlay()), str(part))])
+    (first, *_) = iterate_batches([LogFile(Pool(Overlay()), str(part))])
     assert first.header.base_offset == int(log.stem) + 4

@@ -1,4 +1,4 @@
-"""Batches and records of a partition's segments, or of one file of batches under any name."""
+"""Batches and records of a partition's segments, or of one file of batches with any name."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from headgate.storage.segment.transaction_index import TransactionIndex
 _SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)
 
 
-class Damaged(Exception):
-    """A file goes on with something that is no batch. `next_offset` would come there."""
+class DamagedLog(Exception):
+    """The bytes of a file from `position` on are no batch; the expected offset there is `next_offset`."""
 
     def __init__(self, path: str, position: int, next_offset: int, problem: str) -> None:
         self.path, self.position, self.next_offset, self.problem = path, position, next_offset, problem
         super().__init__(
             f"{path}: byte {position}, offset {next_offset}: {problem}; "
-            "`headgate log verify` looks at all of it, `headgate log repair` goes on behind it"
+            "`headgate log verify` checks the whole file, `headgate log repair` keeps the batches behind the damage"
         )
 
 
 class LogFile(Segment):
-    """A file of batches that has another name than a segment: set aside, deleted, or a snapshot of KRaft's.
+    """A file of batches without the name of a segment: quarantined or deleted batches, or a KRaft snapshot.
 
-    A snapshot is named by the offset that it stands for, and numbers its own records from 0 on.
+    The name of a KRaft snapshot is the offset of its end; the offsets of its own records begin at 0.
     """
 
     __slots__ = ("_name",)
@@ -46,32 +46,32 @@ class LogFile(Segment):
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the file."""
         return f"{self.directory}/{self._name}"
 
 
-class Stored(NamedTuple):
-    """A batch, and where it lies."""
+class StoredBatch(NamedTuple):
+    """A batch and its position in a segment."""
 
     segment: Segment
     position: int
     header: BatchHeader
 
     def content(self) -> bytes:
-        """All of its bytes. Raises OSError."""
+        """All bytes of the batch. Raises OSError."""
         return self.segment.file.read_at(self.header.size, self.position)
 
     def records(self) -> Iterator[Record]:
-        """Its records; those of a transaction marker too. Raises Damaged for what cannot be read, OSError."""
+        """The records of the batch, also of a control batch. Raises DamagedLog for unreadable records, OSError."""
         iterate = batch.iterate if self.header.magic == batch.MAGIC else legacy.iterate
         try:
             yield from iterate(self.content())
         except KafkaError as error:
-            raise Damaged(self.segment.path, self.position, self.header.base_offset, error.message) from None
+            raise DamagedLog(self.segment.path, self.position, self.header.base_offset, error.message) from None
 
 
-def segments(pool: Pool, directory: str, names: Mapping[str, int]) -> list[Segment]:
-    """The segments of a partition's directory, in order."""
+def open_segments(pool: Pool, directory: str, names: Mapping[str, int]) -> list[Segment]:
+    """The segments of a partition's directory in order of their offsets. `names`: file name -> size in bytes."""
     bases = sorted(base for name in names if name.endswith(LOG_SUFFIX) and (base := base_of(name)) is not None)
     found = [
         Segment(pool, directory, base, [names.get(f"{base:020d}{suffix}", -1) for suffix in _SUFFIXES])
@@ -83,7 +83,7 @@ def segments(pool: Pool, directory: str, names: Mapping[str, int]) -> list[Segme
 
 
 def _begins_with_a_message(files: Files, path: str) -> bool:
-    """Whether a file begins with a message of magic 0 or 1: in one that has any, they come first."""
+    """True if a file begins with a message of magic 0 or 1; old messages come before all batches of magic 2."""
     file = files.open(path)
     try:
         head = file.read_at(MAGIC_POSITION + 1, 0)
@@ -92,11 +92,11 @@ def _begins_with_a_message(files: Files, path: str) -> bool:
     return len(head) > MAGIC_POSITION and head[MAGIC_POSITION] < batch.MAGIC
 
 
-def batches(
+def iterate_batches(
     found: Sequence[Segment], from_offset: int = 0, to_offset: int | None = None, *, check_crc: bool = False
-) -> Iterator[Stored]:
-    """The batches that hold offsets from `from_offset` on and before `to_offset`. Raises Damaged, OSError."""
-    for segment in _holding(found, from_offset):
+) -> Iterator[StoredBatch]:
+    """The batches with offsets from `from_offset` to before `to_offset` (None: all). Raises DamagedLog, OSError."""
+    for segment in _from_segment_with(found, from_offset):
         walk = segment.walk()
         if check_crc:
             walk.check_crc_from = from_offset
@@ -104,13 +104,13 @@ def batches(
             if to_offset is not None and header.base_offset >= to_offset:
                 return
             if header.last_offset >= from_offset:
-                yield Stored(segment, position, header)
+                yield StoredBatch(segment, position, header)
         segment.close()
         if walk.problem is not None:
-            raise Damaged(segment.path, walk.position, walk.next_offset, walk.problem)
+            raise DamagedLog(segment.path, walk.position, walk.next_offset, walk.problem)
 
 
-def _holding(found: Sequence[Segment], from_offset: int) -> Iterable[Segment]:
-    """Without the segments that end before an offset."""
+def _from_segment_with(found: Sequence[Segment], from_offset: int) -> Iterable[Segment]:
+    """The segments from the one with this offset on."""
     first = max(0, sum(segment.base_offset <= from_offset for segment in found) - 1)
     return found[first:]

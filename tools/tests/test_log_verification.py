@@ -6,23 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from headgate.protocol.records.batch import BatchHeader
 from headgate.storage.config import LogConfig
 from headgate.storage.files import Files
-from headgate.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
-from headgate.storage.segment.transaction_index import TransactionIndex
-from headgate.tools.log import checks
-from headgate.tools.log.checks import Finding, Report, contradictions, is_as_good
-from headgate.tools.log.places import DataDirectory, PartitionDirectory
+from headgate.tools.log import verification
+from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory
+from headgate.tools.log.verification import Finding, PartitionReport
 from headgate.tools.tests.log_data import SMALL, Data, change, positions
 
-NOW_MS = 10 * DEFAULT_EXPIRATION_MS
 
-
-def report(data: Data, interval_bytes: int = 4096) -> Report:
+def report(data: Data, interval_bytes: int = 4096) -> PartitionReport:
     found = DataDirectory.read(Files(), str(data.path))
     partition = PartitionDirectory(str(data.directory()), "t", 0)
-    return checks.check(found, partition, lambda count, what: None, interval_bytes)
+    return verification.verify_partition(found, partition, lambda count, what: None, interval_bytes)
 
 
 def findings(data: Data) -> list[Finding]:
@@ -46,7 +41,7 @@ def killed(tmp_path: Path) -> Data:
 def test_a_sound_partition(data: Data) -> None:
     found = report(data)
     assert (found.findings, found.start_offset, found.end_offset) == ([], 0, 80)
-    assert {one.indexes for one in found.segments} == {checks.SAME}
+    assert {one.indexes for one in found.segments} == {verification.SAME}
     assert sum(one.records for one in found.segments) == 80
 
 
@@ -56,15 +51,15 @@ def test_the_interval_of_indexes_need_not_be_known(tmp_path: Path, interval_byte
     with Data(tmp_path / "data", config) as data:
         data.fill()
     found = report(data)
-    assert {one.indexes for one in found.segments} == {checks.SAME}
+    assert {one.indexes for one in found.segments} == {verification.SAME}
     assert SMALL.index_interval_bytes == 200
 
 
 def test_what_a_kill_leaves_is_no_fault(killed: Data) -> None:
     found = report(killed)
     assert found.findings == []
-    assert {one.indexes for one in found.segments} <= {checks.SAME, checks.UNFINISHED}
-    assert found.segments[-1].indexes == checks.UNFINISHED
+    assert {one.indexes for one in found.segments} <= {verification.SAME, verification.UNFINISHED}
+    assert found.segments[-1].indexes == verification.UNFINISHED
 
 
 def test_damage_after_a_stop_and_after_a_kill(data: Data) -> None:
@@ -82,9 +77,9 @@ def test_a_batch_that_a_broker_is_writing_is_no_fault(killed: Data) -> None:
     log.write_bytes(log.read_bytes()[:-10])
     assert [one.kind for one in findings(killed) if one.path == str(log)] == ["torn"]
     found = DataDirectory.read(Files(), str(killed.path))
-    found.holder, found.high_watermarks = 1, {}
+    found.lock_holder, found.high_watermarks = 1, {}
     partition = PartitionDirectory(str(killed.directory()), "t", 0)
-    assert checks.check(found, partition, lambda count, what: None).findings == []
+    assert verification.verify_partition(found, partition, lambda count, what: None).findings == []
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -104,22 +99,6 @@ def test_indexes(data: Data, suffix: str) -> None:
     assert [one.problem.partition(";")[0] for one in findings(data)] == [f"{suffix} is missing"]
 
 
-def test_aborted_transactions_of_a_compacted_log() -> None:
-    def entries(*rows: tuple[int, int, int, int]) -> bytes:
-        return b"".join(TransactionIndex.ENTRY.pack(0, *row) for row in rows)
-
-    made = entries((7, 10, 20, 21), (8, 15, 30, 31))
-    assert is_as_good(made, made)
-    assert is_as_good(entries((7, 8, 20, 19), (8, 15, 30, 25)), made)
-    assert not is_as_good(entries((7, 11, 20, 21), (8, 15, 30, 31)), made)
-    assert not is_as_good(entries((7, 10, 20, 22), (8, 15, 30, 31)), made)
-    assert not is_as_good(entries((7, 10, 20, 21)), made)
-    assert not is_as_good(made[:-1], made)
-    assert not is_as_good(made, entries((7, 10, 20, 21)))
-    assert is_as_good(made, entries((7, 10, 20, 21)), may_have_more=True)
-    assert not is_as_good(entries((7, 10, 20, 21)), made, may_have_more=True)
-
-
 def test_other_entries_that_are_true_are_no_fault(data: Data) -> None:
     """As Apache Kafka's brokers make them: here one in the middle is left out."""
     index = data.segments()[0].with_suffix(".index")
@@ -127,7 +106,7 @@ def test_other_entries_that_are_true_are_no_fault(data: Data) -> None:
     index.write_bytes(held[:8] + held[16:])
     found = report(data)
     assert found.findings == []
-    assert found.segments[0].indexes in {checks.OTHER, checks.SAME}
+    assert found.segments[0].indexes in {verification.OTHER, verification.SAME}
 
 
 def test_epochs(data: Data) -> None:
@@ -154,10 +133,10 @@ def test_epochs(data: Data) -> None:
 def test_ends(data: Data) -> None:
     (data.path / "replication-offset-checkpoint").write_text("0\n1\nt 0 90\n")
     (finding,) = findings(data)
-    assert finding.kind == checks.CORRUPT
-    assert finding.problem == "the log ends at offset 80, and the high watermark is 90: what was between is gone"
+    assert finding.kind == verification.CORRUPT
+    assert finding.problem == "the log ends at offset 80, and the high watermark is 90: the records between are gone"
     (data.path / ".kafka_cleanshutdown").unlink()
-    assert [one.kind for one in findings(data)] == [checks.TORN]  # by default it was in the page cache only
+    assert [one.kind for one in findings(data)] == [verification.TORN]  # by default it was in the page cache only
 
 
 def test_offsets_that_are_in_no_batch(data: Data) -> None:
@@ -180,36 +159,6 @@ def test_snapshots(data: Data) -> None:
     last.write_bytes(min(data.directory().glob("*.snapshot")).read_bytes())
     (finding,) = findings(data)
     assert finding.kind == "snapshot"
-    assert finding.problem.startswith("producer 7 wrote sequence 79 at offset 79, and it says sequence ")
+    assert finding.problem.startswith("producer 7 wrote sequence 79 at offset 79, and the snapshot says sequence ")
     last.rename(data.directory() / f"{81:020}.snapshot")
-    assert findings(data)[0].problem.startswith("it is of offset 81, and the log ends at 80")
-
-
-def state(producer_id: int = 7, *, offset: int = 10, sequence: int = 3, epoch: int = 0) -> Producers:
-    producers = Producers()
-    producers.record(BatchHeader(offset, 49, 0, 2, 0, 0, 0, NOW_MS, NOW_MS, producer_id, epoch, sequence, 1), offset)
-    return producers
-
-
-@pytest.mark.parametrize(
-    "snapshot, sentence",
-    [
-        (state(), None),
-        (state(offset=12, sequence=5), None),  # what it wrote then is gone since
-        (state(sequence=2), "wrote sequence 3 at offset 10, and it says sequence 2 at offset 10"),
-        (state(offset=9, sequence=2), "wrote sequence 3 at offset 10, and it says sequence 2 at offset 9"),
-        (state(8), "producer 7, who wrote up to offset 10, is not in it"),
-    ],
-)
-def test_contradictions(snapshot: Producers, sentence: str | None) -> None:
-    found = list(contradictions(snapshot, state(), NOW_MS))
-    assert len(found) == (sentence is not None)
-    assert sentence is None or sentence in found[0]
-
-
-def test_a_producer_that_expired_need_not_be_there() -> None:
-    assert list(contradictions(Producers(), state(), NOW_MS + DEFAULT_EXPIRATION_MS)) == []
-
-
-def test_an_epoch_that_is_too_old() -> None:
-    assert "is in epoch 1, and it says 0" in next(iter(contradictions(state(), state(epoch=1), NOW_MS)))
+    assert findings(data)[0].problem.startswith("its offset is 81, and the log ends at 80")

@@ -3,8 +3,8 @@
 import pytest
 
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
+from headgate.tools.groups.arguments import Offset, Time, UsageError, parse_csv, parse_target, parse_topics
 from headgate.tools.groups.cluster import TopicPartition
-from headgate.tools.groups.target import Badly, Offset, Time, parse, parse_csv, parse_topics
 
 NOW_MS = 1_800_000_000_000  # 2027-01-15T08:00:00Z
 HOUR_MS = 3_600_000
@@ -37,30 +37,30 @@ HOUR_MS = 3_600_000
     ],
 )
 def test_where(text: str, expected: Offset | Time) -> None:
-    assert parse(text, NOW_MS) == expected
+    assert parse_target(text, NOW_MS) == expected
 
 
 @pytest.mark.parametrize(
     "text, sentence",
     [
-        ("", "is nowhere to go: write earliest, latest, an offset"),
-        ("erliest", "is nowhere to go"),
-        ("-5", "is nowhere to go"),
-        ("P", "is nowhere to go"),
-        ("PT", "is nowhere to go"),
-        ("5 h", "is nowhere to go"),
-        ("\u0665", "is nowhere to go"),  # a digit elsewhere
-        ("2027-13-01", "is nowhere to go"),
-        ("9223372036854775808", "is no offset: a whole number from 0 on"),
+        ("", "is no target of a reset; write earliest, latest, an offset"),
+        ("erliest", "is no target of a reset"),
+        ("-5", "is no target of a reset"),
+        ("P", "is no target of a reset"),
+        ("PT", "is no target of a reset"),
+        ("5 h", "is no target of a reset"),
+        ("\u0665", "is no target of a reset"),  # a digit elsewhere
+        ("2027-13-01", "is no target of a reset"),
+        ("9223372036854775808", "is no offset; write a whole number from 0 on"),
         ("9" * 5000, "is no offset"),
-        ("2027-01-15T08:00:01", "is in the future; for the end of the partitions write latest"),
+        ("2027-01-15T08:00:01", "is in the future; write latest for the end of the partitions"),
         ("1960-01-01", "is before 1970"),
         ("99999d", "is before 1970"),
     ],
 )
 def test_nowhere(text: str, sentence: str) -> None:
-    with pytest.raises(Badly, match=sentence):
-        parse(text, NOW_MS)
+    with pytest.raises(UsageError, match=sentence):
+        parse_target(text, NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_topics(texts: list[str], expected: dict[str, list[int] | None]) -> None
 
 @pytest.mark.parametrize("text", ["", ":0", "a:", "a:x", "a:-1", "a:1-", "a:3-2", "a:1,,2", "a:99999999999"])
 def test_what_names_no_topic_or_partition(text: str) -> None:
-    with pytest.raises(Badly, match=r"names no topic|is no partition; write topic:0,2,4-6"):
+    with pytest.raises(UsageError, match=r"names no topic|is no partition; write topic:0,2,4-6"):
         parse_topics([text])
 
 
@@ -97,10 +97,10 @@ def test_a_file_as_kafkas_tool_writes_it() -> None:
         (["a,0"], "line 1: there are 2 fields; write topic,partition,offset"),
         (["a,0,1", "a,x,1"], "line 2: 'x': 'x' is no partition"),
         (["a,0,-1"], "line 1: '-1' is no offset"),
-        (["a,0,1", "a,0,1"], "line 2: a-0 is there a second time"),
+        (["a,0,1", "a,0,1"], "line 2: a-0 stands in the file twice"),
         (["h,a,0,1"], "line 1: this is for group 'h', not for 'g'; nothing is taken from the file"),
     ],
 )
 def test_a_file_that_is_wrong(lines: list[str], sentence: str) -> None:
-    with pytest.raises(Badly, match=sentence):
+    with pytest.raises(UsageError, match=sentence):
         parse_csv(lines, "g")

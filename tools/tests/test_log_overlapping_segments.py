@@ -7,7 +7,7 @@ from pathlib import Path
 from headgate.protocol.records.batch import BatchHeader
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
-from headgate.tools.log import overlaps, reading
+from headgate.tools.log import overlapping_segments, segment_reader
 from headgate.tools.log.overlay import Overlay
 from headgate.tools.tests.log_data import Data, positions
 
@@ -18,26 +18,26 @@ def headers(*base_offsets: int) -> list[BatchHeader]:
 
 def test_a_segment_within_the_offsets_of_another_one() -> None:
     over = headers(0, 10, 14, 20)
-    assert overlaps.is_covered(over, 10, headers(10, 12, 14))
-    assert overlaps.is_covered(over, 10, headers(12))
-    assert overlaps.is_covered(over, 10, [])
-    assert not overlaps.is_covered(over, 10, headers(10, 22))
-    assert not overlaps.is_covered(over, 22, [])
+    assert overlapping_segments.supersedes(over, 10, headers(10, 12, 14))
+    assert overlapping_segments.supersedes(over, 10, headers(12))
+    assert overlapping_segments.supersedes(over, 10, [])
+    assert not overlapping_segments.supersedes(over, 10, headers(10, 22))
+    assert not overlapping_segments.supersedes(over, 22, [])
 
 
 def test_one_batch_with_a_wrong_offset_covers_nothing() -> None:
     """It is what a damaged base offset looks like, but where the other segment has that batch too."""
     over = headers(0, 2, 100)
-    assert not overlaps.is_covered(over, 10, headers(10, 12))
-    assert not overlaps.is_covered(over, 10, [])
-    assert overlaps.is_covered(over, 90, headers(96, 100))
-    assert not overlaps.is_covered(over, 90, [header._replace(crc=7) for header in headers(96, 100)])
+    assert not overlapping_segments.supersedes(over, 10, headers(10, 12))
+    assert not overlapping_segments.supersedes(over, 10, [])
+    assert overlapping_segments.supersedes(over, 90, headers(96, 100))
+    assert not overlapping_segments.supersedes(over, 90, [header._replace(crc=7) for header in headers(96, 100)])
 
 
 def found(data: Data) -> dict[int, int]:
     pool = Pool(Overlay())
-    segments = reading.segments(pool, str(data.directory()), Files().list(str(data.directory())))
-    return {base: over.base_offset for base, over in overlaps.covered(segments).items()}
+    segments = segment_reader.open_segments(pool, str(data.directory()), Files().list(str(data.directory())))
+    return {base: over.base_offset for base, over in overlapping_segments.find_superseded(segments).items()}
 
 
 def test_segments_on_the_disk(tmp_path: Path) -> None:

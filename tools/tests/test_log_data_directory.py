@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from headgate.storage.files import Files
-from headgate.tools.log.places import DataDirectory, NotFound, PartitionDirectory, Place, find, partition_of
+from headgate.tools.log.data_directory import (
+    DataDirectory,
+    PartitionDirectory,
+    Selection,
+    UsageError,
+    partition_of,
+    resolve_paths,
+)
 
 
 @pytest.fixture
@@ -30,9 +37,9 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def place(path: Path, topics: list[str] | None = None, partitions: list[int] | None = None) -> Place:
-    (found,) = find(Files(), [str(path)], topics or [], partitions or [])
-    assert isinstance(found, Place)
+def place(path: Path, topics: list[str] | None = None, partitions: list[int] | None = None) -> Selection:
+    (found,) = resolve_paths(Files(), [str(path)], topics or [], partitions or [])
+    assert isinstance(found, Selection)
     return found
 
 
@@ -47,20 +54,20 @@ def test_a_data_directory(data: Path) -> None:
         ("c-0", "stray"),
     ]
     assert found.data.recovery_points == {("a", 0): 7}
-    assert found.data.cleaned == {("a", 0): 5}
+    assert found.data.cleaner_offsets == {("a", 0): 5}
     assert (found.data.is_clean, found.data.problems) == (False, [])
 
 
 def test_some_of_it(data: Path) -> None:
     assert [one.partition for one in place(data, ["a"], [0, 2]).partitions] == [0, 2]
-    with pytest.raises(NotFound, match="no partition of z"):
+    with pytest.raises(UsageError, match="no partition of z"):
         place(data, ["a", "z"])
 
 
 def test_partitions_that_are_not_there_are_told(data: Path) -> None:
-    with pytest.raises(NotFound, match=r"has no partition 7, 9; `headgate log ls "):
+    with pytest.raises(UsageError, match=r"has no partition 7, 9; `headgate log ls "):
         place(data, [], [0, 9, 7])
-    with pytest.raises(NotFound, match=r"has no partition 1 of a; "):
+    with pytest.raises(UsageError, match=r"has no partition 1 of a; "):
         place(data, ["a"], [1])
 
 
@@ -69,17 +76,17 @@ def test_a_topic_is_in_one_of_several_data_directories(data: Path, tmp_path: Pat
     (other / "z-0").mkdir(parents=True)
     (other / "meta.properties").write_text("version=1\nnode.id=3\ncluster.id=x\n")
     paths = [str(data), str(other)]
-    found = [one for one in find(Files(), paths, ["z", "b-with-dash"], []) if isinstance(one, Place)]
+    found = [one for one in resolve_paths(Files(), paths, ["z", "b-with-dash"], []) if isinstance(one, Selection)]
     assert [[str(one) for one in place.partitions] for place in found] == [["b-with-dash-1"], ["z-0"]]
-    with pytest.raises(NotFound, match=r" have no partition of y; `headgate log ls \S+ \S+` lists all"):
-        list(find(Files(), paths, ["z", "y"], []))
+    with pytest.raises(UsageError, match=r" have no partition of y; `headgate log ls \S+ \S+` lists all"):
+        list(resolve_paths(Files(), paths, ["z", "y"], []))
 
 
 def test_paths_in_one_data_directory_share_it(data: Path) -> None:
     """Else what one repair says of the recovery points would be undone by the next one."""
     (data.parent / "link").symlink_to(data)
     paths = [data, data / "a-0", data.parent / "link" / "a-10"]
-    found = [one for one in find(Files(), list(map(str, paths)), [], []) if isinstance(one, Place)]
+    found = [one for one in resolve_paths(Files(), list(map(str, paths)), [], []) if isinstance(one, Selection)]
     assert len(found) == 3
     assert len({id(one.data) for one in found}) == 1
 
@@ -100,13 +107,13 @@ def test_one_partition(data: Path) -> None:
 
 def test_a_file(data: Path) -> None:
     path = str(data / "a-0" / f"{0:020}.log")
-    assert list(find(Files(), [path], [], [])) == [path]
+    assert list(resolve_paths(Files(), [path], [], [])) == [path]
     assert str(partition_of(path)) == "a-0"
     assert partition_of(str(data / "other" / "x")) is None
 
 
 def test_a_directory_of_neither_kind(data: Path) -> None:
-    with pytest.raises(NotFound, match="neither a data directory nor"):
+    with pytest.raises(UsageError, match="neither a data directory nor"):
         place(data / "other")
 
 
@@ -115,7 +122,7 @@ def test_a_directory_that_is_only_called_like_a_partition(data: Path) -> None:
     (data / "holiday-24" / "beach.log").touch()
     (data / "empty-0").mkdir()
     assert {one.topic for one in place(data).partitions} == {"a", "b-with-dash", "c", "empty"}
-    with pytest.raises(NotFound, match="neither a data directory nor"):
+    with pytest.raises(UsageError, match="neither a data directory nor"):
         place(data / "holiday-24")
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.tools.groups.arguments import UsageError
 from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.groups.export_format import build_document, drop_foreign_epochs, parse_document
 from headgate.tools.groups.members import Group
-from headgate.tools.groups.offsets import Committed, Offsets
-from headgate.tools.groups.target import Badly
-from headgate.tools.groups.transfer import document, parse, without_foreign_epochs
+from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -38,23 +38,26 @@ EXPORT = {
 
 
 def test_the_form_is_the_documented_one() -> None:
-    offsets = {"g": {A1: Committed(0), A0: Committed(5, 3, "note")}}
-    assert document({"g": GROUP}, offsets, "c", 1_700_000_000_005) == EXPORT
+    offsets = {"g": {A1: OffsetAndMetadata(0), A0: OffsetAndMetadata(5, 3, "note")}}
+    assert build_document({"g": GROUP}, offsets, "c", 1_700_000_000_005) == EXPORT
 
 
 def test_what_was_exported_is_read() -> None:
-    assert parse(json.dumps(EXPORT), []) == ({"g": {A0: Committed(5, 3, "note"), A1: Committed(0)}}, "c")
+    assert parse_document(json.dumps(EXPORT), []) == (
+        {"g": {A0: OffsetAndMetadata(5, 3, "note"), A1: OffsetAndMetadata(0)}},
+        "c",
+    )
 
 
 partitions = st.builds(TopicPartition, st.text(min_size=1), st.integers(0, (1 << 31) - 1))
-places = st.builds(Committed, st.integers(0, (1 << 63) - 1), st.integers(-1, (1 << 31) - 1), st.text())
+places = st.builds(OffsetAndMetadata, st.integers(0, (1 << 63) - 1), st.integers(-1, (1 << 31) - 1), st.text())
 
 
 @settings(max_examples=25)
 @given(st.dictionaries(st.text(min_size=1), st.dictionaries(partitions, places, min_size=1, max_size=4), max_size=3))
-def test_a_round_trip_loses_nothing(offsets: dict[str, Offsets]) -> None:
+def test_a_round_trip_loses_nothing(offsets: dict[str, CommittedOffsets]) -> None:
     groups = {name: GROUP._replace(name=name) for name in offsets}
-    assert parse(json.dumps(document(groups, offsets, None, 0)), []) == (offsets, None)
+    assert parse_document(json.dumps(build_document(groups, offsets, None, 0)), []) == (offsets, None)
 
 
 def test_some_of_the_groups() -> None:
@@ -62,10 +65,10 @@ def test_some_of_the_groups() -> None:
     export["groups"] += [{"group": "h", "offsets": [{"topic": "a", "partition": 0, "offset": 1}]}]
     export["groups"] += [{"group": "nothing", "offsets": [], "what comes later": {}}]
     text = json.dumps(export)
-    assert parse(text, ["h"])[0] == {"h": {A0: Committed(1)}}
-    assert set(parse(text, [])[0]) == {"g", "h"}
-    with pytest.raises(Badly, match="the export has no group 'x', 'y'; it has g, h, nothing"):
-        parse(text, ["x", "h", "y"])
+    assert parse_document(text, ["h"])[0] == {"h": {A0: OffsetAndMetadata(1)}}
+    assert set(parse_document(text, [])[0]) == {"g", "h"}
+    with pytest.raises(UsageError, match="the export has no group 'x', 'y'; it has g, h, nothing"):
+        parse_document(text, ["x", "h", "y"])
 
 
 def spoilt(path: list[Any], value: object) -> str:
@@ -95,26 +98,35 @@ ROW = ["groups", 0, "offsets", 1]
         (spoilt(ROW, "x"), r"groups\[0\].offsets\[1\]: 'x' is no object"),
         (spoilt([*ROW, "topic"], 7), r"groups\[0\].offsets\[1\].topic: 7 is no name"),
         (spoilt([*ROW, "partition"], -1), r"groups\[0\].offsets\[1\].partition: -1 is no whole number from 0 on"),
-        (spoilt([*ROW, "partition"], 0), r"groups\[0\].offsets\[1\]: a-0 is there a second time"),
+        (spoilt([*ROW, "partition"], 0), r"groups\[0\].offsets\[1\]: a-0 stands in the document twice"),
         (spoilt([*ROW, "offset"], 1.0), r"groups\[0\].offsets\[1\].offset: 1.0 is no whole number"),
         (spoilt([*ROW, "offset"], True), r"offset: True is no whole number"),
         (spoilt([*ROW, "offset"], 1 << 63), r"offset: 9223372036854775808 is no whole number"),
         (spoilt([*ROW, "leader_epoch"], "x"), r"leader_epoch: 'x' is no whole number"),
         (spoilt([*ROW, "metadata"], 5), r"metadata: 5 is no text"),
-        (json.dumps({**EXPORT, "groups": EXPORT["groups"] * 2}), r"groups\[1\]: group 'g' is there a second time"),  # type: ignore[operator]
+        (
+            json.dumps({**EXPORT, "groups": EXPORT["groups"] * 2}),
+            r"groups\[1\]: group 'g' stands in the document twice",
+        ),  # type: ignore[operator]
     ],
 )
 def test_files_that_are_wrong(text: str, sentence: str) -> None:
-    with pytest.raises(Badly, match=sentence):
-        parse(text, [])
+    with pytest.raises(UsageError, match=sentence):
+        parse_document(text, [])
 
 
 @pytest.mark.parametrize("cluster_id, epoch", [("model", 3), ("another", -1), (None, -1)])
 def test_leader_epochs_stay_in_their_cluster(model: ModelCluster, cluster_id: str | None, epoch: int) -> None:
     model.topics["a"] = [Log(leader_epoch=3), Log(leader_epoch=2)]
-    offsets = {"g": {A0: Committed(5, 3, "note"), A1: Committed(5, 3), TopicPartition("gone", 0): Committed(5, 3)}}
+    offsets = {
+        "g": {
+            A0: OffsetAndMetadata(5, 3, "note"),
+            A1: OffsetAndMetadata(5, 3),
+            TopicPartition("gone", 0): OffsetAndMetadata(5, 3),
+        }
+    }
     with opened() as cluster:
-        here = without_foreign_epochs(cluster, offsets, cluster_id)
-    assert here["g"][A0] == Committed(5, epoch, "note")
-    assert here["g"][A1] == Committed(5, -1), "an epoch that the partition has not reached: it was made anew"
-    assert here["g"][TopicPartition("gone", 0)] == Committed(5, -1)
+        here = drop_foreign_epochs(cluster, offsets, cluster_id)
+    assert here["g"][A0] == OffsetAndMetadata(5, epoch, "note")
+    assert here["g"][A1] == OffsetAndMetadata(5, -1), "an epoch that the partition has not reached: it was made anew"
+    assert here["g"][TopicPartition("gone", 0)] == OffsetAndMetadata(5, -1)

@@ -11,7 +11,7 @@ from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile
 from headgate.storage.files import Files
 from headgate.storage.segment.index import OffsetIndex, TimeIndex
-from headgate.tools.log.small_files import read_entries, reader_of, topic_id_of
+from headgate.tools.log.auxiliary_files import parse_index, reader_of, topic_id_of
 from headgate.tools.output import Row
 
 BASE = f"{1000:020}"
@@ -46,8 +46,8 @@ def test_a_time_index(tmp_path: Path) -> None:
 
 
 def test_entries() -> None:
-    assert read_entries(OffsetIndex, struct.pack(">ii", 7, 1) + bytes(9)) == ([(7, 1)], 1, True)
-    assert read_entries(TimeIndex, b"") == ([], 0, False)
+    assert parse_index(OffsetIndex, struct.pack(">ii", 7, 1) + bytes(9)) == ([(7, 1)], 1, True)
+    assert parse_index(TimeIndex, b"") == ([], 0, False)
 
 
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "cleaner-offset-checkpoint"])

@@ -8,7 +8,7 @@ from headgate.protocol.records import batch
 from headgate.protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 from headgate.storage.lag import UNKNOWN_TIMESTAMP
 from headgate.tools.groups.cluster import TopicPartition
-from headgate.tools.groups.oldest import Position, first_record, oldest_unread
+from headgate.tools.groups.oldest_unread import FetchPosition, find_oldest_unread, first_record
 from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -87,8 +87,11 @@ def test_many_partitions_at_once(model: ModelCluster) -> None:
     for time_ms, log in enumerate((*model.topics["a"], *model.topics["b"]), 1):
         log.append(time_ms, time_ms * 10)
     with opened() as cluster:
-        wanted = {Position(A0, 0): 2, Position(A1, 1): 2, Position(B0, 1): 2}
-        assert oldest_unread(cluster, wanted) == ({Position(A0, 0): 1, Position(A1, 1): 20, Position(B0, 1): 30}, {})
+        wanted = {FetchPosition(A0, 0): 2, FetchPosition(A1, 1): 2, FetchPosition(B0, 1): 2}
+        assert find_oldest_unread(cluster, wanted) == (
+            {FetchPosition(A0, 0): 1, FetchPosition(A1, 1): 20, FetchPosition(B0, 1): 30},
+            {},
+        )
     assert len(model.of(FetchRequest)) == 2, "one for each leader"
     assert all((one.max_wait_ms, one.session_id, one.session_epoch) == (0, 0, -1) for one in model.of(FetchRequest))
 
@@ -98,9 +101,9 @@ def test_large_batches_are_asked_for_alone(model: ModelCluster) -> None:
     model.topics["a"] = [Log(), Log(), Log(), Log()]
     for number, log in enumerate(model.topics["a"]):
         log.append(1000 + number, size=50_000 if number < 3 else 10)
-    positions = {Position(TopicPartition("a", number), 0): 1 for number in range(4)}
+    positions = {FetchPosition(TopicPartition("a", number), 0): 1 for number in range(4)}
     with opened() as cluster:
-        found, failed = oldest_unread(cluster, positions)
+        found, failed = find_oldest_unread(cluster, positions)
     assert [found[position] for position in positions] == [1000, 1001, 1002, 1003]
     assert not failed
     assert [len(one.topics[0].partitions) for one in model.of(FetchRequest)] == [4, 1, 1]
@@ -110,18 +113,22 @@ def test_hundreds_of_partitions_are_asked_in_parts(model: ModelCluster) -> None:
     model.topics["a"] = [Log() for _ in range(250)]
     for log in model.topics["a"]:
         log.append(5)
-    positions = {Position(TopicPartition("a", number), 0): 1 for number in range(250)}
+    positions = {FetchPosition(TopicPartition("a", number), 0): 1 for number in range(250)}
     with opened() as cluster:
-        assert oldest_unread(cluster, positions) == (dict.fromkeys(positions, 5), {})
+        assert find_oldest_unread(cluster, positions) == (dict.fromkeys(positions, 5), {})
     assert [len(one.topics[0].partitions) for one in model.of(FetchRequest)] == [100, 100, 50]
 
 
 def test_groups_at_several_offsets_of_a_partition(model: ModelCluster) -> None:
     model.topics["a"] = [Log()]
     model.topics["a"][0].append(1, 2, 3)
-    wanted = {Position(A0, offset): 3 for offset in (2, 0, 1)}
+    wanted = {FetchPosition(A0, offset): 3 for offset in (2, 0, 1)}
     with opened() as cluster:
-        assert oldest_unread(cluster, wanted)[0] == {Position(A0, 0): 1, Position(A0, 1): 2, Position(A0, 2): 3}
+        assert find_oldest_unread(cluster, wanted)[0] == {
+            FetchPosition(A0, 0): 1,
+            FetchPosition(A0, 1): 2,
+            FetchPosition(A0, 2): 3,
+        }
     assert all(len(one.topics[0].partitions) == 1 for one in model.of(FetchRequest))
 
 
@@ -132,8 +139,8 @@ def test_a_long_run_of_markers_is_passed_in_steps(model: ModelCluster) -> None:
     log.append(77)
     model.topics["a"] = [log]
     with opened() as cluster:
-        assert oldest_unread(cluster, {Position(A0, 0): log.end})[0] == {Position(A0, 0): 77}
-        assert oldest_unread(cluster, {Position(A0, 0): 500})[0] == {Position(A0, 0): None}
+        assert find_oldest_unread(cluster, {FetchPosition(A0, 0): log.end})[0] == {FetchPosition(A0, 0): 77}
+        assert find_oldest_unread(cluster, {FetchPosition(A0, 0): 500})[0] == {FetchPosition(A0, 0): None}
     offsets = [one.topics[0].partitions[0].fetch_offset for one in model.of(FetchRequest)]
     assert offsets[0] == 0
     assert 2 < len(offsets) < 20, "a step takes many"
@@ -143,13 +150,13 @@ def test_nothing_behind_the_offset(model: ModelCluster) -> None:
     """The end is beyond the last record: a gap at the end."""
     model.topics["a"] = [Log(end=5)]
     with opened() as cluster:
-        assert oldest_unread(cluster, {Position(A0, 2): 5}) == ({Position(A0, 2): None}, {})
+        assert find_oldest_unread(cluster, {FetchPosition(A0, 2): 5}) == ({FetchPosition(A0, 2): None}, {})
 
 
 def test_what_was_deleted_meanwhile_has_no_known_time(model: ModelCluster) -> None:
     model.topics["a"] = [Log(start=3, end=5)]
     with opened() as cluster:
-        assert oldest_unread(cluster, {Position(A0, 2): 5})[0] == {Position(A0, 2): UNKNOWN_TIMESTAMP}
+        assert find_oldest_unread(cluster, {FetchPosition(A0, 2): 5})[0] == {FetchPosition(A0, 2): UNKNOWN_TIMESTAMP}
 
 
 @pytest.mark.parametrize("newest, expected", [(3, UNKNOWN_TIMESTAMP), (4, 7), (12, 7), (18, 7)])
@@ -158,7 +165,7 @@ def test_old_brokers(model: ModelCluster, newest: int, expected: int) -> None:
     model.topics["a"] = [Log()]
     model.topics["a"][0].append(7)
     with opened() as cluster:
-        assert oldest_unread(cluster, {Position(A0, 0): 1}) == ({Position(A0, 0): expected}, {})
+        assert find_oldest_unread(cluster, {FetchPosition(A0, 0): 1}) == ({FetchPosition(A0, 0): expected}, {})
 
 
 def test_an_error_is_told(model: ModelCluster) -> None:
@@ -167,6 +174,6 @@ def test_an_error_is_told(model: ModelCluster) -> None:
     answer = FetchResponse(responses=[FetchableTopicResponse(topic="a", partitions=rows)])
     model.disturb = lambda node, request, version: answer if isinstance(request, FetchRequest) else None
     with opened() as cluster:
-        found, failed = oldest_unread(cluster, {Position(A0, 0): 1})
+        found, failed = find_oldest_unread(cluster, {FetchPosition(A0, 0): 1})
     assert not found
-    assert failed[Position(A0, 0)].text == "Not authorized for this topic (TOPIC_AUTHORIZATION_FAILED)"
+    assert failed[FetchPosition(A0, 0)].text == "Not authorized for this topic (TOPIC_AUTHORIZATION_FAILED)"

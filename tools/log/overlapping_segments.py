@@ -1,8 +1,8 @@
-"""Segments of which a segment before them holds the same offsets: a compaction left them.
+"""Superseded segments: an earlier segment, written by a compaction, covers the same offsets.
 
-The new segment has the name of the first old one. Where a disk loses the renames of the other old ones and keeps those
-of the new one, or somebody brings an old file back from a copy, both are there, and only the new one counts: what it
-has not was compacted away.
+The new segment has the name of the first old segment. Both remain if the disk keeps the rename of the new segment and
+loses those of the other old segments, or if somebody restores an old file from a backup. Then only the new segment
+counts: compaction has removed every record that the new segment lacks.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from headgate.tools.log import scanning
 from headgate.tools.log.listing import end_offset
 
 
-def covered(segments: Sequence[Segment]) -> dict[int, Segment]:
-    """The base offset of each segment that is covered by one before it -> that one. `segments` are in order.
+def find_superseded(segments: Sequence[Segment]) -> dict[int, Segment]:
+    """Base offset of each superseded segment -> the segment that supersedes it. `segments` are in order.
 
-    Only ends are read where none reaches into the next one. Raises OSError.
+    Where no segment reaches into the next one, only the ends of segments are read. Raises OSError.
     """
     found: dict[int, Segment] = {}
     for number, segment in enumerate(segments[:-1]):
@@ -31,16 +31,16 @@ def covered(segments: Sequence[Segment]) -> dict[int, Segment]:
         for under in segments[number + 1 :]:
             if not over or under.base_offset > over[-1].last_offset:
                 break
-            if is_covered(over, under.base_offset, _batches(under)):
+            if supersedes(over, under.base_offset, _batches(under)):
                 found[under.base_offset] = segment
     return found
 
 
-def is_covered(over: Sequence[BatchHeader], base_offset: int, under: Sequence[BatchHeader]) -> bool:
-    """Whether the batches of a segment reach over another one's, from its `base_offset` to its end. Pure.
+def supersedes(over: Sequence[BatchHeader], base_offset: int, under: Sequence[BatchHeader]) -> bool:
+    """True if the batches `over` of a segment cover another segment with `base_offset` and batches `under`. Pure.
 
-    No checksum covers the base offset of a batch. A single one that seems to belong into the other segment says
-    nothing, unless it is there too.
+    No checksum covers the base offset of a batch. So a single batch of `over` inside the other segment proves nothing,
+    unless `under` has the same batch.
     """
     inside = [header for header in over if header.base_offset >= base_offset]
     if not inside or (under and under[-1].last_offset > inside[-1].last_offset):

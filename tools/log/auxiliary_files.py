@@ -1,4 +1,4 @@
-"""The files beside the segments as rows: indexes, producer snapshots, epochs, identities, checkpoints."""
+"""The files beside the segments as rows: indexes, producer snapshots, leader epochs, ids, checkpoints."""
 
 from __future__ import annotations
 
@@ -15,67 +15,70 @@ from headgate.storage.log.producers import SNAPSHOT_SUFFIX, Producers
 from headgate.storage.segment import transaction_index
 from headgate.storage.segment.index import Index, OffsetIndex, TimeIndex
 from headgate.storage.segment.transaction_index import TransactionIndex
-from headgate.tools.log.places import is_empty
+from headgate.tools.log.data_directory import is_empty
 from headgate.tools.output import Row
 
 Reader = Callable[[Files, str], Iterator[Row]]
 
 
-class Entries(NamedTuple):
-    """The entries of an index, relative as in the file. `unused`: zeros at the end, which Kafka makes room with."""
+class ParsedIndex(NamedTuple):
+    """The entries of an index, relative as in the file. `unused`: zero entries at the end, preallocated by Kafka.
+
+    `is_cut`: the file ends within an entry.
+    """
 
     pairs: list[tuple[int, int]]
     unused: int
     is_cut: bool
 
 
-def read_entries(kind: type[Index], data: bytes) -> Entries:
-    """What is in an index. Only the first entry may be zeros, and only where its segment has no other."""
+def parse_index(kind: type[Index], data: bytes) -> ParsedIndex:
+    """The entries in the bytes of an index. Only a first and only entry may be all zeros."""
     size = kind.ENTRY.size
     entries, cut = divmod(len(data), size)
-    used = min(entries, -(-len(data.rstrip(b"\0")) // size))  # it may be 10 MB of room
-    return Entries(list(kind.ENTRY.iter_unpack(data[: used * size])), entries - used, bool(cut))
+    used = min(entries, -(-len(data.rstrip(b"\0")) // size))  # Kafka preallocates 10 MB, so do not unpack all of it
+    return ParsedIndex(list(kind.ENTRY.iter_unpack(data[: used * size])), entries - used, bool(cut))
 
 
 def reader_of(name: str) -> Reader | None:
-    """What reads a file of this name; None for one of batches, and for one that is not known."""
+    """The reader for files of this name; None for files of batches and for unknown files."""
     if layout.base_of(name) is None:
         return _BY_NAME.get(name)
-    return _BY_SUFFIX.get("." + name.split(".")[1])  # behind that may be what it has while it is replaced or deleted
+    return _BY_SUFFIX.get("." + name.split(".")[1])  # a second suffix marks a file under replacement or deletion
 
 
 def _base_offset(path: str) -> int:
     base = layout.base_of(path.rpartition("/")[2])
-    assert base is not None, path  # `reader_of` has looked
+    assert base is not None, path  # `reader_of` has checked the name
     return base
 
 
-def _offset_index(files: Files, path: str) -> Iterator[Row]:
-    entries, base = _whole(path, read_entries(OffsetIndex, files.read(path))), _base_offset(path)
+def _offset_index_rows(files: Files, path: str) -> Iterator[Row]:
+    entries, base = _complete_entries(path, parse_index(OffsetIndex, files.read(path))), _base_offset(path)
     return ({"offset": base + relative, "position": position} for relative, position in entries)
 
 
-def _time_index(files: Files, path: str) -> Iterator[Row]:
-    entries, base = _whole(path, read_entries(TimeIndex, files.read(path))), _base_offset(path)
+def _time_index_rows(files: Files, path: str) -> Iterator[Row]:
+    entries, base = _complete_entries(path, parse_index(TimeIndex, files.read(path))), _base_offset(path)
     return ({"timestamp": timestamp, "offset": base + relative} for timestamp, relative in entries)
 
 
-def _whole(path: str, entries: Entries) -> list[tuple[int, int]]:
+def _complete_entries(path: str, entries: ParsedIndex) -> list[tuple[int, int]]:
     if entries.is_cut:
-        raise BadFile(f"{path} is cut within an entry; a broker makes it again from the log when it starts")
+        raise BadFile(f"{path} is cut within an entry; a broker rebuilds the index when it opens the log")
     return entries.pairs
 
 
-def _aborted(files: Files, path: str) -> Iterator[Row]:
+def _transaction_index_rows(files: Files, path: str) -> Iterator[Row]:
     try:
         entries = transaction_index.parse(files.read(path))
     except BadFile as error:
-        raise BadFile(f"{path}: {error}; a broker makes it again from the log when it starts") from None
+        raise BadFile(f"{path}: {error}; a broker rebuilds the index when it opens the log") from None
     return (entry._asdict() for entry in entries)
 
 
-def _snapshot(files: Files, path: str) -> Iterator[Row]:
-    """Producers at the offset that the file is named by; a snapshot holds the last batch of each."""
+def _snapshot_rows(files: Files, path: str) -> Iterator[Row]:
+    """The producers at the offset in the file's name; a snapshot holds the last batch of each producer."""
     try:
         producers = Producers.from_snapshot(files.read(path))
     except BadFile as error:
@@ -121,10 +124,10 @@ def _offsets(files: Files, path: str) -> Iterator[Row]:
 
 
 _BY_SUFFIX: dict[str, Reader] = {
-    OffsetIndex.SUFFIX: _offset_index,
-    TimeIndex.SUFFIX: _time_index,
-    TransactionIndex.SUFFIX: _aborted,
-    SNAPSHOT_SUFFIX: _snapshot,
+    OffsetIndex.SUFFIX: _offset_index_rows,
+    TimeIndex.SUFFIX: _time_index_rows,
+    TransactionIndex.SUFFIX: _transaction_index_rows,
+    SNAPSHOT_SUFFIX: _snapshot_rows,
 }
 _BY_NAME: dict[str, Reader] = {
     leader_epochs.FILE_NAME: _epochs,
@@ -135,7 +138,7 @@ _BY_NAME: dict[str, Reader] = {
 
 
 def topic_id_of(pool: Pool, directory: str) -> str | None:
-    """The id of a partition's topic; None where none can be read."""
+    """The topic id in a partition's directory; None without a readable one."""
     try:
         topic_id = layout.read_topic_id(pool.files, directory)
     except BadFile:

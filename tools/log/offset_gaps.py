@@ -1,8 +1,10 @@
-"""Offsets that a consumer with read_committed never sees, and why.
+"""Offsets that a consumer with read_committed never sees, and the reasons.
 
-deleted: before the log's start. marker: a transaction's marker is there, which no consumer is shown. aborted: records
-of a transaction that was aborted. compacted: nothing is there, in a part of the log that was compacted. missing:
-nothing is there, and nothing says why; a repair leaves that, and so does a segment that somebody deleted.
+deleted      before the start of the log
+marker       the offset of a transaction marker, which no consumer receives
+aborted      records of an aborted transaction
+compacted    no record, in a compacted part of the log
+missing      no record for an unknown reason: a repair, or a segment file that somebody deleted
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ DELETED, MARKER, ABORTED, COMPACTED, MISSING = "deleted", "marker", "aborted", "
 
 
 class Gap(NamedTuple):
-    """Offsets from `first` to `last`."""
+    """The offsets from `first` to `last`, both included, and the reason."""
 
     first: int
     last: int
@@ -29,33 +31,35 @@ class Gap(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch, with what is asked of it only where it has to be: its marker, if it is one, and which records it has."""
+    """A batch. `marker` and `offsets` read the transaction marker and the offsets of records, only where needed."""
 
     header: BatchHeader
     marker: Callable[[], Marker | None]
     offsets: Callable[[], Collection[int]]
 
 
-Aborted: TypeAlias = dict[int, list[tuple[int, int]]]
-"""Producer id -> first offset and marker of each aborted transaction."""
+AbortedTransactions: TypeAlias = dict[int, list[tuple[int, int]]]
+"""Producer id -> (first offset, offset of the marker) of each aborted transaction, in order."""
 
 
-def aborted(batches: Iterable[Batch]) -> Aborted:
-    """The aborted transactions, by their markers."""
+def find_aborted_transactions(batches: Iterable[Batch]) -> AbortedTransactions:
+    """The aborted transactions, found by their markers."""
     transactions = Transactions()
-    found: Aborted = defaultdict(list)
+    found: AbortedTransactions = defaultdict(list)
     for header, marker, _ in batches:
         ended = transactions.follow(header, header.base_offset, marker() if header.is_control else None)
         if ended is not None:
             found[ended.producer_id].append((ended.first_offset, ended.last_offset))
-        transactions.replicated(header.base_offset)  # nobody asks which have ended
+        transactions.replicated(header.base_offset)  # forgets ended transactions: nothing here asks for them
     return found
 
 
-def gaps(batches: Iterable[Batch], log_start: int, compacted_to: int, transactions: Aborted) -> Iterator[Gap]:
-    """All gaps from offset 0 on, in order, neighbours of one reason as one.
+def find_gaps(
+    batches: Iterable[Batch], log_start: int, compacted_to: int, transactions: AbortedTransactions
+) -> Iterator[Gap]:
+    """All gaps from offset 0 on, in order; adjacent gaps with the same reason are merged.
 
-    `compacted_to`: up to there the cleaner has been.
+    `compacted_to`: the cleaner has compacted the offsets before this one.
     """
     expected, pending = log_start, Gap(0, log_start - 1, DELETED)
     for one in batches:
@@ -63,7 +67,10 @@ def gaps(batches: Iterable[Batch], log_start: int, compacted_to: int, transactio
         if header.last_offset < log_start:
             continue
         first = header.base_offset if header.magic >= 2 else min(one.offsets(), default=header.base_offset)
-        for found in (*_between(expected, first - 1, compacted_to), *_within(one, first, transactions)):
+        for found in (
+            *_gaps_between_batches(expected, first - 1, compacted_to),
+            *_gaps_in_batch(one, first, transactions),
+        ):
             gap = found._replace(first=max(found.first, log_start))
             if gap.last < gap.first:
                 continue
@@ -78,8 +85,8 @@ def gaps(batches: Iterable[Batch], log_start: int, compacted_to: int, transactio
         yield pending
 
 
-def _between(first: int, last: int, compacted_to: int) -> Iterator[Gap]:
-    """Where there are no batches."""
+def _gaps_between_batches(first: int, last: int, compacted_to: int) -> Iterator[Gap]:
+    """The gaps in a range without batches."""
     cleaned = min(last, compacted_to - 1)
     if first <= cleaned:
         yield Gap(first, cleaned, COMPACTED)
@@ -87,22 +94,22 @@ def _between(first: int, last: int, compacted_to: int) -> Iterator[Gap]:
         yield Gap(max(first, cleaned + 1), last, MISSING)
 
 
-def _within(one: Batch, first: int, transactions: Aborted) -> Iterator[Gap]:
+def _gaps_in_batch(one: Batch, first: int, transactions: AbortedTransactions) -> Iterator[Gap]:
     header = one.header
     last = header.last_offset
     if header.is_control:
         yield Gap(first, last, MARKER)
-    elif header.is_transactional and _is_in(transactions.get(header.producer_id, ()), first):
+    elif header.is_transactional and _is_in_spans(transactions.get(header.producer_id, ()), first):
         yield Gap(first, last, ABORTED)
     elif header.magic < 2 or header.records_count != last - first + 1:
         expected = first
-        for offset in (*one.offsets(), last + 1):  # only compaction takes records out of a batch
+        for offset in (*one.offsets(), last + 1):  # only compaction removes records from a batch
             if offset > expected:
                 yield Gap(expected, offset - 1, COMPACTED)
             expected = offset + 1
 
 
-def _is_in(spans: Sequence[tuple[int, int]], offset: int) -> bool:
-    """Whether an offset is in one of these, which are in order."""
+def _is_in_spans(spans: Sequence[tuple[int, int]], offset: int) -> bool:
+    """True if an offset is in one of these sorted spans."""
     found = bisect_right(spans, offset, key=itemgetter(0))
     return found > 0 and offset <= spans[found - 1][1]

@@ -1,0 +1,181 @@
+"""The timestamp of the oldest unread record, the first one at or after an offset, by the cheapest exact fetch.
+
+ListOffsets finds the offset of a time, not the time of an offset. So one batch is fetched: the batch that the group
+will read next. One request names many partitions, each with a small limit: a broker sends the first batch of the first
+partition whole, whatever its size (KIP-74), and the batches of the others that fit. A partition without a whole batch
+is fetched again alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from headgate.protocol.records import batch
+from headgate.storage.lag import UNKNOWN_TIMESTAMP
+from headgate.tools.client import Client, ClientError
+from headgate.tools.groups.cluster import Answers, Cluster, Failure, TopicPartition
+from headgate.tools.groups.offsets import CONSUMER_REPLICA_ID, by_topic
+
+_NEWEST_WITH_NAMES = 12
+_OLDEST_WITH_BATCHES = 4  # the first version of Fetch with record batches, and so with timestamps
+_PARTITIONS_AT_ONCE = 100
+_PARTITION_MAX_BYTES = 16 * 1024
+
+
+class FetchPosition(NamedTuple):
+    """An offset of a partition. Groups may have committed several offsets of one partition."""
+
+    partition: TopicPartition
+    offset: int
+
+
+class _SearchResult(NamedTuple):
+    """The result of one fetch: a timestamp (None: no record before the end), or the offset of the next fetch.
+
+    `is_too_large`: no whole batch fitted, so the partition must be fetched alone.
+    """
+
+    timestamp: int | None
+    next_offset: int = -1
+    is_too_large: bool = False
+
+
+def find_oldest_unread(
+    cluster: Cluster, ends: Mapping[FetchPosition, int]
+) -> tuple[dict[FetchPosition, int | None], dict[FetchPosition, Failure]]:
+    """Timestamps in ms of the first record from each position to its end, for `storage.lag.measure`; and failures.
+
+    `ends`: position -> the end offset of its partition. Timestamp None: only gaps and markers. UNKNOWN_TIMESTAMP: the
+    broker or the batch is older than Kafka 0.11 (magic 2), or retention has deleted the record meanwhile.
+    """
+    found: dict[FetchPosition, int | None] = {}
+    failed: dict[FetchPosition, Failure] = {}
+    for wave in _waves(ends):
+
+        def ask(client: Client, wanted: list[TopicPartition], wave: Wave = wave) -> Answers[TopicPartition, int | None]:
+            return _search(client, {partition: (wave[partition], ends[_at(wave, partition)]) for partition in wanted})
+
+        answers, failures = cluster.ask_leaders(wave, ask)
+        found |= {_at(wave, partition): timestamp for partition, timestamp in answers.items()}
+        failed |= {_at(wave, partition): failure for partition, failure in failures.items()}
+    return found, failed
+
+
+Wave = Mapping[TopicPartition, int]
+
+
+def _at(wave: Wave, partition: TopicPartition) -> FetchPosition:
+    return FetchPosition(partition, wave[partition])
+
+
+def _waves(positions: Mapping[FetchPosition, int]) -> list[dict[TopicPartition, int]]:
+    """The positions in waves of distinct partitions: a request may name a partition only once."""
+    waves: list[dict[TopicPartition, int]] = []
+    seen: dict[TopicPartition, int] = {}
+    for partition, offset in positions:
+        number = seen[partition] = seen.get(partition, -1) + 1
+        if number == len(waves):
+            waves.append({})
+        waves[number][partition] = offset
+    return waves
+
+
+def _search(
+    client: Client, bounds: Mapping[TopicPartition, tuple[int, int]]
+) -> Iterator[tuple[TopicPartition, int | Failure | None]]:
+    """Search partitions of one leader; `bounds`: partition -> first offset and end.
+
+    Every answer ends the search in a partition or moves its offset forward, so the search ends.
+    """
+    try:
+        version = client.version(FetchRequest, newest=_NEWEST_WITH_NAMES, oldest=_OLDEST_WITH_BATCHES)
+    except ClientError:
+        for partition in bounds:
+            yield partition, UNKNOWN_TIMESTAMP
+        return
+    shared = {partition: offset for partition, (offset, _) in bounds.items()}
+    alone: dict[TopicPartition, int] = {}
+    while shared or alone:
+        asked = dict(islice(shared.items(), _PARTITIONS_AT_ONCE)) if shared else dict([alone.popitem()])
+        for partition in asked:
+            shared.pop(partition, None)
+        for partition, row in _fetch(client, version, asked):
+            result = _examine(row, asked[partition], bounds[partition][1], is_alone=len(asked) == 1)
+            if isinstance(result, Failure):
+                yield partition, result
+            elif result.is_too_large:
+                alone[partition] = asked[partition]
+            elif result.next_offset >= 0:
+                shared[partition] = result.next_offset
+            else:
+                yield partition, result.timestamp
+
+
+def _fetch(
+    client: Client, version: int, offsets: Mapping[TopicPartition, int]
+) -> Iterator[tuple[TopicPartition, PartitionData]]:
+    topics = [
+        FetchTopic(
+            topic=topic,
+            partitions=[
+                FetchPartition(
+                    partition=one.number, fetch_offset=offsets[one], partition_max_bytes=_PARTITION_MAX_BYTES
+                )
+                for one in rows
+            ],
+        )
+        for topic, rows in by_topic(offsets).items()
+    ]
+    max_bytes = _PARTITION_MAX_BYTES * len(offsets)
+    answer = client.ask(FetchRequest(replica_id=CONSUMER_REPLICA_ID, max_bytes=max_bytes, topics=topics), version)
+    for topic in answer.responses:
+        for row in topic.partitions:
+            partition = TopicPartition(topic.topic, row.partition_index)
+            if partition in offsets:
+                yield partition, row
+
+
+def _examine(row: PartitionData, offset: int, end: int, *, is_alone: bool) -> _SearchResult | Failure:
+    if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        return _SearchResult(UNKNOWN_TIMESTAMP)
+    if row.error_code:
+        return Failure.of(row.error_code)
+    records = row.records if isinstance(row.records, bytes | bytearray | memoryview) else b""
+    result = first_record(records, offset, end)
+    if result is None:
+        return _SearchResult(None) if is_alone else _SearchResult(None, is_too_large=True)
+    return result
+
+
+def first_record(records: bytes | bytearray | memoryview, offset: int, end: int) -> _SearchResult | None:
+    """The timestamp of the first record in these batches from `offset` to before `end`, or the next offset to fetch.
+
+    None: there is no whole batch. Compaction may have removed some or all records of a batch; control batches hold
+    markers, which no consumer receives; the last batch may be incomplete.
+    """
+    view = memoryview(records)
+    position, next_offset = 0, -1
+    while len(view) - position >= batch.HEADER_SIZE:
+        try:
+            header = batch.read_header(view, position)
+            if header.size > len(view) - position:
+                break
+            if not header.is_control:
+                for record in batch.iterate(view[position : position + header.size]):
+                    if record.offset >= end:
+                        return _SearchResult(None)
+                    if record.offset >= offset:
+                        return _SearchResult(record.timestamp)
+        except KafkaError:
+            # An older format, or damage: consumers will meet the error, here the batch has no known time
+            return _SearchResult(UNKNOWN_TIMESTAMP)
+        position += header.size
+        next_offset = header.last_offset + 1
+    if next_offset <= offset:
+        # Whole batches before the offset: the broker answered with records that the request did not ask for
+        return None if next_offset < 0 else _SearchResult(UNKNOWN_TIMESTAMP)
+    return _SearchResult(None) if next_offset >= end else _SearchResult(None, next_offset)
