@@ -1,1 +1,1 @@
-"""The bench: Headgate beside Apache Kafka, measured in turns. `docs/performance.md` says what the figures mean."""
+"""The bench: measures Headgate and Apache Kafka in turns. `docs/performance.md` explains the figures."""

@@ -1,7 +1,7 @@
-"""`make bench`: Headgate beside Apache Kafka, in ratios.
+"""`make bench`: compare Headgate with Apache Kafka, in ratios.
 
-Every row, or those chosen by name (`ROWS="produce-16k fetch-1m" make bench`, or as arguments). Also from the
-environment: QUICK=1, REPEAT=n, SECONDS=s for one repetition, ONLY=headgate|kafka, BASE=file of an earlier run,
+By default every row; names choose rows (`ROWS="produce-16k fetch-1m" make bench`, or as arguments). More variables of
+the environment: QUICK=1, REPEAT=n, SECONDS=s for one repetition, ONLY=headgate|kafka, BASE=file of an earlier run,
 HEADGATE=program of another tree, JARS=directory.
 """
 
@@ -26,13 +26,13 @@ from headgate.tools.bench.measuring.brokers import (
 from headgate.tools.bench.report import (
     Journal,
     Progress,
-    busiest,
-    fallen,
-    gears,
+    describe_gears,
+    describe_incomparable,
+    describe_other_load,
+    find_regressions,
     not_compared,
     read_ratios,
     table,
-    unlike,
     verdict,
 )
 from headgate.tools.bench.requests.client import BenchError
@@ -42,7 +42,7 @@ from headgate.tools.bench.run import QUICK, Bench, Settings
 BUILD = Path("build/bench")
 NEWEST_JARS, CONVERTING_JARS = Path("build/jars/broker"), Path("build/jars/broker39")
 CONVERSION = "conversion"
-"""Stands for all rows of conversions; alone these are beside Apache Kafka 3.9, the last that converts."""
+"""The name of all conversion rows; without other rows they run against Apache Kafka 3.9, the last that converts."""
 
 
 def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Namespace:
@@ -64,13 +64,13 @@ def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Names
         options.rows = [name for name in (*options.rows, *CONVERSIONS) if name != CONVERSION]
     if options.jars is None:
         options.jars = NEWEST_JARS if set(options.rows) - set(CONVERSIONS) or not options.rows else CONVERTING_JARS
-    if options.only not in (None, HEADGATE, KAFKA):  # argparse looks only at what stands on the command line
+    if options.only not in (None, HEADGATE, KAFKA):  # argparse checks the command line only, not the environment
         parser.error(f"ONLY={options.only}: there are {HEADGATE} and {KAFKA}")
     return options
 
 
 def chosen_rows(names: list[str]) -> tuple[str, ...]:
-    """In the table's order, whatever the order of the names; for none every row that is not measured by name only."""
+    """The named rows in the order of the table; without names, every row that is not measured by name only."""
     if not names or names == ["all"]:
         return ALL_ROWS
     known = (*BY_NAME_ONLY, *ALL_ROWS)
@@ -110,7 +110,12 @@ def run(options: argparse.Namespace) -> int:
         progress.end()
         print(table(journal.lines))
         print(f"\n{verdict(journal.lines)}\nsamples and figures: {journal.path}")
-        remarks = [busiest(journal.lines), gears(journal.gauges_us), unlike(journal.lines), *journal.failures]
+        remarks = [
+            describe_other_load(journal.lines),
+            describe_gears(journal.gauges_us),
+            describe_incomparable(journal.lines),
+            *journal.failures,
+        ]
         for sentence in filter(None, remarks):
             print(sentence)
     has_fallen = options.base is not None and print_comparison(journal, base)
@@ -118,10 +123,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def print_comparison(journal: Journal, base: Mapping[tuple[str, str], float]) -> bool:
-    """Whether anything fell by more than a tenth."""
+    """Print the comparison with the base; True if any ratio is worse by more than a tenth."""
     for sentence in not_compared(journal.lines, base):
         print(sentence)
-    sentences = fallen(journal.lines, base)
+    sentences = find_regressions(journal.lines, base)
     for sentence in sentences:
         print(f"fell by more than a tenth: {sentence}")
     return bool(sentences)
@@ -132,14 +137,14 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, _stop)  # the brokers are stopped on the way out
+    signal.signal(signal.SIGTERM, _stop)  # the exception stops the brokers on its way out
     try:
         return run(arguments(sys.argv[1:], os.environ))
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("bench: stopped; the figures above are of what had ended", file=sys.stderr)
+        print("bench: stopped; the figures above cover the finished measurements", file=sys.stderr)
         return 130
 
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: a table for a person, JSON lines for a later run to be compared with."""
+"""The results of a run: a table for people, and JSON lines as the base of later runs."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, NamedTuple, TextIO
 
 from headgate.tools.bench.measuring.brokers import HEADGATE, KAFKA
-from headgate.tools.bench.measuring.figures import Comparison, Figure, Sample, compare, has_fallen
+from headgate.tools.bench.measuring.figures import Comparison, Figure, Sample, compare, has_regressed
 from headgate.tools.bench.requests.client import BenchError
 
 OTHERS_TOLERATED = 0.1
@@ -18,16 +18,16 @@ _MORE, _LESS = "more", "less"
 
 
 class Turns(NamedTuple):
-    """How many were made, in how many of them both legs met the same, the numbers of those that are counted."""
+    """The number of turns, the number of comparable ones (gauge.py), and the numbers of the turns that count."""
 
     made: int
-    alike: int
+    comparable: int
     counted: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure of one row: medians, the first against the second where there are two, the largest share of others."""
+    """One figure of one row: a median for each leg, the ratio of two legs, the largest share of other processes."""
 
     row: str
     figure: Figure
@@ -35,7 +35,7 @@ class Line:
     comparison: Comparison | None
     others_share: float
     turns: Turns | None = None
-    """Of a row that is loaded."""
+    """None for a row without turns."""
 
     @classmethod
     def of(
@@ -51,12 +51,12 @@ class Line:
 
     @property
     def beside(self) -> str | None:
-        """What the ratio is to."""
+        """The name of the second leg, to which the ratio is."""
         return list(self.medians)[1] if len(self.medians) == 2 else None
 
     @property
     def is_reached(self) -> bool | None:
-        """A limit is a promise of ours, not of Kafka's."""
+        """True if the promise is kept; None for Kafka alone, as a limit is a promise of Headgate's."""
         name = next(iter(self.medians))
         ratio = self.comparison.ratio if self.comparison else None
         return None if name == KAFKA else self.figure.is_reached(self.medians[name], ratio)
@@ -67,7 +67,7 @@ class Line:
         known |= {"mark": self.figure.mark, "limit": self.figure.limit, "reached": self.is_reached}
         known |= {"beside": self.beside, **self.medians, "others_share": round(self.others_share, 4)}
         if self.turns:
-            known |= {"turns": self.turns.made, "alike": self.turns.alike, "counted": list(self.turns.counted)}
+            known |= {"turns": self.turns.made, "alike": self.turns.comparable, "counted": list(self.turns.counted)}
         if self.comparison:
             known |= {
                 "ratio": self.comparison.ratio,
@@ -96,7 +96,7 @@ class Line:
         ]
 
     def _figures(self) -> list[str]:
-        """Headgate's and Kafka's; what is neither says its name, in the second column."""
+        """The figures of Headgate and Kafka; any other leg stands in the second column, with its name."""
         shown = {name: _number(value) for name, value in self.medians.items()}
         known = [shown.pop(HEADGATE, ""), shown.pop(KAFKA, "")]
         for name, number in shown.items():
@@ -113,7 +113,7 @@ def _number(value: float) -> str:
 
 
 def table(lines: Iterable[Line]) -> str:
-    """Aligned columns; a row's name stands once."""
+    """The table with aligned columns; the name of a row stands on its first line only."""
     rows = [_HEADINGS]
     last_name = None
     for line in lines:
@@ -132,7 +132,7 @@ def table(lines: Iterable[Line]) -> str:
 
 @dataclass(slots=True)
 class Journal:
-    """The JSON lines of one run: first what ran, then every repetition as it ends, then the figures."""
+    """The JSON lines of one run: first the facts of the run, then each repetition as it ends, then the figures."""
 
     path: Path
     lines: list[Line] = field(default_factory=list)
@@ -144,7 +144,7 @@ class Journal:
         self._write({"kind": "run", **facts})
 
     def row(self, name: str, version: int, connections: int) -> None:
-        """`version` is the one that is really used, also where the newest was asked for."""
+        """`version`: the version in use, also for a row with NEWEST."""
         self._write({"kind": "row", "row": name, "version": version, "connections": connections})
 
     def repetition(self, row: str, broker: str, number: int, sample: Sample) -> None:
@@ -168,42 +168,42 @@ class Journal:
             file.write(json.dumps(entry) + "\n")
 
 
-def busiest(lines: Sequence[Line]) -> str | None:
-    """A warning where other processes had so much of the machine that only ratios of CPU are worth reading."""
+def describe_other_load(lines: Sequence[Line]) -> str | None:
+    """A warning if other processes used so much of the machine that only ratios of CPU mean anything."""
     share = max((line.others_share for line in lines), default=0.0)
     if share <= OTHERS_TOLERATED:
         return None
     return f"other processes used up to {share:.0%} of the CPU: rates, latencies and start times mean nothing here"
 
 
-def gears(gauges_us: Sequence[float]) -> str | None:
-    """How far the legs of a run were from its fastest: half of them, and the worst."""
+def describe_gears(gauges_us: Sequence[float]) -> str | None:
+    """A sentence about the gears of a run: the median and the slowest leg, relative to the fastest leg."""
     if not gauges_us:
         return None
     slowest, middle = max(gauges_us) / min(gauges_us), median(gauges_us) / min(gauges_us)
     return f"gears: the gauge took {middle:.2f} times as long as in the fastest leg, {slowest:.2f} in the slowest"
 
 
-def unlike(lines: Iterable[Line]) -> str | None:
-    """Names the rows in too few of whose turns both legs met the same, so that others had to be counted."""
-    short = {line.row: line.turns for line in lines if line.turns and line.turns.alike < len(line.turns.counted)}
+def describe_incomparable(lines: Iterable[Line]) -> str | None:
+    """A sentence that names the rows with too few comparable turns, whose figures count other turns too."""
+    short = {line.row: line.turns for line in lines if line.turns and line.turns.comparable < len(line.turns.counted)}
     if not short:
         return None
-    named = (f"{row} ({turns.alike} of {len(turns.counted)})" for row, turns in short.items())
-    return f"too few turns in which both brokers met the same machine, the likest were counted: {', '.join(named)}"
+    named = (f"{row} ({turns.comparable} of {len(turns.counted)})" for row, turns in short.items())
+    return f"too few turns with comparable conditions for both brokers, the closest count too: {', '.join(named)}"
 
 
 def read_ratios(path: Path) -> dict[tuple[str, str], float]:
-    """(row, figure) to ratio, of an earlier run's file. Raises BenchError if it is none."""
+    """(row, figure) -> ratio in the file of an earlier run. Raises BenchError for any other file."""
     try:
         entries = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
         return {(e["row"], e["figure"]): e["ratio"] for e in entries if e["kind"] == "figure" and e.get("ratio")}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BenchError(f"{path} is no file of an earlier run, as they are in build/bench: {error}") from error
+        raise BenchError(f"{path} is no file of an earlier run; build/bench has such files: {error}") from error
 
 
 def verdict(lines: Iterable[Line]) -> str:
-    """How many marks are reached, and those that are not."""
+    """A sentence with the number of reached marks and the names of the others."""
     promised = [line for line in lines if line.is_reached is not None]
     short = [f"{line.row} ({line.figure.name})" for line in promised if not line.is_reached]
     counted = f"{len(promised) - len(short)} of {len(promised)} marks reached"
@@ -211,7 +211,7 @@ def verdict(lines: Iterable[Line]) -> str:
 
 
 def not_compared(lines: Sequence[Line], base: Mapping[tuple[str, str], float]) -> list[str]:
-    """A sentence for what only one of the two runs has: no row falls out of sight."""
+    """Sentences about rows and figures that only one of the two runs has, so that none goes unnoticed."""
     now = {(line.row, line.figure.name): line.comparison.ratio for line in lines if line.comparison is not None}
     sides = [("the base", base, now), ("this run", now, base)]
     return [
@@ -222,16 +222,16 @@ def not_compared(lines: Sequence[Line], base: Mapping[tuple[str, str], float]) -
 
 
 def _only(one: Iterable[tuple[str, str]], other: Iterable[tuple[str, str]]) -> list[str]:
-    """Rows that are not in the other, and figures of rows that are."""
+    """Rows that the other run lacks, and figures that it lacks in a common row."""
     known, rows = set(other), {row for row, _ in other}
     names = (f"{row} ({figure})" if row in rows else row for row, figure in one if (row, figure) not in known)
     return list(dict.fromkeys(names))
 
 
-def fallen(lines: Iterable[Line], base: Mapping[tuple[str, str], float]) -> list[str]:
-    """A sentence for each figure whose ratio is worse than in the base by more than a tenth.
+def find_regressions(lines: Iterable[Line], base: Mapping[tuple[str, str], float]) -> list[str]:
+    """A sentence for each figure with a ratio worse than the base's by more than a tenth.
 
-    Ratios, not figures: the base may come from another machine or another hour.
+    Ratios are compared, not figures: the base may come from another machine or another hour.
     """
     sentences = []
     for line in lines:
@@ -239,7 +239,7 @@ def fallen(lines: Iterable[Line], base: Mapping[tuple[str, str], float]) -> list
         if before is None or line.comparison is None:
             continue
         now, lowest, highest = line.comparison
-        if has_fallen(now, before, more_is_better=line.figure.more_is_better):
+        if has_regressed(now, before, more_is_better=line.figure.more_is_better):
             spread = f"{lowest:.3f}-{highest:.3f}"
             sentences.append(
                 f"{line.row}: {line.figure.name} is {now:.3f} ({spread}) of {_whose(line)}, was {before:.3f}"
@@ -252,7 +252,7 @@ def _whose(line: Line) -> str:
 
 
 class Progress:
-    """One line per measurement with the time left, on stderr: overwritten on a terminal, JSON otherwise."""
+    """A line for each measurement with the time left, on standard error: overwritten on a terminal, JSON otherwise."""
 
     def __init__(self, steps: int, stream: TextIO = sys.stderr) -> None:
         self.steps = steps
@@ -262,7 +262,7 @@ class Progress:
         self.is_terminal = stream.isatty()
 
     def step(self, what: str) -> None:
-        """`what` has ended."""
+        """Show that the step `what` has ended."""
         self.done += 1
         elapsed = time.monotonic() - self.started
         left = elapsed / self.done * max(0, self.steps - self.done)

@@ -1,4 +1,4 @@
-"""One run of the bench: both brokers side by side, every row in turns, A B A B."""
+"""One run of the bench: both brokers are running, and each row measures them in turns, A B A B."""
 
 import math
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headgate.tools.bench.measuring.brokers import HEADGATE, KAFKA, Broker, Launcher
 from headgate.tools.bench.measuring.figures import Figure, Sample
-from headgate.tools.bench.measuring.gauge import Conditions, count_alike, most_alike, running_gauge
+from headgate.tools.bench.measuring.gauge import Conditions, count_comparable, running_gauge, select_comparable
 from headgate.tools.bench.measuring.generator import PROGRAMS, compile_program
 from headgate.tools.bench.measuring.machine import (
     MachineTime,
@@ -25,58 +25,57 @@ from headgate.tools.bench.measuring.machine import (
 from headgate.tools.bench.measuring.target import Target, resident_megabytes
 from headgate.tools.bench.report import Journal, Line, Progress, Turns
 from headgate.tools.bench.requests.client import BenchError
-from headgate.tools.bench.rows.compacting import COMPACTIONS, Compacted
-from headgate.tools.bench.rows.compacting import FIGURES as COMPACTION_FIGURES
-from headgate.tools.bench.rows.compacting import measure as measure_compaction
-from headgate.tools.bench.rows.compiled import lines_of, measured
-from headgate.tools.bench.rows.coordinator_load import Loaded, coordinator_load
+from headgate.tools.bench.rows.compaction import COMPACTIONS, CompactionResult, measure_compactions
+from headgate.tools.bench.rows.compaction import FIGURES as COMPACTION_FIGURES
+from headgate.tools.bench.rows.compiled import measure_messages, message_lines
+from headgate.tools.bench.rows.coordinator_load import CoordinatorLoadResult, coordinator_load
 from headgate.tools.bench.rows.idle import idle_connection_bytes
 from headgate.tools.bench.rows.restart import FIGURES as RESTART_FIGURES
-from headgate.tools.bench.rows.restart import RESTARTS, Restarted, measure
+from headgate.tools.bench.rows.restart import RESTARTS, RestartResult, measure_restarts
 from headgate.tools.bench.rows.row import Row, Run
 from headgate.tools.bench.rows.table import COORDINATOR_LOAD, IDLE_CONNECTIONS, MEMORY, MESSAGES, ROWS, START
 
-_SETTLE_SECONDS = 3.0  # after start, before idle memory is read
+_SETTLE_SECONDS = 3.0  # between the start and the reading of idle memory
 _JVM_SLICE_SECONDS = 2.0
-_MOST_TURNS = 1.5  # times those that are wanted
+_MOST_TURNS = 1.5  # times the wanted number of turns
 
 Turn = Mapping[str, Sample]
-"""A leg of each broker, one after the other."""
+"""One leg of each broker, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How long and how often.
+    """The durations and repetitions of a run.
 
-    A JVM compiles what it has run often: until then Apache Kafka needs several times the CPU. So WARM_UP_ROWS run on it
-    until it has used `jvm_cpu_seconds` (CPU, as a busy machine gives it less; after as much it was found steady, in a
-    quick run nearly), and before its first repetition each row runs for `warm_up_seconds` on Kafka and for a third of
-    that on Headgate, which compiles messages only.
+    A JVM compiles code that has run often; until then Apache Kafka needs several times the CPU. So WARM_UP_ROWS load
+    Kafka until the JVM has used `jvm_cpu_seconds` (CPU time, because a busy machine gives less of it; the default was
+    measured as steady, the value of a quick run nearly). Before the first repetition each row runs for
+    `warm_up_seconds` on Kafka, and for a third of this time on Headgate, which compiles only messages.
     """
 
     rows: Sequence[str]
     repetitions: int = 5
     seconds: float = 2.0
     turn_seconds: float = 0.4
-    """Of one leg, if its row can be so short: the gears of a machine last for seconds, and should hit both brokers."""
+    """The seconds of one leg, if the row allows: gears of a machine last for seconds, and should hit both brokers."""
     warm_up_seconds: float = 5.0
     jvm_cpu_seconds: float = 30.0
     is_quick: bool = False
-    """Where less is measured, not only less often."""
+    """True: some rows measure fewer things, not only less often."""
 
     def turns_of(self, row: Row) -> tuple[int, float]:
-        """How many, and the seconds of one leg: as much is measured in long and in short ones."""
+        """The number of turns and the seconds of one leg; long and short legs measure the same time in total."""
         leg_seconds = min(max(self.turn_seconds, row.least_seconds), self.seconds)
         turns = self.repetitions * self.seconds / leg_seconds
         return max(1, round(turns * row.turn_share)), leg_seconds
 
     def most_turns_of(self, row: Row) -> int:
-        """With those that are repeated. A long leg is not: gears change within it."""
+        """The largest number of turns, with repeated ones. Long legs are not repeated: gears change within them."""
         turns, seconds = self.turns_of(row)
         return int(_MOST_TURNS * turns) if seconds < self.seconds else turns
 
     def steps(self, brokers: Sequence[str]) -> int:
-        """Measurements and warm-ups, for the progress bar; without turns that are repeated."""
+        """The number of measurements and warm-ups for the progress bar, without repeated turns."""
         loads = [ROWS[name] for name in self.rows if name in ROWS]
         each = sum(self.turns_of(row)[0] + 1 for row in loads)
         alone = (START, COORDINATOR_LOAD, *RESTARTS, *COMPACTIONS)
@@ -89,7 +88,7 @@ class Settings:
 QUICK = Settings(
     (), repetitions=3, seconds=0.4, turn_seconds=0.2, warm_up_seconds=0.6, jvm_cpu_seconds=10.0, is_quick=True
 )
-WARM_UP_ROWS = {"produce-tiny-pipelined": 1.0, "fetch-4k": 0.4}  # and the part of `jvm_cpu_seconds` for each
+WARM_UP_ROWS = {"produce-tiny-pipelined": 1.0, "fetch-4k": 0.4}  # row -> its share of `jvm_cpu_seconds`
 
 _START_FIGURE = Figure("seconds to Metadata", lambda sample: sample.seconds, mark=1 / 8)
 _IDLE, _AFTER_LOAD = "idle", "after load"
@@ -97,7 +96,7 @@ _MEMORY_FIGURES = {
     _IDLE: Figure("resident MB, idle", lambda _: math.nan, limit=64, unit="MB"),
     _AFTER_LOAD: Figure("resident MB, after load", lambda _: math.nan, limit=120, unit="MB"),
 }
-_LOADED_FIGURES: dict[Figure, Callable[[Loaded], float]] = {
+_LOADED_FIGURES: dict[Figure, Callable[[CoordinatorLoadResult], float]] = {
     Figure("s to every group", lambda _: math.nan, mark=1.0): lambda loaded: loaded.all_seconds,
     Figure("s to half of them", lambda _: math.nan): lambda loaded: loaded.half_seconds,
     Figure("s to Metadata", lambda _: math.nan): lambda loaded: loaded.metadata_seconds,
@@ -109,7 +108,7 @@ _CONNECTION_FIGURE = Figure("resident bytes each", lambda _: math.nan, limit=409
 
 @dataclass(slots=True)
 class Bench:
-    """`launchers` are measured in their order, each repetition anew; `java` runs Kafka's own clients."""
+    """Measures the brokers of `launchers`, in this order in each repetition. `java` runs Kafka's own clients."""
 
     settings: Settings
     launchers: Sequence[Launcher]
@@ -142,7 +141,7 @@ class Bench:
                 self._measure_loads(directory)
 
     def _measure_start(self, directory: Path) -> None:
-        """Each start has a fresh directory and is alone: nothing else of the bench runs yet."""
+        """Measure starts in fresh directories, before anything else of the bench runs."""
         values: dict[str, list[float]] = {launcher.name: [] for launcher in self.launchers}
         shares = []
         for number in range(self.settings.repetitions):
@@ -156,16 +155,16 @@ class Bench:
         self.journal.figure(Line.of(START, _START_FIGURE, values, max(shares)))
 
     def _measure_messages(self) -> None:
-        """In this process, before a broker is there to disturb it."""
+        """Measure messages in this process, before any broker runs."""
         before, own = machine_time(), own_cpu_seconds()
-        rows = measured(is_quick=self.settings.is_quick)
-        lines = lines_of(rows, _share_since(before, own))
+        rows = measure_messages(is_quick=self.settings.is_quick)
+        lines = message_lines(rows, _share_since(before, own))
         for line in lines:
             self.journal.figure(line)
         self.progress.step(f"{MESSAGES} {len(rows)} of them")
 
     def _measure_idle_connections(self, directory: Path) -> None:
-        """Once: the sum over some thousand connections of a fresh process varies little."""
+        """Measure once: the sum over thousands of connections of a fresh process varies little."""
         values = {}
         before, own = machine_time(), own_cpu_seconds()
         for launcher in self.launchers:
@@ -174,8 +173,8 @@ class Bench:
         self.journal.figure(Line.of(IDLE_CONNECTIONS, _CONNECTION_FIGURE, values, _share_since(before, own)))
 
     def _measure_coordinator_load(self, directory: Path) -> None:
-        """Each broker is alone, and begins with nothing but its data."""
-        loads: dict[str, list[Loaded]] = {launcher.name: [] for launcher in self.launchers}
+        """Measure restarted brokers, each alone on the machine."""
+        loads: dict[str, list[CoordinatorLoadResult]] = {launcher.name: [] for launcher in self.launchers}
         compile_program("load", self.build)
         before, own = machine_time(), own_cpu_seconds()
         for number in range(self.settings.repetitions):
@@ -194,11 +193,11 @@ class Bench:
 
     def _measure_restarts(self, name: str, directory: Path) -> None:
         """Each broker is alone."""
-        series: dict[str, list[Restarted]] = {launcher.name: [] for launcher in self.launchers}
+        series: dict[str, list[RestartResult]] = {launcher.name: [] for launcher in self.launchers}
         compile_program("load", self.build)
         before, own = machine_time(), own_cpu_seconds()
         try:
-            for broker, number, restarted in measure(
+            for broker, number, restarted in measure_restarts(
                 RESTARTS[name], self.launchers, directory, self.build, self.settings.repetitions
             ):
                 series[broker].append(restarted)
@@ -213,11 +212,11 @@ class Bench:
 
     def _measure_compaction(self, name: str, directory: Path) -> None:
         """Each broker is alone."""
-        series: dict[str, list[Compacted]] = {launcher.name: [] for launcher in self.launchers}
+        series: dict[str, list[CompactionResult]] = {launcher.name: [] for launcher in self.launchers}
         compile_program("load", self.build)
         before, own = machine_time(), own_cpu_seconds()
         try:
-            for broker, number, made in measure_compaction(
+            for broker, number, made in measure_compactions(
                 COMPACTIONS[name], self.launchers, directory, self.build, self.settings.repetitions
             ):
                 series[broker].append(made)
@@ -253,7 +252,7 @@ class Bench:
             try:
                 self._measure_row(row, targets)
             except (BenchError, OSError) as error:
-                self.journal.failure(name, str(error))  # the rows after it are worth having
+                self.journal.failure(name, str(error))  # go on: the other rows still have figures
         if MEMORY in self.settings.rows:
             self._measure_memory(_AFTER_LOAD, brokers)
 
@@ -285,10 +284,10 @@ class Bench:
             self._report(row, turns, self.settings.turns_of(row)[0])
 
     def _turns(self, row: Row, runs: Mapping[str, Run]) -> list[Turn]:
-        """As many as are wanted whose legs met the same, within a bound."""
+        """Measure turns until enough of them are comparable, or until the largest number of turns."""
         wanted, seconds = self.settings.turns_of(row)
         turns: list[Turn] = []
-        while count_alike(_met(turns)) < wanted and len(turns) < self.settings.most_turns_of(row):
+        while count_comparable(_met(turns)) < wanted and len(turns) < self.settings.most_turns_of(row):
             number, turn = len(turns), {}
             for name, run in runs.items():
                 turn[name] = self._step(row, name, str(number + 1), run, seconds)
@@ -298,8 +297,8 @@ class Bench:
 
     def _report(self, row: Row, turns: Sequence[Turn], wanted: int) -> None:
         met = _met(turns)
-        counted = most_alike(met, wanted)
-        made = Turns(len(turns), count_alike(met), counted)
+        counted = select_comparable(met, wanted)
+        made = Turns(len(turns), count_comparable(met), counted)
         share = max(sample.others_share for turn in turns for sample in turn.values())
         for figure in row.figures:
             values = {name: [figure.of(turns[number][name]) for number in counted] for name in turns[0]}
@@ -314,7 +313,7 @@ class Bench:
 
 
 def _use_cpu(row: Row, target: Target, seconds: float) -> float:
-    """Load the broker until it has used so many CPU seconds; how many it really were."""
+    """Load the broker until it has used `seconds` of CPU time; return the CPU seconds in fact used."""
     used = 0.0
     with row.opened(target) as run:
         while used < seconds:

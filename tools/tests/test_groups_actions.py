@@ -7,10 +7,10 @@ import pytest
 
 from headgate.tools.groups import actions
 from headgate.tools.groups.actions import CommandResult, check_lag_limits
-from headgate.tools.groups.arguments import UsageError
 from headgate.tools.groups.cluster import TopicPartition
 from headgate.tools.groups.lag import NO_SUCH_PARTITION, UNKNOWN, PartitionLag
 from headgate.tools.groups.offsets import OffsetAndMetadata
+from headgate.tools.output import UsageError
 from headgate.tools.tests.model_cluster import ModelCluster, ModelGroup, opened
 
 A0 = TopicPartition("a", 0)

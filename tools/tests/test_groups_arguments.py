@@ -3,8 +3,9 @@
 import pytest
 
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
-from headgate.tools.groups.arguments import Offset, Time, UsageError, parse_csv, parse_target, parse_topics
+from headgate.tools.groups.arguments import Offset, Time, parse_csv, parse_target, parse_topics
 from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.output import UsageError
 
 NOW_MS = 1_800_000_000_000  # 2027-01-15T08:00:00Z
 HOUR_MS = 3_600_000

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.tools.groups.arguments import UsageError
 from headgate.tools.groups.cluster import TopicPartition
 from headgate.tools.groups.export_format import build_document, drop_foreign_epochs, parse_document
 from headgate.tools.groups.members import Group
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
+from headgate.tools.output import UsageError
 from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -105,9 +105,9 @@ ROW = ["groups", 0, "offsets", 1]
         (spoilt([*ROW, "leader_epoch"], "x"), r"leader_epoch: 'x' is no whole number"),
         (spoilt([*ROW, "metadata"], 5), r"metadata: 5 is no text"),
         (
-            json.dumps({**EXPORT, "groups": EXPORT["groups"] * 2}),
+            json.dumps({**EXPORT, "groups": EXPORT["groups"] * 2}),  # type: ignore[operator]
             r"groups\[1\]: group 'g' stands in the document twice",
-        ),  # type: ignore[operator]
+        ),
     ],
 )
 def test_files_that_are_wrong(text: str, sentence: str) -> None:

@@ -11,10 +11,10 @@ from headgate.tools.log.data_directory import (
     DataDirectory,
     PartitionDirectory,
     Selection,
-    UsageError,
     partition_of,
     resolve_paths,
 )
+from headgate.tools.output import UsageError
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Starts the two brokers, each with its own defaults, on loopback, with their data side by side."""
+"""Starts the two brokers on loopback, each with its own defaults, with data directories on the same disk."""
 
 import os
 import shutil
@@ -16,20 +16,19 @@ from pathlib import Path
 from headgate.tools.bench.requests.client import BenchError, Client
 
 HEADGATE, KAFKA = "headgate", "kafka"
-# Flags that would change a broker; an installed Headgate has its bytecode, which a checkout keeps from its first start.
+# Variables that would change a broker. Without bytecode Headgate would compile at each start, as no installed one does.
 _NOT_INHERITED = ("KAFKA_OPTS", "JAVA_TOOL_OPTIONS", "PYTHONDONTWRITEBYTECODE")
 _START_WITHIN_SECONDS = 60.0
 _STOP_WITHIN_SECONDS = 20.0
 _POLL_SECONDS = 0.002
 
-# What Kafka's own kafka-server-start.sh gives the JVM; nothing else is tuned.
+# The JVM flags of Kafka's own kafka-server-start.sh; nothing else is tuned.
 _JVM_FLAGS = ["-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
 _JVM_FLAGS += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15"]
 _JVM_FLAGS += ["-Djava.awt.headless=true"]
 
-# The last two settings are not about having one node: they shorten the delay of deletion (60 s, the first one 30 s
-# after start), because the next repetition waits until the files of the last one are gone, so that nobody pays for
-# them while it is measured.
+# The last two settings shorten the delay of deletion (by default 60 s, and 30 s after the start). The next repetition
+# waits until the files of the last one are deleted, so that no measurement pays for the deletion.
 _KRAFT_PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -45,7 +44,7 @@ log.segment.delete.delay.ms=100
 log.initial.task.delay.ms=500
 """
 
-# Both brokers have it: by default each new group of the classic protocol waits for 3 s, in which nothing is to be seen.
+# For both brokers: by default each new classic group waits for 3 s, in which there is nothing to measure.
 _SHARED_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
@@ -57,7 +56,7 @@ def free_port() -> int:
 
 @dataclass(slots=True)
 class Broker:
-    """A running broker. `start_seconds`: from starting the process to the first answered Metadata."""
+    """A running broker. `start_seconds`: from the start of the process to the first answered Metadata."""
 
     name: str
     process: "subprocess.Popen[bytes]"
@@ -74,7 +73,7 @@ class Broker:
         return self.data.parent / "output.log"
 
     def stop(self, within_seconds: float = _STOP_WITHIN_SECONDS) -> None:
-        """SIGTERM, and SIGKILL for one that does not listen."""
+        """Send SIGTERM; send SIGKILL if the broker does not end within the time."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -88,19 +87,19 @@ class Broker:
 
 
 def java_command(jars: Path) -> list[str]:
-    """What runs a class of Kafka's; empty where there is no Java, or no Kafka in the directory."""
+    """The command that runs a class of Kafka's; empty without Java or without Kafka in the directory."""
     java = shutil.which("java")
     return [java, "-cp", str(jars.resolve() / "*")] if java and list(jars.glob("kafka_2.13-*.jar")) else []
 
 
 class Launcher(ABC):
-    """Knows how one kind of broker is started: on a fresh directory, or again on what one has left."""
+    """Starts one kind of broker, in a fresh directory or in the directory of a stopped one."""
 
     name: str
 
     @abstractmethod
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
-        """What to execute; whatever has to exist before it does is made here, outside of the measured start."""
+        """The command to execute; also creates every file that the broker needs, outside of the measured start."""
 
     def start(self, directory: Path) -> Broker:
         shutil.rmtree(directory, ignore_errors=True)
@@ -129,7 +128,7 @@ class Launcher(ABC):
 
 
 class HeadgateLauncher(Launcher):
-    """The installed command, as a user runs it, or another one."""
+    """The installed command, as a user runs it, or the command of another tree."""
 
     name = HEADGATE
 
@@ -150,21 +149,21 @@ class HeadgateLauncher(Launcher):
 
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
         settings = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(data), **_SHARED_SETTINGS}
-        settings["log.segment.delete.delay.ms"] = "100"  # as Kafka has it
+        settings["log.segment.delete.delay.ms"] = "100"  # the same for Kafka
         return [self.program, "serve", *(f"--override={name}={value}" for name, value in settings.items())]
 
 
 class KafkaLauncher(Launcher):
     """Apache Kafka from its Maven jars, broker and controller in one process.
 
-    Without a configuration Log4j writes errors only, which is in its favour.
+    Without a configuration Log4j writes errors only, to Kafka's advantage.
     """
 
     name = KAFKA
 
     def __init__(self, jars: Path) -> None:
         self.formatted: dict[str, bytes] = {}
-        """What formatting leaves in an empty directory, by file name; every start has a copy."""
+        """The files of a formatted directory by name; every start copies them."""
         self.java = java_command(jars)
         if not self.java:
             raise BenchError(
@@ -187,7 +186,7 @@ class KafkaLauncher(Launcher):
 
     def _format(self, properties: Path) -> None:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        # "=": an id that begins with a dash is not an option
+        # With "=", an id that begins with a dash is not taken for an option
         format_command = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties)]
         done = subprocess.run([*self.java, *format_command], capture_output=True, text=True, check=False)
         if done.returncode != 0:

@@ -1,4 +1,4 @@
-"""From samples to figures: what one repetition says, ratios between two brokers, what changed since an earlier run."""
+"""From samples to figures: the figures of a repetition, ratios between two brokers, changes since an earlier run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from math import comb
 from statistics import median
 from typing import NamedTuple
 
-FALLEN = 0.1  # a ratio worse by more than a tenth is named
+REGRESSION = 0.1  # a ratio worse by more than a tenth is reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +24,19 @@ class Sample:
     mean_us: float = 0.0
     max_us: float = 0.0
     gauge_us: float | None = None
-    """How long the gauge took for its work meanwhile: the gear of the machine (gauge.py)."""
+    """The mean time of the gauge's work during the repetition: the gear of the machine (gauge.py)."""
     alone_p50_us: float = 0.0
     alone_p99_us: float = 0.0
-    """Of a bystander (bystander.py): its latency just before, without the load."""
+    """The latencies of a bystander (bystander.py) just before, without the load."""
     loads_per_second: float = 0.0
-    """Requests of the load beside a bystander that were answered."""
+    """The answered requests of the load beside a bystander."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number made of a sample.
+    """A number computed from a sample, and the promise for the number.
 
-    Promised for it: `mark`, a ratio to what it is measured beside, or `limit`, itself. With both, either suffices.
+    `mark` promises a ratio to the second leg, `limit` a value of the number itself. With both, one of them suffices.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Figure:
         return "" if self.mark is None else f"{'>=' if self.more_is_better else '<='} {self.mark:g}"
 
     def is_reached(self, value: float, ratio: float | None) -> bool | None:
-        """None where nothing is promised, or where there is nothing beside it."""
+        """True if the promise is kept; None without a promise, or for a mark without a second leg."""
         if self.limit is not None and (self.mark is None or ratio is None or value <= self.limit):
             return value <= self.limit
         if self.mark is None or ratio is None:
@@ -62,7 +62,7 @@ class Figure:
 
 
 class Comparison(NamedTuple):
-    """Median of the ratios within each turn, and the interval that holds the true one with 94 percent."""
+    """The median of the ratios of the turns, and the interval that holds the true median with 94 percent."""
 
     ratio: float
     lowest: float
@@ -90,19 +90,19 @@ def requests_per_second(sample: Sample) -> float:
 
 
 def compare(headgate: Sequence[float], other: Sequence[float]) -> Comparison | None:
-    """Turn n of one beside turn n of the other: one ran after the other, under the same load of others.
+    """Compare turn by turn: the legs of a turn ran one after the other, under the same load by other processes.
 
-    None where the other is always 0, as may be what a tool prints in whole milliseconds.
+    None if all values of `other` are 0, as a tool may print that counts whole milliseconds.
     """
     ratios = [ours / theirs for ours, theirs in zip(headgate, other, strict=True) if theirs]
     return Comparison(median(ratios), *interval(ratios)) if ratios else None
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """In which the median lies of what these were drawn from, with 15/16: the smallest and the largest of five.
+    """The interval that holds the distribution's median with probability 15/16; of five values, smallest to largest.
 
-    Of whatever distribution: each value lies below it with a half, so that binomial coefficients tell how many at each
-    end can be left out. Fewer than five values know less: then none is.
+    This is true for any distribution: each value lies below the median with probability 1/2, so binomial coefficients
+    tell how many values can be left out at each end. From fewer than five values none is left out.
     """
     ordered, count, left_out = sorted(values), len(values), 0
     while sum(comb(count, below) for below in range(left_out + 2)) <= 2**count / 32:
@@ -110,5 +110,5 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[left_out], ordered[-1 - left_out]
 
 
-def has_fallen(now: float, base: float, *, more_is_better: bool) -> bool:
-    return now < base * (1 - FALLEN) if more_is_better else now > base * (1 + FALLEN)
+def has_regressed(now: float, base: float, *, more_is_better: bool) -> bool:
+    return now < base * (1 - REGRESSION) if more_is_better else now > base * (1 + REGRESSION)

@@ -1,7 +1,7 @@
-"""How fast the machine is meanwhile: a small piece of work, timed all the time on every CPU (gauge.c).
+"""The speed of the machine during a measurement: gauge.c times a small piece of work all the time on every CPU.
 
-A virtual CPU has gears: while the other hyperthread of its core works for somebody else, a CPU second of ours gets up
-to half as much done. CPU time cannot tell, so that two brokers measured in different gears compare the gears.
+A virtual CPU has gears: while the other hyperthread of the core works for somebody else, a CPU second of ours does down
+to half as much work. CPU time does not show this: two brokers measured in different gears would compare the gears.
 """
 
 import json
@@ -18,34 +18,34 @@ from typing import NamedTuple
 from headgate.tools.bench.measuring.generator import compile_program
 from headgate.tools.bench.requests.client import BenchError
 
-LIKE = 0.1
-"""Legs are alike if the gauge took a tenth longer in one at most, and the others used a tenth of the machine more."""
-_AWAY = 3.0
+COMPARABLE_WITHIN = 0.1
+"""Legs are comparable if neither the gauge's time nor the CPU share of other processes differs by more than a tenth."""
+_LONGEST_FACTOR = 3.0
 
 
 def mean_microseconds(durations_ns: Sequence[Sequence[int]]) -> float | None:
-    """Of the gauge's work, over the CPUs; None where one of them has no sample, as the time was too short.
+    """The mean duration of the gauge's work over all CPUs; None if the time was too short for a sample of each CPU.
 
-    A duration counts as three times the CPU's shortest at most: beyond that the CPU was not slow, but away.
+    A duration counts as at most three times the CPU's shortest: a longer one means a preempted gauge, not a slow CPU.
     """
     if not durations_ns or not all(durations_ns):
         return None
-    return fmean(fmean(min(each, _AWAY * min(cpu)) for each in cpu) for cpu in durations_ns) / 1e3
+    return fmean(fmean(min(each, _LONGEST_FACTOR * min(cpu)) for each in cpu) for cpu in durations_ns) / 1e3
 
 
 class Conditions(NamedTuple):
-    """What a leg met: how long the gauge took, and the part of the machine's CPU that the others used."""
+    """The conditions of a leg: the mean time of the gauge, and the CPU share of other processes, 0 to 1."""
 
     gauge_us: float | None
     others_share: float
 
 
 Turn = Sequence[Conditions]
-"""What its legs met."""
+"""The conditions of each leg of a turn."""
 
 
-def unlikeness(turn: Turn) -> float:
-    """0 where all legs met the same; otherwise how far they differ in the gauge or, if that is more, in others."""
+def difference(turn: Turn) -> float:
+    """The largest difference between the legs of a turn, in the gauge or in the share of others; 0: no difference."""
     others = [leg.others_share for leg in turn]
     known = [leg.gauge_us for leg in turn if leg.gauge_us is not None]
     if known and len(known) < len(turn):
@@ -53,27 +53,27 @@ def unlikeness(turn: Turn) -> float:
     return max(max(known) / min(known) - 1 if known else 0.0, max(others) - min(others))
 
 
-def count_alike(turns: Sequence[Turn]) -> int:
-    return sum(unlikeness(turn) <= LIKE for turn in turns)
+def count_comparable(turns: Sequence[Turn]) -> int:
+    return sum(difference(turn) <= COMPARABLE_WITHIN for turn in turns)
 
 
-def most_alike(turns: Sequence[Turn], wanted: int) -> list[int]:
-    """Numbers of the turns that count: all whose legs are alike, and where these are too few the `wanted` likest.
+def select_comparable(turns: Sequence[Turn], wanted: int) -> list[int]:
+    """The numbers of the turns that count: all comparable ones, or, if too few, the `wanted` ones that differ least.
 
-    It looks at what the legs met and at nothing else: no turn is chosen for its ratio.
+    The choice depends on the conditions alone: no turn is chosen for its ratio.
     """
-    by_likeness = sorted(range(len(turns)), key=lambda number: unlikeness(turns[number]))
-    return sorted(by_likeness[: max(wanted, count_alike(turns))])
+    by_likeness = sorted(range(len(turns)), key=lambda number: difference(turns[number]))
+    return sorted(by_likeness[: max(wanted, count_comparable(turns))])
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """The running program."""
+    """The running gauge program."""
 
     process: "subprocess.Popen[str]"
 
     def read(self) -> list[list[int]]:
-        """Nanoseconds of each piece of work since it was last read, a list for each CPU."""
+        """The nanoseconds of each piece of work since the last read, one list for each CPU."""
         assert self.process.stdin and self.process.stdout  # noqa: PT018
         try:
             os.write(self.process.stdin.fileno(), b"\n")
@@ -85,7 +85,7 @@ class Gauge:
 
 @contextmanager
 def running_gauge(build: Path) -> Iterator[Gauge]:
-    """It ends when its standard input is closed, and so also with this process."""
+    """A running gauge, which ends when its standard input is closed, and so also with this process."""
     program = compile_program("gauge", build)
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Gauge(process)

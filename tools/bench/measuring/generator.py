@@ -1,4 +1,4 @@
-"""Compiles the C programs beside this file and runs them."""
+"""Compiles and runs the C programs of `programs/`."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ _FLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra", "-pthread"]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One run of the load generator; see `struct settings` in load.h. Zero means: no such limit."""
+    """One run of the load generator; see `struct settings` in load.h. A limit of zero is no limit."""
 
     program: ClassVar[str] = "load"
     api: int
@@ -63,7 +63,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """One run of the end-to-end generator: records at a steady rate, one a request; see latency.c."""
+    """One run of the end-to-end generator: records at a steady rate, one in each request; see latency.c."""
 
     program: ClassVar[str] = "latency"
     produce_version: int
@@ -78,7 +78,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Bystander:
-    """One run of the bystander: a Produce every `interval_us` for so many seconds; see bystander.c."""
+    """One run of the bystander: a Produce every `interval_us` for `seconds`; see bystander.c."""
 
     program: ClassVar[str] = "bystander"
     version: int
@@ -90,11 +90,11 @@ class Bystander:
         return [f"port={port}", *(f"{name}={value}" for name, value in asdict(self).items())]
 
 
-Generated = Load | Latency | Bystander
+GeneratorRun = Load | Latency | Bystander
 
 
 class LoadResult(NamedTuple):
-    """What a generator or a client says of its run. `record_bytes`: without a batch that a fetch has cut."""
+    """The result of a generator or a client. `record_bytes`: without batches that a fetch has cut."""
 
     requests: int
     record_bytes: int
@@ -108,7 +108,7 @@ class LoadResult(NamedTuple):
 
 
 def compile_program(name: str, directory: Path) -> Path:
-    """The program in `directory`, compiled unless it is newer than its sources."""
+    """The path of the program in `directory`; compiles the program if a source is newer."""
     sources = [_PROGRAMS / source for source in PROGRAMS[name]]
     program = directory / name
     newest = max(path.stat().st_mtime for path in _PROGRAMS.glob("*.[ch]"))
@@ -121,16 +121,16 @@ def compile_program(name: str, directory: Path) -> Path:
     return program
 
 
-Around = Callable[[int], object]
+OnProcess = Callable[[int], object]
 """Called with a generator's process id."""
 
 
 def run_load(
-    directory: Path, load: Generated, port: int, begin: Around = lambda _: None, end: Around = lambda _: None
+    directory: Path, load: GeneratorRun, port: int, begin: OnProcess = lambda _: None, end: OnProcess = lambda _: None
 ) -> LoadResult:
-    """Runs to its end; BenchError with the generator's own sentence where an answer was wrong.
+    """Run a generator to its end. Raises BenchError with the generator's own sentence about a wrong answer.
 
-    `begin` is called when every connection is open and has been answered once, `end` before the first one is closed.
+    `begin` is called when every connection is open and has one answer, `end` before the first connection is closed.
     """
     program = directory / load.program
     command = [str(program), *load.arguments(port), "wait=1"]
@@ -146,7 +146,7 @@ def run_load(
         if result:
             end(process.pid)
         process.stdin.close()
-        complaint = process.stderr.read().strip()
+        error = process.stderr.read().strip()
     if process.returncode != 0 or not result:
-        raise BenchError(complaint or f"the generator {program.name} ended with {process.returncode}")
+        raise BenchError(error or f"the generator {program.name} ended with {process.returncode}")
     return LoadResult(**json.loads(result))

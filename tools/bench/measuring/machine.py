@@ -1,4 +1,4 @@
-"""What the kernel says of processes and of the machine. The parsers are pure; `proc(5)` defines the files."""
+"""The kernel's counters of processes and of the machine. The parsers are pure; `proc(5)` defines the files."""
 
 import os
 import resource
@@ -37,16 +37,16 @@ def parse_size(text: str, name: str) -> int:
 
 
 def process_cpu_seconds(pid: int) -> float:
-    """User and system seconds of all threads, dead ones included.
+    """User and system seconds of all threads of a process, ended threads included.
 
-    From the process's CPU clock (clock_getcpuclockid(3), which Python has for threads only), which counts nanoseconds:
-    /proc/<pid>/stat counts ticks of 10 ms, and 500 expired long polls use no more than that.
+    The source is the process's CPU clock, in nanoseconds (clock_getcpuclockid(3), which Python has for threads only).
+    /proc/<pid>/stat counts ticks of 10 ms, and 500 expired long polls use only one.
     """
     return time.clock_gettime(~pid << 3 | _CPU_CLOCK_OF_PROCESS)
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """The same with its children, those that have ended too."""
+    """The same with all children of the process, ended children included."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     ended = (int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND
     children = {
@@ -56,7 +56,7 @@ def tree_cpu_seconds(pid: int) -> float:
 
 
 def own_cpu_seconds() -> float:
-    """This process and its ended children: generators, never a broker that still runs."""
+    """The CPU seconds of this process and its ended children: generators, never a running broker."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
@@ -66,7 +66,7 @@ def machine_time() -> MachineTime:
 
 
 def resident_bytes(pid: int) -> int:
-    """Counted page by page; VmRSS in status lags behind by some pages a thread."""
+    """The resident set, counted page by page: VmRSS in /proc/<pid>/status lags by some pages for each thread."""
     return parse_size(Path(f"/proc/{pid}/smaps_rollup").read_text(), "Rss")
 
 
@@ -75,10 +75,10 @@ def available_bytes() -> int:
 
 
 def touch_pages(path: Path, size: int) -> None:
-    """Write a file of `size` bytes and remove it: the pages that the kernel gives to the next files are then there.
+    """Write a file of `size` bytes and remove it, so that the kernel has backed free pages for the next files.
 
-    A virtual machine may have given free pages to its host. The first use of each is then a fault of the host, 6 us
-    charged to whoever writes: 1.6 CPU s/GB, where to copy into a page that is there takes 0.15.
+    A virtual machine may have returned free pages to the host. The first use of such a page is a fault of the host:
+    6 us, charged to the writer. That is 1.6 CPU s/GB, while copying into a backed page takes 0.15.
     """
     block = bytes(_TOUCHED_AT_ONCE)
     try:
@@ -90,5 +90,5 @@ def touch_pages(path: Path, size: int) -> None:
 
 
 def others_share(machine: MachineTime, own_seconds: float) -> float:
-    """The part of the machine's CPU time that was used by none of the processes that a figure is about, 0 to 1."""
+    """The share of the machine's CPU time, 0 to 1, of processes outside of the measurement."""
     return max(0.0, machine.busy - own_seconds) / machine.total if machine.total > 0 else 0.0

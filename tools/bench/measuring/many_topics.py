@@ -1,4 +1,4 @@
-"""Ten thousand topics of one empty partition, made once a run for all rows that need many of them."""
+"""Ten thousand topics of one empty partition, created once in a run for all rows that need many topics."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +17,10 @@ _NO_TOPIC: Final = 3  # UNKNOWN_TOPIC_OR_PARTITION
 
 
 def many_topics(target: Target, count: int = MANY_TOPICS) -> list[Topic]:
-    """At least so many, each of them served. Apache Kafka takes a minute or more to make them."""
+    """The first `count` of these topics; creates missing ones and waits until all are served.
+
+    Apache Kafka takes a minute or more.
+    """
     client = target.broker.client
     names = [f"many-{number:05}" for number in range(len(target.many), count)]
     for chunk in chunks(names):
@@ -34,7 +37,7 @@ def chunks(names: Sequence[str], size: int = _AT_ONCE) -> list[Sequence[str]]:
 def check_errors(
     client: Client, request: frames.RequestWriter, read: Callable[[Reader], list[int]], tolerated: int = 0
 ) -> None:
-    """Raises BenchError for an error code in the answer that is neither 0 nor `tolerated`."""
+    """Send a request. Raises BenchError for an error code in the answer that is neither 0 nor `tolerated`."""
     reader = client.call(request, _ANSWERED_WITHIN_SECONDS)
     reader.number("i")  # throttle time
     errors = [error for error in read(reader) if error not in (0, tolerated)]
@@ -43,7 +46,7 @@ def check_errors(
 
 
 def delete(client: Client, names: Sequence[str]) -> None:
-    """Delete those of the topics that exist."""
+    """Delete topics; ignore topics that do not exist."""
     check_errors(client, many_frames.delete_topics(names), read_deleted, tolerated=_NO_TOPIC)
 
 

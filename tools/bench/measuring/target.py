@@ -1,4 +1,4 @@
-"""One broker under measurement: topics to measure on, and samples."""
+"""A target: one broker under measurement, with its topics and samples."""
 
 import itertools
 import os
@@ -13,7 +13,7 @@ from headgate.tools.bench.measuring import machine
 from headgate.tools.bench.measuring.brokers import Broker
 from headgate.tools.bench.measuring.figures import Sample
 from headgate.tools.bench.measuring.gauge import Gauge, mean_microseconds
-from headgate.tools.bench.measuring.generator import Generated, LoadResult, run_load
+from headgate.tools.bench.measuring.generator import GeneratorRun, LoadResult, run_load
 from headgate.tools.bench.requests.client import BenchError
 
 _GONE_WITHIN_SECONDS = 20.0
@@ -21,15 +21,15 @@ _GONE_WITHIN_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it was created; the id is zero where the broker gives none."""
+    """A created topic; the id is zero if the broker has no topic ids."""
 
     name: str
     topic_id: bytes
     partitions: int
 
 
-class Filled(NamedTuple):
-    """A topic of batches that are all the same bytes but for their offsets."""
+class FilledTopic(NamedTuple):
+    """A topic filled with equal batches, which differ in their offsets only."""
 
     topic: Topic
     batch: bytes
@@ -38,19 +38,19 @@ class Filled(NamedTuple):
 
 @dataclass(slots=True)
 class Target:
-    """A broker, the directory of the generators to load it with, a directory for template files."""
+    """A broker under measurement. `generators`: the directory of the C programs; `scratch`: of template files."""
 
     broker: Broker
     generators: Path
     scratch: Path
     versions: dict[int, tuple[int, int]]
     java: Sequence[str] = ()
-    """What runs a class of Kafka's jars; nothing where there is no Java."""
+    """The command that runs a class of Kafka's jars; empty without Java."""
     gauge: Gauge | None = None
-    kept: dict[object, Filled] = field(default_factory=dict)
-    """Topics that stay to the end of the run, by what is in them."""
+    kept: dict[object, FilledTopic] = field(default_factory=dict)
+    """Filled topics by their content; they stay until the end of the run."""
     many: list[Topic] = field(default_factory=list)
-    """Topics of one empty partition that stay to the end of the run (many_topics.py)."""
+    """Topics of one empty partition (many_topics.py); they stay until the end of the run."""
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     @property
@@ -70,14 +70,14 @@ class Target:
 
     @contextmanager
     def topic(self, partitions: int, configs: Mapping[str, str] | None = None) -> Iterator[Topic]:
-        """A new topic, deleted with its files before the next thing is measured."""
+        """A new topic, deleted with its files before the next measurement."""
         topic = self.new_topic(partitions, configs)
         yield topic
         self.broker.client.delete_topic(topic.name)
         self.wait_until_gone(topic.name)
 
     def wait_until_gone(self, name: str, within_seconds: float = _GONE_WITHIN_SECONDS) -> None:
-        """A partition's directory is <topic>-<partition>, and begins so also while it is being deleted."""
+        """Wait until a deleted topic has no files; a partition's directory keeps its prefix <topic>- while deleted."""
         deadline = time.monotonic() + within_seconds
         while left := list(self.broker.data.glob(f"{name}-*")):
             if time.monotonic() > deadline:
@@ -85,17 +85,17 @@ class Target:
             time.sleep(0.02)
 
     def touch_pages(self, size: int) -> None:
-        """Before a load that writes so many bytes: no page of them costs the broker a fault of the machine's host."""
+        """Back pages before a load that writes `size` bytes, so that the broker pays for no fault of the host."""
         machine.touch_pages(self.scratch_file("touched"), size)
 
-    def run(self, load: Generated) -> LoadResult:
+    def run(self, load: GeneratorRun) -> LoadResult:
         return run_load(self.generators, load, self.broker.port)
 
-    def sample(self, load: Generated, start_another: Callable[[], int] | None = None) -> Sample:
-        """Charge the broker with every CPU second of its process under the load, connections open all the time.
+    def sample(self, load: GeneratorRun, start_another: Callable[[], int] | None = None) -> Sample:
+        """Measure the broker's CPU time under a load, with all connections open from before to after.
 
-        `start_another` starts another generator when the first one is connected, and returns its process id: it does
-        not count as others.
+        `start_another` starts a second generator when the first one is connected, and returns the process id: the
+        second generator does not count as another process.
         """
         at: list[_Clocks] = []
         process_ids: list[int] = []
@@ -113,7 +113,7 @@ class Target:
         return _sample(result, *at)
 
     def measure(self, work: Callable[[], LoadResult]) -> Sample:
-        """The same of a client that opens and closes its connections, in children that `work` starts and ends."""
+        """The same for a client that opens and closes connections, in child processes that `work` starts and ends."""
         before = self._clocks(machine.own_cpu_seconds())
         result = work()
         return _sample(result, before, self._clocks(machine.own_cpu_seconds()))
@@ -125,7 +125,7 @@ class Target:
 
 
 class _Clocks(NamedTuple):
-    """CPU seconds until now, and what the gauge has taken since the last time."""
+    """CPU seconds until now, and the gauge's durations since the last reading."""
 
     server: float
     client: float

@@ -1,4 +1,4 @@
-"""A blocking client of a handful of requests: what a run needs before and after it measures."""
+"""A blocking client for the few requests that a run needs before and after measuring."""
 
 import socket
 import struct
@@ -12,21 +12,21 @@ from headgate.tools.bench.requests import frames
 METADATA_WITH_IDS = 10
 METADATA_OF_ANY_BROKER = 1
 _LEADERS_WITHIN_SECONDS = 30.0
-_SECONDS_A_PARTITION = 0.1  # of a topic with very many: to make the files of one took Kafka 0.02 s
+_SECONDS_A_PARTITION = 0.1  # for topics of very many partitions: the files of one partition took Kafka 0.02 s
 
 
 class BenchError(Exception):
-    """A run that cannot give a figure, and why."""
+    """A measurement is impossible; the text says why."""
 
 
 class Reader:
-    """Reads an answer behind its correlation id."""
+    """Reads the fields of an answer, from behind the correlation id on."""
 
     def __init__(self, data: bytes, *, flexible: bool) -> None:
         self.data = data
         self.position = 0
         self.flexible = flexible
-        self.tags()  # of the header
+        self.tags()  # the header's
 
     def number(self, code: str) -> int:
         (value,) = struct.unpack_from(">" + code, self.data, self.position)
@@ -85,24 +85,24 @@ class TopicState:
 
 
 class ClusterState(NamedTuple):
-    """An answer to Metadata; brokers by their ids."""
+    """An answer to Metadata. `brokers`: their ids."""
 
     brokers: list[int]
     topics: list[TopicState]
 
 
 class Client:
-    """Calls a broker on 127.0.0.1, each on a connection of its own: calls are rare, idle connections get closed."""
+    """Calls a broker on 127.0.0.1, each time on a new connection: calls are rare, brokers close idle connections."""
 
     def __init__(self, port: int) -> None:
         self.port = port
 
     def call(self, request: frames.RequestWriter, timeout_seconds: float = 30.0) -> Reader:
-        """OSError where no whole answer comes."""
+        """Send a request and read the answer. Raises OSError if no whole answer comes."""
         return Reader(self.answer(request, timeout_seconds)[4:], flexible=request.flexible)
 
     def answer(self, request: frames.RequestWriter, timeout_seconds: float = 30.0) -> bytes:
-        """The same as bytes, from the correlation id on."""
+        """The bytes of the answer, from the correlation id on. Raises OSError if no whole answer comes."""
         with self.connect(timeout_seconds) as connection:
             return exchange(connection, request)
 
@@ -110,7 +110,7 @@ class Client:
         return socket.create_connection(("127.0.0.1", self.port), timeout_seconds)
 
     def versions(self) -> dict[int, tuple[int, int]]:
-        """API key to lowest and highest version served."""
+        """API key -> lowest and highest version that the broker serves."""
         reader = self.call(frames.api_versions())
         _check(reader.number("h"), "ApiVersions")
         return {reader.number("h"): (reader.number("h"), reader.number("h")) for _ in range(reader.count())}
@@ -119,7 +119,7 @@ class Client:
         return read_metadata(self.call(frames.metadata(version, topics), timeout_seconds=5.0), version)
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> bytes:
-        """Create it, wait until every partition has a leader; its id, zero where Metadata with ids is not served."""
+        """Create a topic and wait until every partition has a leader. Returns the topic id, zero from old brokers."""
         reader = self.call(frames.create_topic(name, partitions, configs=configs))
         reader.number("i")  # throttle time
         reader.count()
@@ -131,7 +131,7 @@ class Client:
         return self._wait_for_leaders(name, partitions, version)
 
     def _wait_for_leaders(self, name: str, partitions: int, version: int) -> bytes:
-        """A leader in Metadata is not yet one that answers: Kafka publishes the image before its partitions follow."""
+        """Wait until every leader answers: Kafka publishes leaders in Metadata before the partitions are ready."""
         seconds = max(_LEADERS_WITHIN_SECONDS, partitions * _SECONDS_A_PARTITION)
         deadline = time.monotonic() + seconds
         while True:
@@ -143,7 +143,7 @@ class Client:
             time.sleep(0.02)
 
     def end_offset_errors(self, name: str, partitions: int) -> list[int]:
-        """The error code of each partition of the topic, asked for its end."""
+        """The error code of ListOffsets for each partition of the topic."""
         reader = self.call(frames.list_latest_offsets(name, partitions))
         reader.count()
         reader.string()
@@ -163,7 +163,7 @@ class Client:
 
 
 def read_metadata(reader: Reader, version: int) -> ClusterState:
-    """Version METADATA_OF_ANY_BROKER or METADATA_WITH_IDS."""
+    """Read an answer to Metadata of version METADATA_OF_ANY_BROKER or METADATA_WITH_IDS."""
     modern = version == METADATA_WITH_IDS
     if modern:
         reader.number("i")  # throttle time
@@ -208,7 +208,7 @@ def _read_partition(reader: Reader, modern: bool) -> PartitionState:
 
 
 def exchange(connection: socket.socket, request: frames.RequestWriter) -> bytes:
-    """The answer from its correlation id on; OSError where no whole one comes."""
+    """Send a request; return the answer from the correlation id on. Raises OSError if no whole answer comes."""
     connection.sendall(request.frame())
     (size,) = struct.unpack(">i", _receive(connection, 4))
     return _receive(connection, size)

@@ -1,8 +1,8 @@
-"""Request frames, written by hand from Kafka's message definitions and not by `protocol`.
+"""Request frames, written by hand from Kafka's message definitions, without `protocol`.
 
-So a broker is measured with bytes that its own code had no part in. A frame remembers where the fields are that a load
-generator patches. Kafka is big-endian; from a message's first flexible version on, lengths are varints plus one and
-every struct ends in tags.
+So no code of the broker under measurement takes part in its requests. A frame remembers the positions of the fields
+that a load generator patches. Kafka is big-endian; from a message's first flexible version on, lengths are varints plus
+one, and every struct ends with tags.
 """
 
 import gzip
@@ -56,13 +56,13 @@ def varint(value: int) -> bytes:
 
 
 def zigzag(value: int) -> bytes:
-    """Signed LEB128, as in records; at most 64 bits."""
+    """Signed LEB128 of at most 64 bits, as in records."""
     return varint((value << 1) ^ (value >> 63))
 
 
 @dataclass(slots=True)
 class RequestWriter:
-    """Writes one request; `marks` maps names to positions in the finished frame."""
+    """Writes one request. `marks`: name -> position in the finished frame."""
 
     key: int
     version: int
@@ -97,7 +97,7 @@ class RequestWriter:
         self.out += value
 
     def length(self, value: int, code: str) -> None:
-        """A length before its elements; -1 is null. `code` is the struct code of the form that is not flexible."""
+        """A length before its elements; -1 is null. `code`: the struct code of the length in versions without tags."""
         self.out += varint(value + 1) if self.flexible else struct.pack(">" + code, value)
 
     def string(self, value: str | None) -> None:
@@ -133,7 +133,7 @@ def record(value: bytes, offset_delta: int, key: bytes | None = None) -> bytes:
 
 
 def compressed(codec: int, data: bytes) -> bytes:
-    """A stream of a codec as Kafka numbers them: 0 none, 1 gzip, 3 lz4, 4 zstd."""
+    """The data compressed with a codec by Kafka's number: 0 none, 1 gzip, 3 lz4, 4 zstd."""
     match codec:
         case 0:
             return data
@@ -156,7 +156,7 @@ def message(magic: int, attributes: int, offset: int, timestamp_ms: int, value: 
 
 
 def message_set(values: list[bytes], magic: int, codec: int = 0) -> bytes:
-    """What a producer of before Kafka 0.11 sends: messages, or one with all of them in it."""
+    """The message set of a producer before Kafka 0.11: plain messages, or one compressed message with all of them."""
     now_ms = time.time_ns() // 1_000_000
     messages = b"".join(message(magic, 0, number, now_ms, value) for number, value in enumerate(values))
     return message(magic, codec, len(values) - 1, now_ms, compressed(codec, messages)) if codec else messages
@@ -165,9 +165,9 @@ def message_set(values: list[bytes], magic: int, codec: int = 0) -> bytes:
 def batch(
     values: list[bytes], timestamp_ms: int | None = None, codec: int = 0, keys: Iterable[bytes | None] = repeat(None)
 ) -> bytes:
-    """A record batch v2 of a producer without idempotence, CRC valid.
+    """A record batch v2 of a producer without idempotence, with a valid CRC.
 
-    The time is now unless given: Kafka's retention would delete a batch from 1970 in the middle of a run.
+    The default timestamp is now: Kafka's retention would delete a batch from 1970 during a run.
     """
     now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
     records = compressed(codec, b"".join(map(record, values, count_from(), keys)))
@@ -179,12 +179,12 @@ def batch(
 
 
 def api_versions(version: int = 0) -> RequestWriter:
-    """Versions 0 to 2: no fields."""
+    """ApiVersions 0 to 2, without fields."""
     return RequestWriter(API_VERSIONS, version)
 
 
 def metadata(version: int, topics: list[str] | None) -> RequestWriter:
-    """Versions 1 to 13; no topics: all. Never creates one."""
+    """Metadata 1 to 13; None asks for all topics. Never creates a topic."""
     writer = RequestWriter(METADATA, version)
 
     def write_topic(name: str) -> None:
@@ -228,7 +228,7 @@ def create_topic(
 
 
 def incremental_alter_configs(kind: int, name: str, configs: Mapping[str, str]) -> RequestWriter:
-    """IncrementalAlterConfigs v0 that sets these of one resource: 2 a topic, 4 a broker or, without a name, all."""
+    """IncrementalAlterConfigs v0: set configs of one resource. `kind` 2: a topic; 4: a broker, without a name all."""
     writer = RequestWriter(INCREMENTAL_ALTER_CONFIGS, 0)
     writer.int32(1)
     writer.int8(kind)
@@ -243,12 +243,12 @@ def incremental_alter_configs(kind: int, name: str, configs: Mapping[str, str]) 
 
 
 def list_latest_offsets(topic: str, partitions: int) -> RequestWriter:
-    """ListOffsets v1, the end of every partition."""
+    """ListOffsets v1 for the end of every partition of a topic."""
     return list_latest_offsets_of({topic: partitions})
 
 
 def list_latest_offsets_of(topics: Mapping[str, int]) -> RequestWriter:
-    """The same of several topics, each with the number of its partitions."""
+    """The same for several topics. `topics`: name -> number of partitions."""
     writer = RequestWriter(LIST_OFFSETS, 1)
     writer.int32(-1)  # replica id
     writer.int32(len(topics))
@@ -272,7 +272,7 @@ def delete_topic(name: str, timeout_ms: int = 30_000) -> RequestWriter:
 def produce(
     version: int, topic: str, partition: int, records: bytes, topic_id: bytes = bytes(16), acks: int = 1
 ) -> RequestWriter:
-    """Produce 0 to 13, one partition."""
+    """Produce 0 to 13 for one partition."""
     writer = RequestWriter(PRODUCE, version)
     if version >= 3:
         writer.string(None)  # transactional id
@@ -292,21 +292,21 @@ def produce(
 
 
 @dataclass(frozen=True, slots=True)
-class FetchWish:
-    """What a consumer asks for in every fetch."""
+class FetchOptions:
+    """The options of every fetch of a consumer."""
 
     max_bytes: int
     max_wait_ms: int = 500
     in_session: bool = False
 
 
-def fetch(version: int, topic: str, partition: int, wish: FetchWish, topic_id: bytes = bytes(16)) -> RequestWriter:
-    """Fetch 0 to 18, one partition. Marks: `fetch_offset` (int64); in a session `session` (int32 id, int32 epoch)."""
+def fetch(version: int, topic: str, partition: int, wish: FetchOptions, topic_id: bytes = bytes(16)) -> RequestWriter:
+    """Fetch 0 to 18 of one partition. Marks: `fetch_offset` (int64); in a session `session` (int32 id, int32 epoch)."""
     return fetch_of(version, [(topic, topic_id, [partition])], wish)
 
 
-def fetch_of(version: int, topics: Iterable[tuple[str, bytes, Sequence[int]]], wish: FetchWish) -> RequestWriter:
-    """The same of several topics, each as name, id and partitions; of none: what a session (KIP-227) knows already."""
+def fetch_of(version: int, topics: Iterable[tuple[str, bytes, Sequence[int]]], wish: FetchOptions) -> RequestWriter:
+    """The same for several topics, each (name, id, partitions). No topics: those that a session (KIP-227) knows."""
     writer = RequestWriter(FETCH, version)
     if version <= 14:
         writer.int32(-1)  # replica id

@@ -1,7 +1,7 @@
-"""Requests of consumer groups as frames, written as those of `wire`; and what the members of a group tell each other.
+"""Request frames of consumer groups, written by hand as in `frames.py`, and the consumer protocol in them.
 
-Subscription and assignment of classic consumers are ConsumerProtocolSubscription and ConsumerProtocolAssignment v0, as
-all clients read them.
+Subscription and assignment of classic consumers are ConsumerProtocolSubscription and ConsumerProtocolAssignment v0,
+which all clients can read.
 """
 
 import struct
@@ -21,7 +21,7 @@ from headgate.tools.bench.requests.frames import (
 )
 
 SESSION_TIMEOUT_MS = 300_000
-"""So long that no member is lost while the other broker has its turn."""
+"""So long that no member expires during the other broker's turn."""
 PROTOCOL_TYPE, PROTOCOL = "consumer", "range"
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 
@@ -35,7 +35,7 @@ def find_coordinator(group_id: str) -> RequestWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TopicPartitions:
     """Some partitions of a topic."""
 
     topic: str
@@ -43,8 +43,8 @@ class Place:
     topic_id: bytes = bytes(16)
 
 
-def offset_commit(version: int, group_id: str, place: Place, metadata: str = "") -> RequestWriter:
-    """OffsetCommit 2 to 10 of a consumer that is in no group, offset 0. The mark is that of the last partition."""
+def offset_commit(version: int, group_id: str, topic_partitions: TopicPartitions, metadata: str = "") -> RequestWriter:
+    """OffsetCommit 2 to 10 of offset 0, without a group membership. Mark: `committed_offset` of the last partition."""
     writer = RequestWriter(OFFSET_COMMIT, version)
     writer.string(group_id)
     writer.int32(-1)
@@ -55,9 +55,9 @@ def offset_commit(version: int, group_id: str, place: Place, metadata: str = "")
         writer.int64(-1)  # retention
     writer.length(1, "i")
     if version >= 10:
-        writer.raw(place.topic_id)
+        writer.raw(topic_partitions.topic_id)
     else:
-        writer.string(place.topic)
+        writer.string(topic_partitions.topic)
 
     def write_partition(partition: int) -> None:
         writer.int32(partition)
@@ -68,42 +68,42 @@ def offset_commit(version: int, group_id: str, place: Place, metadata: str = "")
         writer.string(metadata)
         writer.tags()
 
-    writer.array(place.partitions, write_partition)
+    writer.array(topic_partitions.partitions, write_partition)
     writer.tags()  # of the topic
     writer.tags()
     return writer
 
 
-def offset_fetch(group_id: str, place: Place | None = None) -> RequestWriter:
-    """OffsetFetch v5 of one group; without a place only its error is asked for."""
+def offset_fetch(group_id: str, topic_partitions: TopicPartitions | None = None) -> RequestWriter:
+    """OffsetFetch v5 of one group; without partitions the answer has only the error of the group."""
     writer = RequestWriter(OFFSET_FETCH, 5)
     writer.string(group_id)
 
-    def write_topic(place: Place) -> None:
-        writer.string(place.topic)
-        writer.array(place.partitions, writer.int32)
+    def write_topic(topic_partitions: TopicPartitions) -> None:
+        writer.string(topic_partitions.topic)
+        writer.array(topic_partitions.partitions, writer.int32)
 
-    writer.array([] if place is None else [place], write_topic)
+    writer.array([] if topic_partitions is None else [topic_partitions], write_topic)
     return writer
 
 
 def subscription(topic: str) -> bytes:
-    """One topic, no user data."""
+    """A subscription to one topic, without user data."""
     return struct.pack(f">hih{len(topic)}si", 0, 1, len(topic), topic.encode(), -1)
 
 
 def assignment(topic: str, partitions: Sequence[int]) -> bytes:
-    """Partitions of one topic, no user data."""
+    """An assignment of partitions of one topic, without user data."""
     count = len(partitions)
     return struct.pack(f">hih{len(topic)}si{count}ii", 0, 1, len(topic), topic.encode(), count, *partitions, -1)
 
 
 def join_group(group_id: str, member_id: str, metadata: bytes) -> RequestWriter:
-    """JoinGroup v9, one protocol."""
+    """JoinGroup v9 with one protocol."""
     writer = RequestWriter(JOIN_GROUP, 9)
     writer.string(group_id)
     writer.int32(SESSION_TIMEOUT_MS)
-    writer.int32(SESSION_TIMEOUT_MS)  # to rebalance
+    writer.int32(SESSION_TIMEOUT_MS)  # rebalance timeout
     writer.string(member_id)
     writer.string(None)
     writer.string(PROTOCOL_TYPE)
@@ -117,7 +117,7 @@ def join_group(group_id: str, member_id: str, metadata: bytes) -> RequestWriter:
 
 
 def sync_group(group_id: str, member_id: str, assignments: Mapping[str, bytes] | None = None) -> RequestWriter:
-    """SyncGroup v5; mark: `generation` (int32)."""
+    """SyncGroup v5. Mark: `generation` (int32)."""
     writer = RequestWriter(SYNC_GROUP, 5)
     writer.string(group_id)
     writer.mark("generation")
@@ -138,7 +138,7 @@ def sync_group(group_id: str, member_id: str, assignments: Mapping[str, bytes] |
 
 
 def heartbeat(version: int, group_id: str, member_id: str, generation: int = 0) -> RequestWriter:
-    """Heartbeat 0 to 4; mark: `generation` (int32)."""
+    """Heartbeat 0 to 4. Mark: `generation` (int32)."""
     writer = RequestWriter(HEARTBEAT, version)
     writer.string(group_id)
     writer.mark("generation")
@@ -172,9 +172,9 @@ def consumer_group_heartbeat(
     member_id: str,
     epoch: int,
     topics: Iterable[str] | None = None,
-    owned: Place | None = None,
+    owned: TopicPartitions | None = None,
 ) -> RequestWriter:
-    """ConsumerGroupHeartbeat 0 and 1; what is None is as it was. To join, both are needed."""
+    """ConsumerGroupHeartbeat 0 and 1. None means unchanged; a join needs both `topics` and `owned`."""
     writer = RequestWriter(CONSUMER_GROUP_HEARTBEAT, version)
     writer.string(group_id)
     writer.string(member_id)
@@ -187,11 +187,11 @@ def consumer_group_heartbeat(
         writer.string(None)  # regular expression
     writer.string(None)  # assignor
 
-    def write_place(place: Place) -> None:
-        writer.raw(place.topic_id)
-        writer.array(place.partitions, writer.int32)
+    def write_topic(topic_partitions: TopicPartitions) -> None:
+        writer.raw(topic_partitions.topic_id)
+        writer.array(topic_partitions.partitions, writer.int32)
         writer.tags()
 
-    writer.array(None if owned is None else [owned] if owned.partitions else [], write_place)
+    writer.array(None if owned is None else [owned] if owned.partitions else [], write_topic)
     writer.tags()
     return writer

@@ -1,4 +1,4 @@
-"""Requests about very many topics, written as those of `wire`: what the loads beside a bystander send."""
+"""Requests about very many topics, written by hand as in `frames.py`, for the loads beside a bystander."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _TOPIC_RESOURCE = 2
 
 
 def create_topics(names: Sequence[str]) -> RequestWriter:
-    """CreateTopics v7: one partition and one replica each."""
+    """CreateTopics v7 of topics with one partition and one replica."""
     writer = RequestWriter(CREATE_TOPICS, CREATE_TOPICS_VERSION)
 
     def write_topic(name: str) -> None:
@@ -46,7 +46,7 @@ def delete_topics(names: Sequence[str]) -> RequestWriter:
 
 
 def describe_configs(names: Sequence[str]) -> RequestWriter:
-    """DescribeConfigs v4: every setting of these topics, as an admin client asks by default."""
+    """DescribeConfigs v4 of every setting of these topics, the default of an admin client."""
     writer = RequestWriter(DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION)
 
     def write_resource(name: str) -> None:
@@ -63,7 +63,7 @@ def describe_configs(names: Sequence[str]) -> RequestWriter:
 
 
 def offset_commit(group_id: str, names: Sequence[str]) -> RequestWriter:
-    """OffsetCommit v8 of a consumer that is in no group: offset 0 of partition 0 of each topic."""
+    """OffsetCommit v8 of offset 0 in partition 0 of each topic, without a group membership."""
     writer = RequestWriter(OFFSET_COMMIT, OFFSET_COMMIT_VERSION)
     writer.string(group_id)
     writer.int32(-1)
@@ -88,7 +88,7 @@ def offset_commit(group_id: str, names: Sequence[str]) -> RequestWriter:
 
 
 def offset_fetch(group_id: str, names: Sequence[str], rows_a_topic: int) -> RequestWriter:
-    """OffsetFetch v8 of one group: partition 0 of each topic, so many times."""
+    """OffsetFetch v8 of one group, which names partition 0 of each topic `rows_a_topic` times."""
     writer = RequestWriter(OFFSET_FETCH, OFFSET_FETCH_VERSION)
 
     def write_topic(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The file that hands requests to the C load generator: per template five little-endian fields, then the frame.
+"""The file of requests for the C load generator: for each template five little-endian fields, then the frame.
 
 frame length, position of the offset, position of the session, bytes of record batches   uint32 each, 0: none
 first offset                                                                             int64
@@ -15,7 +15,7 @@ _HEADER = struct.Struct("<IIIIq")
 
 
 class Template(NamedTuple):
-    """One request as bytes and what the generator patches in it besides the correlation id."""
+    """One request as bytes, and the positions that the generator patches besides the correlation id."""
 
     frame: bytes
     offset_position: int = 0

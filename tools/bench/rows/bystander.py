@@ -1,7 +1,7 @@
-"""Rows of a bystander: how long a small producer waits beside clients that ask for much (docs/performance.md).
+"""Rows of a bystander: the latency of a small producer beside a heavy load of other clients (docs/performance.md).
 
-The bystander and the load are processes of their own. Each leg measures the bystander alone first, then beside the
-load, for three times as long: some loads make it wait for seconds.
+The bystander and the load are separate processes. Each leg measures the bystander alone first, then beside the load for
+three times as long: some loads delay the bystander for seconds.
 """
 
 import math
@@ -36,7 +36,7 @@ INTERVAL_US: Final = 2000
 _PRODUCE_VERSION: Final = 7
 _STRETCH: Final = 3
 _TAIL_SECONDS: Final = 0.5
-"""The load goes on for so long after the bystander."""
+"""The load runs on for this time after the end of the bystander."""
 _GONE_WITHIN_SECONDS: Final = 120.0
 
 FIGURES: Final = (
@@ -52,23 +52,23 @@ FIGURES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BystanderRow(Row):
-    """One producer of a record every 2 ms; `connections` are those of the load beside it, `version` is of its API."""
+    """One producer of a record every 2 ms. `connections` and `version` (of `api`) belong to the load beside it."""
 
     least_seconds: float = math.inf
     in_flight: int = 1
     topics: int = MANY_TOPICS
-    """That the load is about."""
+    """The number of topics that the load names."""
 
     @abstractmethod
     def load(self, target: Target, topics: Sequence[Topic]) -> Load:
-        """The requests of the load, written to a file."""
+        """The load, with its requests written to a file."""
 
     def least_answer_bytes(self) -> int:
-        """No answer is smaller on average: a broker that leaves something out must not look good."""
+        """The smallest plausible mean of answer bytes: a broker that leaves something out must not look good."""
         return 0
 
     def clean_up(self, target: Target) -> None:
-        """After each leg: what the load has left behind, so that the other broker has the machine for itself."""
+        """Remove after each leg what the load has created, so that the other broker has the machine alone."""
 
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
@@ -87,7 +87,7 @@ class BystanderRow(Row):
             yield run
 
     def beside(self, target: Target, load: Load, bystander: Bystander) -> Sample:
-        """A sample of the bystander beside the load, with the rate at which the load was answered."""
+        """A sample of the bystander beside the load, with the rate of the load's answers."""
         with Background(target, replace(load, seconds=bystander.seconds + _TAIL_SECONDS)) as background:
             sample = target.sample(bystander, background.start)
         loaded = background.result()
@@ -101,20 +101,20 @@ class BystanderRow(Row):
         if mean_bytes < self.least_answer_bytes():
             raise BenchError(
                 f"{broker}: the load of {self.name} got {mean_bytes:.0f} bytes an answer, "
-                f"{self.least_answer_bytes()} are the least: something is missing in them"
+                f"at least {self.least_answer_bytes()} are expected: something is missing in the answers"
             )
 
     def written(self, target: Target, templates: Sequence[Template]) -> Load:
-        """A load of this row's API that sends these."""
+        """A load of this row's API that sends these templates."""
         path = target.scratch_file(f"{self.name}.templates")
         write_templates(path, templates)
         return Load(self.api, self.version, path, self.connections, self.in_flight)
 
 
 class Background:
-    """A load that is started when the bystander is connected, so that it has no part in its first wait.
+    """A load that starts after the bystander has connected, so that connecting is not measured.
 
-    Its process lives as long as the block, so that its CPU time can be read.
+    The process of the load lives as long as the block, so that its CPU time can be read.
     """
 
     def __init__(self, target: Target, load: Load) -> None:
@@ -131,19 +131,19 @@ class Background:
         self._is_over.set()
         self._pool.shutdown()
         if isinstance(error, OSError) and self._loading.done():
-            self.result()  # the process of a load that failed is gone; its own complaint says why
+            self.result()  # the process of a failed load is gone; this raises the load's own error
 
     def start(self) -> int:
-        """Start the load; its process id, once all its connections are open. BenchError where that fails."""
+        """Start the load; return its process id when all its connections are open. Raises BenchError."""
         self._loading = self._pool.submit(self._run)
-        self._loading.add_done_callback(lambda _: self._is_ready.set())  # one that failed is never ready
+        self._loading.add_done_callback(lambda _: self._is_ready.set())  # also after a failure, else nothing sets it
         self._is_ready.wait()
         if not self._process_ids:
             self._loading.result()
         return self._process_ids[0]
 
     def result(self) -> LoadResult:
-        """Behind the block. Raises BenchError if an answer was wrong."""
+        """The result of the load; call after the block. Raises BenchError for a wrong answer."""
         return self._loading.result()
 
     def _run(self) -> LoadResult:
@@ -157,7 +157,7 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class FetchSessionRow(BystanderRow):
-    """Consumers with a session each (KIP-227) of all the topics, in which nothing changes."""
+    """Consumers, each with a fetch session (KIP-227) of all topics, in which nothing changes."""
 
     max_wait_ms: int = 0
 
@@ -167,8 +167,8 @@ class FetchSessionRow(BystanderRow):
         return replace(self.written(target, self.templates(topics)), opening=True)
 
     def templates(self, topics: Sequence[Topic]) -> list[Template]:
-        """The full fetch that opens the session, which does not wait; the incremental one, which names nothing."""
-        opening = frames.FetchWish(MEBIBYTE, 0, in_session=True)
+        """The full fetch, which opens the session without waiting, and the incremental one, which names nothing."""
+        opening = frames.FetchOptions(MEBIBYTE, 0, in_session=True)
         named = [(topic.name, topic.topic_id, [0]) for topic in topics]
         return [
             template(frames.fetch_of(self.version, named, opening))._replace(offset_position=0),
@@ -178,7 +178,7 @@ class FetchSessionRow(BystanderRow):
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigsRow(BystanderRow):
-    """Clients that describe the configuration of all the topics in one request, again and again."""
+    """Clients that describe the configs of all topics in one request, again and again."""
 
     api = frames.DESCRIBE_CONFIGS
 
@@ -186,12 +186,12 @@ class DescribeConfigsRow(BystanderRow):
         return self.written(target, [template(many_frames.describe_configs([topic.name for topic in topics]))])
 
     def least_answer_bytes(self) -> int:
-        return self.topics * 500  # Kafka has some thirty settings of a topic
+        return self.topics * 500  # a topic has about thirty settings in Kafka
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchRow(BystanderRow):
-    """Clients that ask for the committed offsets of one group, each of them `rows_a_topic` times in one request."""
+    """Clients that ask for the committed offsets of one group, with each topic `rows_a_topic` times in one request."""
 
     rows_a_topic: int = 10
 
@@ -211,7 +211,7 @@ class OffsetFetchRow(BystanderRow):
 
 @dataclass(frozen=True, slots=True)
 class ManyMetadataRow(BystanderRow):
-    """Clients that ask for Metadata of many topics by name, each of other ones."""
+    """Clients that ask for Metadata of many topics by name, each client of other topics."""
 
     named: int = 3200
 
@@ -224,7 +224,7 @@ class ManyMetadataRow(BystanderRow):
         )
 
     def names(self, names: Sequence[str], number: int) -> list[str]:
-        """Those of client `number`, from its own start on, round the end."""
+        """The names for client `number`: from the client's own start on, around the end."""
         first = number * len(names) // self.connections
         return [*names[first:], *names[:first]][: self.named]
 
@@ -234,9 +234,9 @@ class ManyMetadataRow(BystanderRow):
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsRow(BystanderRow):
-    """A client that creates some topics in one request and deletes them in the next, twice.
+    """A client that creates topics in one request and deletes them in the next, twice.
 
-    Not more often: Kafka makes and deletes the files after it has answered, which takes it ten times as long.
+    Only twice: Kafka creates and deletes the files after its answer, which takes ten times as long.
     """
 
     created: int = 1000
@@ -255,7 +255,7 @@ class CreateTopicsRow(BystanderRow):
         return self.created * 20
 
     def clean_up(self, target: Target) -> None:
-        """The last request may have created. Kafka makes and deletes files in order, long after it has answered."""
+        """Delete the topics. Kafka handles files in order, long after its answers: a last topic shows the end."""
         client, last = target.broker.client, "created-last"
         delete(client, self.names())
         check_errors(client, many_frames.create_topics([last]), read_created)

@@ -1,4 +1,4 @@
-"""Rows with clients as they are installed: Kafka's own Java tools, librdkafka. The broker's CPU is what is measured."""
+"""Rows with stock clients: Kafka's own Java tools, librdkafka. The figures are about the broker's CPU."""
 
 import json
 import math
@@ -31,9 +31,9 @@ _PERCENTILES = re.compile(r"^Percentiles: 50th = (\d+), 99th = (\d+),", re.MULTI
 
 @dataclass(frozen=True, slots=True)
 class ProducerPerformanceRow(Row):
-    """org.apache.kafka.tools.ProducerPerformance: records of 1 KiB, acks=all, everything else as it comes.
+    """org.apache.kafka.tools.ProducerPerformance: records of 1 KiB, acks=all, all else at its defaults.
 
-    It counts records, not seconds, and both brokers get equally many: a producer is slow while its JVM is cold.
+    Both brokers get the same number of records, not of seconds: a producer is slow while its JVM is cold.
     """
 
     warm_up_share: float = 0.3
@@ -65,7 +65,7 @@ class ProducerPerformanceRow(Row):
 class ConsumerPerformanceRow(Row):
     """org.apache.kafka.tools.ConsumerPerformance: a new group of one consumer reads resident data from its start.
 
-    It counts records, not seconds: at most those that are there. `group_protocol` is the consumer's setting.
+    The number of records is fixed, not the time; at most all resident records. `group_protocol`: the client's setting.
     """
 
     warm_up_share: float = 0.3
@@ -80,10 +80,10 @@ class ConsumerPerformanceRow(Row):
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
         topic, _, batches = filled_topic(target, self.batch, self.resident_bytes)
-        there = topic.partitions * batches * self.batch.records
+        resident_records = topic.partitions * batches * self.batch.records
 
         def run(seconds: float) -> Sample:
-            records = max(1, min(there, int(seconds * self.records_per_second)))
+            records = max(1, min(resident_records, int(seconds * self.records_per_second)))
             group = new_group(self.name)
             wait_until_served(target.broker.client, [group])
             command = self.command(target, topic.name, group, records)
@@ -123,7 +123,7 @@ class EndToEndLatencyRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class LibrdkafkaRow(Row):
-    """A consumer with its defaults that is assigned four partitions of resident data, and goes round them."""
+    """A consumer with its defaults, assigned to four partitions of resident data, which it reads again and again."""
 
     warm_up_share: float = 0.3
     least_seconds: float = math.inf
@@ -145,9 +145,9 @@ class LibrdkafkaRow(Row):
 
 
 def java_tool(target: Target, name: str, heap: str) -> list[str]:
-    """What runs a class of Kafka's tools; the heap is what Kafka's own start script gives it.
+    """The command that runs a class of Kafka's tools, with the heap of Kafka's own start script.
 
-    Its JVM compiles the quick way only: the other way takes more of the server's cores than sending a few hundred MB.
+    The JVM uses only its quick compiler: the other one takes more of the server's cores than sending a few hundred MB.
     """
     if not target.java:
         raise BenchError(f"{name} needs java and Kafka's jars: install a JRE 17 or newer, run `make jars`")
@@ -155,7 +155,7 @@ def java_tool(target: Target, name: str, heap: str) -> list[str]:
 
 
 def output_of(command: Sequence[str]) -> str:
-    """Everything that it printed; what a tool thinks of its end is for its reader to judge."""
+    """The output of a command, standard error included; the parser of the output decides whether it succeeded."""
     try:
         done = subprocess.run(
             command,
@@ -172,7 +172,7 @@ def output_of(command: Sequence[str]) -> str:
 
 
 def read_producer_performance(output: str, records: int) -> LoadResult:
-    """It goes on after an error, and counts what failed as sent."""
+    """The result of ProducerPerformance, which continues after an error and counts failed records as sent."""
     found = _PRODUCED.search(output)
     if found is None or int(found[1]) != records or "Exception" in output:
         raise BenchError(f"ProducerPerformance did not produce {records} records:\n{output[-2000:]}")
@@ -181,7 +181,7 @@ def read_producer_performance(output: str, records: int) -> LoadResult:
 
 
 def read_consumer_performance(output: str, records: int) -> LoadResult:
-    """It may read some records more than it was asked for: those that came with the last ones."""
+    """The result of ConsumerPerformance, which may read some more records than asked for, from the last batch."""
     found = _CONSUMED.search(output)
     if found is None or int(found[2]) < records or "Exception" in output:
         raise BenchError(f"ConsumerPerformance did not read {records} records:\n{output[-2000:]}")
@@ -190,7 +190,7 @@ def read_consumer_performance(output: str, records: int) -> LoadResult:
 
 
 def read_end_to_end_latency(output: str, messages: int) -> LoadResult:
-    """It prints, and then commits offsets, which fails where groups are not served: what was printed stands."""
+    """The result of EndToEndLatency, whose printed result counts: its commit at the end fails without groups."""
     mean, percentiles = _MEAN.search(output), _PERCENTILES.search(output)
     if mean is None or percentiles is None:
         raise BenchError(f"EndToEndLatency printed no latencies:\n{output[-2000:]}")

@@ -1,4 +1,4 @@
-"""The row `messages`: what tools/bench/rows/messages.py measures, a line for each thing that the hot APIs do."""
+"""The row `messages`: the figures of tools/bench/rows/messages.py, one line for each operation of the hot APIs."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,15 +14,16 @@ QUICK_ROUNDS = 2
 Measure = Callable[[Sequence[str], int], list[messages.Row]]
 
 
-def measured(*, is_quick: bool, measure: Measure = messages.measure) -> list[messages.Row]:
-    """Every message, or in a quick run the hot ones with fewer turns."""
+def measure_messages(*, is_quick: bool, measure: Measure = messages.measure) -> list[messages.Row]:
+    """Measure every message, or in a quick run the hot ones with fewer rounds."""
     return measure(messages.HOT, QUICK_ROUNDS) if is_quick else measure((), messages.ROUNDS)
 
 
-def lines_of(rows: Iterable[messages.Row], others_share: float) -> list[Line]:
-    """Of each thing that a broker does with a hot API the version and size with the smallest ratio; of the rest one.
+def message_lines(rows: Iterable[messages.Row], others_share: float) -> list[Line]:
+    """One line for each operation of a broker on a hot API, with the smallest ratio over versions and sizes.
 
-    Speeds and not times, as the mark is how many times faster.
+    All other messages share one line for each direction. The figures are speeds, not times, because the mark says how
+    many times faster.
     """
     worst: dict[str, messages.Row] = {}
     for row in rows:
@@ -33,7 +34,7 @@ def lines_of(rows: Iterable[messages.Row], others_share: float) -> list[Line]:
 
 
 def _thing(row: messages.Row) -> str:
-    """A broker reads requests and writes responses."""
+    """The name of the line; a broker's operations are reading requests and writing responses."""
     is_hot = any(row.name in {f"{api}Request", f"{api}Response"} for api in messages.HOT)
     is_served = row.direction == ("read" if row.name.endswith("Request") else "write")
     return f"{row.direction} {row.name}/ms" if is_hot and is_served else f"{row.direction} any other/ms"

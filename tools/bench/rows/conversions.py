@@ -1,6 +1,6 @@
-"""The rows of conversions: message sets on their way in and out, and batches that change their codec.
+"""The conversion rows: message sets produced and fetched, and batches that change their codec.
 
-Bytes are those of the records' values, whatever they became: so codecs and formats can be set beside each other.
+Bytes are always the bytes of the records' values, so that codecs and formats can be compared.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ MAGIC_OF_BATCHES = 2
 
 @dataclass(frozen=True, slots=True)
 class TextShape(BatchShape):
-    """Values of words by chance, the same in each run: every codec makes about a half of them."""
+    """Values of random words, the same in each run; every codec halves them, about."""
 
     codec: int = 0
     magic: int = MAGIC_OF_BATCHES
@@ -44,13 +44,13 @@ class TextShape(BatchShape):
 
     @property
     def record_bytes(self) -> int:
-        """Of all values."""
+        """The bytes of all values."""
         return self.records * self.value_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedProduceRow(ProduceRow):
-    """Producers of old sets, or to topics that have a codec of their own."""
+    """Producers of old message sets, or to topics with a `compression.type`."""
 
     batch: TextShape = TextShape(1000, 100)
     configs: Mapping[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class ConvertedProduceRow(ProduceRow):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedFetchRow(FetchRow):
-    """Consumers of a version that cannot have what is stored. The generator looks at offsets only."""
+    """Consumers of a version that cannot carry the stored batches. The generator checks offsets only."""
 
     batch: TextShape = TextShape(1000, 100)
     resident_bytes: int = 32 * MEBIBYTE
@@ -87,4 +87,4 @@ class ConvertedFetchRow(FetchRow):
     def runs(self, targets: Sequence[Target], stack: ExitStack) -> Mapping[str, Run]:
         if self.is_refused_by_kafka:
             targets = [target for target in targets if target.name == HEADGATE]
-        return FetchRow.runs(self, targets, stack)  # super() is another class's where there are slots
+        return FetchRow.runs(self, targets, stack)  # super() fails in a dataclass with slots, which is a new class

@@ -1,4 +1,4 @@
-"""How long a broker takes to know a million committed offsets again after a restart, and what they cost in memory."""
+"""The row `coordinator-load`: the time and memory of loading a million committed offsets after a restart."""
 
 import functools
 import socket
@@ -13,14 +13,14 @@ from headgate.tools.bench.measuring.generator import Load, run_load
 from headgate.tools.bench.measuring.machine import process_cpu_seconds, resident_bytes
 from headgate.tools.bench.requests import frames, group_frames
 from headgate.tools.bench.requests.client import BenchError, Reader, exchange
-from headgate.tools.bench.requests.group_frames import Place
+from headgate.tools.bench.requests.group_frames import TopicPartitions
 from headgate.tools.bench.requests.templates import template, write_templates
 from headgate.tools.bench.rows.groups import wait_until_served
-from headgate.tools.bench.rows.idle import allow_files
+from headgate.tools.bench.rows.idle import raise_file_limit
 
 GROUPS: Final = 10_000
 PARTITIONS: Final = 100
-"""Of each group one offset in each partition."""
+"""Each group commits one offset in each partition."""
 _AT_ONCE = 500
 _COMMIT_VERSION = 9
 _OTHER_FILES = 2500
@@ -31,8 +31,8 @@ _PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """Seconds from the start of the process: to Metadata, half of the groups, all of them; CPU and memory then."""
+class CoordinatorLoadResult:
+    """Seconds from the start of the process to Metadata, to half of the groups, to all; CPU and memory at the end."""
 
     metadata_seconds: float
     half_seconds: float
@@ -43,29 +43,31 @@ class Loaded:
 
 def coordinator_load(
     launcher: Launcher, directory: Path, generators: Path, groups: int = GROUPS, partitions: int = PARTITIONS
-) -> Loaded:
-    """Commit through the wire, stop, start again, ask every group."""
-    allow_files(_AT_ONCE + _OTHER_FILES)
+) -> CoordinatorLoadResult:
+    """Commit offsets over the wire, stop the broker, start it again, ask for every group."""
+    raise_file_limit(_AT_ONCE + _OTHER_FILES)
     names = [f"load-{number}" for number in range(groups)]
     broker = launcher.start(directory)
     try:
-        place = Place("loaded", range(partitions), broker.client.create_topic("loaded", partitions))
+        topic_partitions = TopicPartitions(
+            "loaded", range(partitions), broker.client.create_topic("loaded", partitions)
+        )
         wait_until_served(broker.client, one_of_each(names))
         for first in range(0, groups, _AT_ONCE):
-            _commit(broker, generators, names[first : first + _AT_ONCE], place)
+            _commit(broker, generators, names[first : first + _AT_ONCE], topic_partitions)
     finally:
         broker.stop()
     broker = launcher.start_again(directory)
     try:
-        return _loaded(broker, names, place)
+        return _loaded(broker, names, topic_partitions)
     finally:
         broker.stop()
 
 
-def _commit(broker: Broker, generators: Path, names: Sequence[str], place: Place) -> None:
-    """Each group in one request."""
+def _commit(broker: Broker, generators: Path, names: Sequence[str], topic_partitions: TopicPartitions) -> None:
+    """Commit the offsets of each group in one request."""
     path = generators / "coordinator-load.templates"
-    writers = (group_frames.offset_commit(_COMMIT_VERSION, name, place) for name in names)
+    writers = (group_frames.offset_commit(_COMMIT_VERSION, name, topic_partitions) for name in names)
     write_templates(path, (template(writer) for writer in writers))
     try:
         load = Load(frames.OFFSET_COMMIT, _COMMIT_VERSION, path, connections=len(names), requests=1)
@@ -74,9 +76,12 @@ def _commit(broker: Broker, generators: Path, names: Sequence[str], place: Place
         path.unlink()
 
 
-def _loaded(broker: Broker, names: Sequence[str], place: Place) -> Loaded:
-    """One group of each partition of the offsets is asked for until it is there; when the time is taken, all are."""
-    last, started = Place(place.topic, [place.partitions[-1]]), time.perf_counter() - broker.start_seconds
+def _loaded(broker: Broker, names: Sequence[str], topic_partitions: TopicPartitions) -> CoordinatorLoadResult:
+    """Time the loading by one group of each partition of `__consumer_offsets`, then check every group."""
+    last, started = (
+        TopicPartitions(topic_partitions.topic, [topic_partitions.partitions[-1]]),
+        time.perf_counter() - broker.start_seconds,
+    )
     waiting = one_of_each(names)
     answered: list[float] = []
     with broker.client.connect() as connection:
@@ -93,13 +98,13 @@ def _loaded(broker: Broker, names: Sequence[str], place: Place) -> Loaded:
         cpu_seconds, memory = process_cpu_seconds(pid), resident_bytes(pid) / 1e6
         if not all(_is_there(broker, connection, name, last) for name in names):
             raise BenchError(f"{broker.name} has loaded a group of every partition, and not every group")
-    return Loaded(broker.start_seconds, answered[len(answered) // 2], answered[-1], cpu_seconds, memory)
+    return CoordinatorLoadResult(broker.start_seconds, answered[len(answered) // 2], answered[-1], cpu_seconds, memory)
 
 
-def _is_there(broker: Broker, connection: socket.socket, name: str, place: Place) -> bool:
-    found = _committed(exchange(connection, group_frames.offset_fetch(name, place)))
+def _is_there(broker: Broker, connection: socket.socket, name: str, topic_partitions: TopicPartitions) -> bool:
+    found = _committed(exchange(connection, group_frames.offset_fetch(name, topic_partitions)))
     if found not in (None, (0, "")):
-        raise BenchError(f"{broker.name} has {found} for {name}, which is not what was committed")
+        raise BenchError(f"{broker.name} has {found} for {name}, and (0, '') was committed")
     return found is not None
 
 
@@ -112,13 +117,13 @@ def one_of_each(names: Sequence[str]) -> list[str]:
 
 
 def _partition_of(group_id: str) -> int:
-    """By Java's hash of strings, here of ASCII."""
+    """The partition of a group, by Java's hash of an ASCII string."""
     value = functools.reduce(lambda value, byte: (31 * value + byte) & 0xFFFF_FFFF, group_id.encode(), 0)
     return abs(value - (value >> 31 << 32)) % _OFFSETS_PARTITIONS
 
 
 def _committed(answer: bytes) -> tuple[int, str | None] | None:
-    """Offset and metadata of the one partition that was asked for; None while the group is being loaded."""
+    """Offset and metadata in an OffsetFetch answer for one partition; None while the group is loading."""
     reader = Reader(answer[4:], flexible=False)
     reader.number("i")
     found = []

@@ -1,4 +1,4 @@
-"""The floor: the same requests, answered by an epoll loop in C that knows nothing."""
+"""The floor: the same requests, answered by an epoll loop in C without any broker logic."""
 
 import struct
 import subprocess
@@ -18,7 +18,7 @@ ECHO = "echo"
 
 @dataclass(frozen=True, slots=True)
 class FloorRow(Row):
-    """Headgate beside a server that answers every frame with the bytes that Headgate answered once."""
+    """Compares Headgate with a server that answers every frame with the same bytes, copied from Headgate's answer."""
 
     under: MetadataRow = field(default_factory=lambda: MetadataRow("metadata", (), 64, 1))
 
@@ -45,7 +45,7 @@ def _run_of(target: Target, load: Load) -> Run:
 
 @contextmanager
 def echo_beside(target: Target, answer: bytes) -> Iterator[Target]:
-    """The echo server as a target; `answer` from its correlation id on."""
+    """The echo server as a target. `answer`: the bytes from the correlation id on."""
     port, path = free_port(), target.scratch_file("echo.answer")
     path.write_bytes(struct.pack(">i", len(answer)) + answer)
     command = [str(target.generators / ECHO), str(port), str(path)]

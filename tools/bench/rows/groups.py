@@ -1,4 +1,4 @@
-"""Rows about groups: committed offsets, heartbeats, rebalances."""
+"""Rows of consumer groups: offset commits, heartbeats, rebalances."""
 
 import itertools
 import math
@@ -14,9 +14,9 @@ from headgate.tools.bench.measuring.generator import Load, LoadResult
 from headgate.tools.bench.measuring.target import Target, Topic
 from headgate.tools.bench.requests import frames, group_frames
 from headgate.tools.bench.requests.client import BenchError, Client
-from headgate.tools.bench.requests.group_frames import Place
+from headgate.tools.bench.requests.group_frames import TopicPartitions
 from headgate.tools.bench.requests.templates import template, write_templates
-from headgate.tools.bench.rows.idle import allow_files
+from headgate.tools.bench.rows.idle import raise_file_limit
 from headgate.tools.bench.rows.members import ClassicMember, ConsumerMember, Member, Members
 from headgate.tools.bench.rows.row import Row, Run
 
@@ -27,12 +27,12 @@ _numbers = itertools.count()
 
 
 def new_group(row: str) -> str:
-    """An id that no run before has used."""
+    """A group id that no earlier run has used."""
     return f"{row}-{os.getpid()}-{next(_numbers)}"
 
 
 def wait_until_served(client: Client, groups: Sequence[str]) -> None:
-    """Until the coordinators of these groups answer: the topic of the offsets is made when it is first needed."""
+    """Wait until the coordinators of these groups answer: the first request creates `__consumer_offsets`."""
     deadline = time.monotonic() + _SERVED_WITHIN_SECONDS
     waiting = [(_found, groups[0]), *((_fetched, group) for group in groups)]
     for ask, group in waiting:
@@ -57,7 +57,7 @@ def _fetched(client: Client, group: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitRow(Row):
-    """Every connection commits the offset of one partition for a group of its own, each time one further."""
+    """Every connection commits the offset of one partition for its own group, one offset further each time."""
 
     api = frames.OFFSET_COMMIT
 
@@ -67,12 +67,15 @@ class OffsetCommitRow(Row):
             groups = [new_group(self.name) for _ in range(self.connections)]
             wait_until_served(target.broker.client, groups)
             path = target.scratch_file(f"{self.name}.templates")
-            places = [Place(topic.name, [number % topic.partitions], topic.topic_id) for number in range(len(groups))]
+            topic_partitions = [
+                TopicPartitions(topic.name, [number % topic.partitions], topic.topic_id)
+                for number in range(len(groups))
+            ]
             write_templates(
                 path,
                 [
                     template(group_frames.offset_commit(self.version, *each))
-                    for each in zip(groups, places, strict=True)
+                    for each in zip(groups, topic_partitions, strict=True)
                 ],
             )
             load = Load(self.api, self.version, path, self.connections)
@@ -81,7 +84,7 @@ class OffsetCommitRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRow(Row):
-    """Members of some groups that are stable: nothing happens, and they say so again and again."""
+    """Members of stable groups, which send heartbeats without a pause."""
 
     groups: int = 8
 
@@ -115,7 +118,7 @@ class HeartbeatRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatRow(HeartbeatRow):
-    """The same with groups of KIP-848."""
+    """The same with consumer groups (KIP-848)."""
 
     api = frames.CONSUMER_GROUP_HEARTBEAT
 
@@ -129,10 +132,11 @@ class ConsumerHeartbeatRow(HeartbeatRow):
 
 @dataclass(frozen=True, slots=True)
 class RebalanceRow(Row):
-    """A group of `connections` members: all join, then one after another is restarted. The seconds are their number.
+    """A group of `connections` members: all join, then members restart one after another.
 
-    A sample's requests are those of the members, p50 and p99 are of the restarts, the mean is the time to join. The
-    classic protocol knows no topics: there the leader of the group has them from elsewhere, and none is made here.
+    The number of restarts follows from the seconds. In a sample, requests are the members' requests, p50 and p99 are
+    the times of restarts, and the mean is the time to join. The classic protocol knows no topics (the group's leader
+    brings them), so no topic is created for it.
     """
 
     least_seconds: float = math.inf
@@ -143,7 +147,7 @@ class RebalanceRow(Row):
 
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
-        allow_files(self.connections + _OTHER_FILES)
+        raise_file_limit(self.connections + _OTHER_FILES)
         with ExitStack() as stack:
             topic = Topic("not-made", bytes(16), self.partitions)
             if self.kind is ConsumerMember:

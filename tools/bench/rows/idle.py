@@ -1,4 +1,4 @@
-"""What an idle connection costs: growth of the resident set, a connection."""
+"""The row `idle-connections`: the growth of the resident set for each idle connection."""
 
 import resource
 import socket
@@ -12,15 +12,15 @@ from headgate.tools.bench.requests import frames
 from headgate.tools.bench.requests.client import BenchError, exchange
 
 CONNECTIONS: Final = 4000
-"""So many that the pages which the allocator takes in advance are a small part."""
+"""Enough connections to make the allocator's reserve a small part."""
 _FIRST: Final = 500
-"""Opened before it is counted: they fill what the process has free already, and load what is loaded once."""
+"""Connections opened before counting: they use up free memory of the process and load code."""
 _OTHER_FILES: Final = 500
 
 
 def idle_connection_bytes(launcher: Launcher, directory: Path, connections: int = CONNECTIONS) -> float:
-    """Of a fresh process: one that has served before has memory to give, and its growth says nothing."""
-    allow_files(_FIRST + connections + _OTHER_FILES)
+    """The resident bytes of each idle connection, in a fresh process: free memory of a used one would hide growth."""
+    raise_file_limit(_FIRST + connections + _OTHER_FILES)
     broker = launcher.start(directory)
     try:
         with ExitStack() as stack:
@@ -32,8 +32,8 @@ def idle_connection_bytes(launcher: Launcher, directory: Path, connections: int 
         broker.stop()
 
 
-def allow_files(wanted: int) -> None:
-    """For this process and the brokers that it starts from now on."""
+def raise_file_limit(wanted: int) -> None:
+    """Raise the limit of open files, for this process and the brokers that it starts. Raises BenchError."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         if hard < wanted:
@@ -44,7 +44,7 @@ def allow_files(wanted: int) -> None:
 
 
 def _open(broker: Broker, count: int, stack: ExitStack) -> None:
-    """Every one has asked for the versions, as any client does, and then says nothing."""
+    """Open connections; each sends ApiVersions, as any client does, and then nothing."""
     for _ in range(count):
         connection: socket.socket = stack.enter_context(broker.client.connect())
         exchange(connection, frames.api_versions())

@@ -1,8 +1,8 @@
-"""Reads partitions by assignment with librdkafka, again and again from their start, for so many seconds.
+"""Reads assigned partitions with librdkafka, again and again from the start, for some seconds.
 
     python -m headgate.tools.bench.rows.librdkafka_consumer ADDRESS TOPIC PARTITIONS SECONDS
 
-One line of JSON: messages as `requests`, bytes of their values, seconds. Anything unexpected ends it with a sentence.
+Prints one line of JSON: messages as `requests`, bytes of their values, seconds. Any error ends the program.
 """
 
 import json
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 _AT_ONCE = 1_000
-_WAIT_SECONDS = 0.05  # `consume` returns less than it was asked for only after this long: at the end of a round
+_WAIT_SECONDS = 0.05  # `consume` returns fewer messages only after this wait, at the end of a round
 _SILENCE_SECONDS = 15.0
 
 
 class Round:
-    """The messages of one time round: offsets follow each other in each partition, up to its end."""
+    """The messages of one round: in each partition consecutive offsets up to the end."""
 
     def __init__(self, partitions: int) -> None:
         self.next_offset = [0] * partitions
@@ -37,7 +37,7 @@ class Round:
 
 
 def read_round(consumer: Consumer, topic: str, partitions: int, deadline: float) -> Round:
-    """To the end of every partition, or to the deadline once something has come, which takes half a second."""
+    """Read to the end of every partition, or to the deadline; the first messages, after half a second, are awaited."""
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
     this = Round(partitions)
     heard = time.monotonic()

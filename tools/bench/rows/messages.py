@@ -1,10 +1,10 @@
 """Compiled messages against construct's interpretation: `python -m headgate.tools.bench.rows.messages [NAME ...]`.
 
-No broker takes part. Every message of the registry is read and written at its oldest and its newest version, the hot
-ones at every version, in three sizes: 1, 12 and 100 elements in the arrays that hold the most (a topic has that many
-partitions), and one in those around them. construct and the compiled function are timed in turns, so that both meet the
-same neighbours: of the turns of a round the shortest counts, and of the rounds the one with the median ratio. Times are
-of CPU.
+No broker takes part. Every message of the registry is read and written in its oldest and its newest version, the hot
+ones in every version, in three sizes: 1, 12 and 100 elements in the innermost arrays (the partitions of a topic), and
+one element in the arrays around them. construct and the compiled function run in turns, so that both meet the same
+neighbours on the machine. In a round the shortest turn counts, and of all rounds the one with the median ratio. Times
+are CPU times.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headgate.protocol.schema import Message, tree
 HOT = ("Produce", "Fetch", "ListOffsets", "OffsetCommit")
 SIZES = (1, 12, 100)
 MARK = 15.0
-"""How many times faster than construct the hot messages are to be, and every message of more than ten elements."""
+"""The promise: hot messages, and all messages of more than ten elements, are so many times as fast as construct."""
 MANY = 10
 
 ROUNDS = 7
@@ -34,12 +34,12 @@ _BATCH = bytes(79)  # as long as a batch of one record of ten bytes
 _REPLICAS = 3
 
 Pair: TypeAlias = tuple[Callable[[], Any], Callable[[], Any]]
-"""What construct does, and what the compiled function does."""
+"""The same operation by construct and by the compiled function."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One message in one version, one direction and one size. `mark` is None where a figure is only reported."""
+    """The times of one message in one version, direction and size. `mark`: None without a promise."""
 
     name: str
     version: int
@@ -59,12 +59,12 @@ class Row:
 
 
 def measure(names: Sequence[str] = (), rounds: int = ROUNDS) -> list[Row]:
-    """Measure the APIs called so, or all of them: a minute."""
+    """Measure the named APIs, by default all of them, which takes a minute."""
     return list(rows(names, rounds))
 
 
 def rows(names: Sequence[str] = (), rounds: int = ROUNDS) -> Iterator[Row]:
-    """What `measure` returns, as it comes."""
+    """The rows of `measure`, each as soon as it is measured."""
     for key, api in registry.APIS.items():
         if not names or api.name in names:
             for cls in (registry.request(key), registry.response(key)):
@@ -72,13 +72,13 @@ def rows(names: Sequence[str] = (), rounds: int = ROUNDS) -> Iterator[Row]:
 
 
 def sample(cls: type[Message], version: int, size: int) -> tuple[Any, int]:
-    """A message with `size` elements in its innermost arrays of structs, and how many elements it has in all."""
+    """A message with `size` elements in its innermost arrays of structs, and the number of all its elements."""
     sampler = _Sampler(size)
     return sampler.value(tree(cls, version)), sampler.elements
 
 
 class _Sampler:
-    """Fills a tree with values as clients send them: short names, no tagged fields, null where it is the default."""
+    """Fills a tree with typical values of clients: short names, no tagged fields, null where null is the default."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -112,7 +112,7 @@ class _Sampler:
 
 
 def _is_counted(element: Any) -> bool:
-    """Numbers are not elements: an array of them is one value."""
+    """True for structs and texts; an array of numbers counts as one value."""
     return isinstance(element, wire.Instance | wire.Text)
 
 
@@ -135,9 +135,7 @@ def _rows_of(cls: type[Message], is_hot: bool, rounds: int) -> Iterator[Row]:
                 mark = MARK if elements > MANY or is_hot else None
                 for direction, pair in _pairs(cls, version, value):
                     row = Row(cls.__name__, version, direction, elements, *_timed(pair, rounds), mark)
-                    if (
-                        row.is_short
-                    ):  # the machine's neighbours only ever make a time longer: once more, with more turns
+                    if row.is_short:  # neighbours on the machine only make times longer: measure again, more often
                         construct_us, compiled_us = _timed(pair, rounds * SECOND_CHANCE)
                         row = replace(row, construct_us=construct_us, compiled_us=compiled_us)
                     yield row
@@ -161,7 +159,7 @@ def _timed(pair: Pair, rounds: int) -> tuple[float, float]:
 
 
 def _round(pair: Pair, repeats: Sequence[int]) -> list[float]:
-    """The smallest of a few turns of each: both within the same milliseconds."""
+    """The shortest of a few turns of each function, all within the same milliseconds."""
     turns = [
         [_seconds(function, count) / count for function, count in zip(pair, repeats, strict=True)]
         for _ in range(_TURNS)

@@ -1,6 +1,6 @@
-"""How long a broker takes to serve again: with very many partitions, with much to scan after a kill.
+"""Rows of restarts: the time until a broker serves again, with very many partitions, or with much to scan after a kill.
 
-A partition is served when ListOffsets answers for it: a leader in Metadata is not yet one that does.
+A partition is served when ListOffsets answers for it: a leader in Metadata does not answer yet.
 """
 
 import math
@@ -19,7 +19,7 @@ from headgate.tools.bench.measuring.machine import process_cpu_seconds, resident
 from headgate.tools.bench.requests import frames
 from headgate.tools.bench.requests.client import BenchError, Reader
 from headgate.tools.bench.requests.templates import template, write_templates
-from headgate.tools.bench.rows.idle import allow_files
+from headgate.tools.bench.rows.idle import raise_file_limit
 from headgate.tools.bench.rows.row import BATCH_16K, BATCH_TINY
 
 MANY_PARTITIONS: Final = 10_000
@@ -34,8 +34,8 @@ _PAUSE_SECONDS: Final = 0.05
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 
 
-class Restarted(NamedTuple):
-    """Seconds from the start of the process: to Metadata, and until every partition is served; CPU and memory then."""
+class RestartResult(NamedTuple):
+    """Seconds from the start of the process to Metadata and to the last partition served; CPU and memory at the end."""
 
     metadata_seconds: float
     all_seconds: float
@@ -43,7 +43,7 @@ class Restarted(NamedTuple):
     resident_megabytes: float
 
 
-FIGURES: Final[Mapping[Figure, Callable[[Restarted], float]]] = {
+FIGURES: Final[Mapping[Figure, Callable[[RestartResult], float]]] = {
     Figure("s to every partition", lambda _: math.nan, mark=1.0): lambda restarted: restarted.all_seconds,
     Figure("s to Metadata", lambda _: math.nan, mark=1.0): lambda restarted: restarted.metadata_seconds,
     Figure("CPU s", lambda _: math.nan, mark=1.0): lambda restarted: restarted.cpu_seconds,
@@ -52,19 +52,19 @@ FIGURES: Final[Mapping[Figure, Callable[[Restarted], float]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class StartMany:
-    """Topics made once a broker; each turn is a stop and a start.
+class RestartManyPartitions:
+    """Very many partitions, created once on each broker; each turn stops and starts the broker.
 
-    The stop is a clean one, and the topics have no records. Or `is_killed`: each turn appends one record to every
-    partition and kills the process at once, with whatever has been synced by then.
+    By default the stop is clean and the topics have no records. With `is_killed` each turn appends one record to every
+    partition and kills the process at once, whatever is synced by then.
     """
 
     partitions: int = MANY_PARTITIONS
     is_killed: bool = False
 
     @contextmanager
-    def opened(self, launcher: Launcher, directory: Path, generators: Path) -> Iterator[Callable[[], Restarted]]:
-        allow_files(self.partitions + _OTHER_FILES)
+    def opened(self, launcher: Launcher, directory: Path, generators: Path) -> Iterator[Callable[[], RestartResult]]:
+        raise_file_limit(self.partitions + _OTHER_FILES)
         ends = {
             (f"many-{first}", partition): 0
             for first in range(0, self.partitions, _PARTITIONS_A_TOPIC)
@@ -76,7 +76,7 @@ class StartMany:
                 if not name[1]:
                     broker.client.create_topic(name[0], sum(topic == name[0] for topic, _ in ends))
 
-            def run() -> Restarted:
+            def run() -> RestartResult:
                 nonlocal broker
                 if self.is_killed:
                     _append_to_each(broker, ends, generators)
@@ -92,7 +92,7 @@ class StartMany:
 
 
 def _append_to_each(broker: Broker, ends: dict[tuple[str, int], int], generators: Path) -> None:
-    """One record for each partition, on one connection."""
+    """Append one record to each partition, over one connection."""
     batch = BATCH_TINY.build()
     path = generators / "append.templates"
     writers = (frames.produce(_PRODUCE_VERSION, topic, number, batch) for topic, number in ends)
@@ -111,17 +111,17 @@ def _append_to_each(broker: Broker, ends: dict[tuple[str, int], int], generators
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Each turn: some partitions are filled, the broker is killed, and starts without a recovery point.
+    """Each turn fills some partitions, kills the broker, and starts it without recovery points.
 
-    Then all that was written has to be scanned, whatever was synced before.
+    So the broker scans everything, whatever was synced before.
     """
 
     size: int = SCANNED_BYTES
     partitions: int = _SCANNED_PARTITIONS
 
     @contextmanager
-    def opened(self, launcher: Launcher, directory: Path, generators: Path) -> Iterator[Callable[[], Restarted]]:
-        def run() -> Restarted:
+    def opened(self, launcher: Launcher, directory: Path, generators: Path) -> Iterator[Callable[[], RestartResult]]:
+        def run() -> RestartResult:
             broker = launcher.start(directory)
             try:
                 ends = self._fill(broker, generators)
@@ -151,8 +151,8 @@ class Recovery:
         return {(name, number): count * BATCH_16K.records for number in range(self.partitions)}
 
 
-def _until_served(broker: Broker, ends: Mapping[tuple[str, int], int]) -> Restarted:
-    """Ask for the end of every partition, until each answers, with the offset that it had.
+def _until_served(broker: Broker, ends: Mapping[tuple[str, int], int]) -> RestartResult:
+    """Ask for the end of every partition until all answer. Raises BenchError for another end than before the restart.
 
     Only topics that are not served yet are asked for again: 10,000 rows, over and over, would be most of the work.
     """
@@ -170,7 +170,7 @@ def _until_served(broker: Broker, ends: Mapping[tuple[str, int], int]) -> Restar
         counts = Counter({topic: counts[topic] for topic in waiting})
         sleep(_PAUSE_SECONDS)
     pid = broker.process.pid
-    restarted = Restarted(broker.start_seconds, seconds, process_cpu_seconds(pid), resident_bytes(pid) / 1e6)
+    restarted = RestartResult(broker.start_seconds, seconds, process_cpu_seconds(pid), resident_bytes(pid) / 1e6)
     if found != ends:
         key = next(key for key, end in ends.items() if found.get(key) != end)
         raise BenchError(f"{broker.name}: {key[0]}-{key[1]} ends at {found.get(key)}, and ended at {ends[key]} before")
@@ -178,7 +178,7 @@ def _until_served(broker: Broker, ends: Mapping[tuple[str, int], int]) -> Restar
 
 
 def _ends(broker: Broker, counts: Mapping[str, int]) -> dict[tuple[str, int], int | None]:
-    """The end of each partition; None where there is no answer yet."""
+    """The end of each partition; None without an answer yet."""
     writer = frames.list_latest_offsets_of(counts)
     try:
         return dict(_read_ends(broker.client.call(writer)))
@@ -196,18 +196,18 @@ def _read_ends(reader: Reader) -> Iterator[tuple[tuple[str, int], int | None]]:
             yield (topic, number), None if error else offset
 
 
-Restart = StartMany | Recovery
+Restart = RestartManyPartitions | Recovery
 RESTARTS: Final[Mapping[str, Restart]] = {
-    "start-10000": StartMany(),
-    "start-10000-killed": StartMany(is_killed=True),
+    "start-10000": RestartManyPartitions(),
+    "start-10000-killed": RestartManyPartitions(is_killed=True),
     "recovery": Recovery(),
 }
 
 
-def measure(
+def measure_restarts(
     row: Restart, launchers: Sequence[Launcher], directory: Path, generators: Path, turns: int
-) -> Iterator[tuple[str, int, Restarted]]:
-    """Broker, number of the turn and what it took. One broker after the other: two of them would share the memory."""
+) -> Iterator[tuple[str, int, RestartResult]]:
+    """(broker, number of the turn, result), all turns of one broker first: two brokers would share the memory."""
     for launcher in launchers:
         with row.opened(launcher, directory / launcher.name, generators) as run:
             for number in range(turns):

@@ -1,4 +1,4 @@
-"""What a row is, and the rows of the C generators: each arranges what it needs on a broker (docs/performance.md)."""
+"""The base class of rows, and the rows of the C generators; each prepares its topics itself (docs/performance.md)."""
 
 import math
 from abc import ABC, abstractmethod
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from headgate.tools.bench.measuring.figures import Figure, Sample
 from headgate.tools.bench.measuring.generator import Latency, Load
 from headgate.tools.bench.measuring.machine import available_bytes
-from headgate.tools.bench.measuring.target import Filled, Target, Topic
+from headgate.tools.bench.measuring.target import FilledTopic, Target, Topic
 from headgate.tools.bench.requests import frames
 from headgate.tools.bench.requests.templates import Template, template, write_templates
 
@@ -25,10 +25,10 @@ _NEWEST_BUILT = {
 
 KIBIBYTE, MEBIBYTE = 1024, 1024 * 1024
 
-_TOUCHED_AHEAD = 1.25  # of what the leg before would have written in as long
+_TOUCHED_AHEAD = 1.25  # times the bytes that the leg before would have written in the same time
 
 Run = Callable[[float], Sample]
-"""Measure for about so many seconds."""
+"""Measures for about this number of seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ BATCH_TINY = BatchShape(1, 10)
 
 @dataclass(frozen=True, slots=True)
 class Row(ABC):
-    """`version` of the API under load, or NEWEST: the highest that every broker of the run serves."""
+    """One row of the table: a load and its figures. `version`: of `api`; NEWEST is the highest one of all brokers."""
 
     name: str
     figures: tuple[Figure, ...]
@@ -58,42 +58,43 @@ class Row(ABC):
     version: int
     partitions: int = 1
     warm_up_share: float = 1.0
-    """Of the time that rows are warmed up for."""
+    """The row's share of the warm-up time."""
     least_seconds: float = 0.0
-    """Of one leg: below, it would be about clients that start, or waits that do not end."""
+    """The shortest leg: a shorter one would measure starting clients, or waits that do not end."""
     turn_share: float = 1.0
-    """Of the turns that other rows have: the table has its time."""
+    """The row's share of the turns of other rows, to save time."""
 
     api = frames.METADATA
 
     @abstractmethod
     def opened(self, target: Target) -> AbstractContextManager[Run]:
-        """Everything is ready to be measured inside of it."""
+        """A context in which everything is ready to be measured."""
 
     def runs(self, targets: Sequence[Target], stack: ExitStack) -> Mapping[str, Run]:
-        """What is measured in turns, by name; `stack` closes it. No runs: the row cannot be measured on these."""
+        """The legs of a turn by name; `stack` closes them. Empty if the row cannot be measured on these targets."""
         return {target.name: stack.enter_context(self.opened(target)) for target in targets}
 
     def at_version_of(self, served: list[dict[int, tuple[int, int]]]) -> "Row":
-        """The row with NEWEST replaced by what all of them serve."""
+        """The row with NEWEST replaced by the highest version that all brokers serve."""
         if self.version != NEWEST:
             return self
         return replace(self, version=min(_NEWEST_BUILT[self.api], *(versions[self.api][1] for versions in served)))
 
 
 def write_disk_budget() -> int:
-    """Bytes that one turn may write before the kernel begins to slow its writer down.
+    """The bytes that one turn may write before the kernel slows the writer down.
 
-    It does so when 15 percent of the available memory are dirty (by default, balance_dirty_pages).
+    By default the kernel does so when 15 percent of the available memory are dirty (balance_dirty_pages).
     """
     return min(2_000_000_000, int(available_bytes() * 0.08))
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceRow(Row):
-    """Connection n produces to partition n modulo their number. A topic serves some turns, until it is large.
+    """Producers: connection n produces to partition n modulo the number of partitions.
 
-    To delete one takes Kafka a second, in which nothing can be measured.
+    A topic is used for several turns, until it is large: Kafka needs a second to delete one, and nothing can be
+    measured meanwhile.
     """
 
     batch: BatchShape = BATCH_16K
@@ -141,9 +142,9 @@ def produce_templates(topic: Topic, batch: bytes, version: int) -> list[Template
 
 @dataclass(frozen=True, slots=True)
 class FetchRow(Row):
-    """Consumers read the same resident data in circles, which rows share.
+    """Consumers that read the same resident data again and again; rows share the data.
 
-    The first connections begin at the start of their partition, the next ones in the middle, so that two consumers of
+    The first connections begin at the start of their partitions, the next ones in the middle, so that two consumers of
     a partition are not in step.
     """
 
@@ -163,11 +164,11 @@ class FetchRow(Row):
         yield lambda seconds: target.sample(replace(load, seconds=seconds))
 
     def requests_for(self, partition_bytes: int, batch_bytes: int) -> int:
-        """As many as bring one consumer round: an answer is a batch or more, and loses at most one at its end."""
+        """The number of requests for a whole partition: an answer has at least one batch, and loses at most one."""
         return partition_bytes // max(batch_bytes, self.max_bytes - batch_bytes) + 1
 
     def templates(self, topic: Topic, end_offset: int) -> list[Template]:
-        wish = frames.FetchWish(self.max_bytes, in_session=self.version >= 13)
+        wish = frames.FetchOptions(self.max_bytes, in_session=self.version >= 13)
         rounds = -(-self.connections // self.partitions)
         return [
             template(
@@ -182,8 +183,8 @@ FILL_VERSION = 7
 FILLED_PARTITIONS = 4
 
 
-def filled_topic(target: Target, shape: BatchShape, resident_bytes: int) -> Filled:
-    """Four partitions with so many bytes of equal batches, made once a run."""
+def filled_topic(target: Target, shape: BatchShape, resident_bytes: int) -> FilledTopic:
+    """A topic of four partitions with `resident_bytes` of equal batches, created once in a run."""
     known = target.kept.get((shape, resident_bytes))
     if known is not None:
         return known
@@ -192,12 +193,12 @@ def filled_topic(target: Target, shape: BatchShape, resident_bytes: int) -> Fill
     path = target.scratch_file("fill.templates")
     write_templates(path, produce_templates(topic, batch, FILL_VERSION))
     target.run(Load(frames.PRODUCE, FILL_VERSION, path, topic.partitions, in_flight=5, requests=count))
-    target.kept[shape, resident_bytes] = Filled(topic, batch, count)
+    target.kept[shape, resident_bytes] = FilledTopic(topic, batch, count)
     return target.kept[shape, resident_bytes]
 
 
 def verify(target: Target, load: Load, batch: bytes) -> None:
-    """Read with every batch compared with the one that was produced: a fast answer must also be right."""
+    """Compare every fetched batch with the produced one: a fast answer must also be right."""
     path = target.scratch_file("expected.batch")
     path.write_bytes(batch)
     target.run(replace(load, expected=path))
@@ -205,7 +206,7 @@ def verify(target: Target, load: Load, batch: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LongPollRow(Row):
-    """Consumers at the end of an empty topic; a request is one expiry."""
+    """Consumers at the end of an empty topic; each request expires."""
 
     least_seconds: float = 1.0
     max_wait_ms: int = 500
@@ -216,7 +217,7 @@ class LongPollRow(Row):
     def opened(self, target: Target) -> Iterator[Run]:
         with target.topic(self.partitions) as topic:
             path = target.scratch_file(f"{self.name}.templates")
-            wish = frames.FetchWish(MEBIBYTE, self.max_wait_ms)
+            wish = frames.FetchOptions(MEBIBYTE, self.max_wait_ms)
             writer = frames.fetch(self.version, topic.name, 0, wish, topic.topic_id)
             write_templates(path, [template(writer)])
             load = Load(frames.FETCH, self.version, path, self.connections)
@@ -225,7 +226,7 @@ class LongPollRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class MetadataRow(Row):
-    """Clients that ask for one topic again and again."""
+    """Clients that ask for Metadata of one topic again and again."""
 
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
@@ -241,9 +242,9 @@ class MetadataRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class LatencyRow(Row):
-    """One producer at a steady rate, one record a request; one waiting consumer. `version` is Fetch's.
+    """One producer at a steady rate with one record in each request, and one waiting consumer. `version`: of Fetch.
 
-    A JVM that is too cold for the rate is warmed up longer: it would never get rid of what it could not keep up with.
+    A JVM too cold for the rate needs a longer warm-up: it would never catch up with its backlog.
     """
 
     least_seconds: float = math.inf
@@ -263,7 +264,7 @@ class LatencyRow(Row):
 
     def latency(self, target: Target, topic: Topic, messages: int) -> Latency:
         (produce,) = produce_templates(topic, self.batch.build(), self.produce_version)
-        fetch = template(frames.fetch(self.version, topic.name, 0, frames.FetchWish(MEBIBYTE), topic.topic_id))
+        fetch = template(frames.fetch(self.version, topic.name, 0, frames.FetchOptions(MEBIBYTE), topic.topic_id))
         path = target.scratch_file(f"{self.name}.templates")
         write_templates(path, [produce, fetch])
         return Latency(self.produce_version, self.version, path, self.rate, messages)

@@ -1,7 +1,7 @@
-"""The rows of producers that wait for the disk: acks=all, and nothing is acknowledged that a power cut could take back.
+"""Rows of producers that wait for the disk: with acks=all, a power cut loses no acknowledged record.
 
-Apache Kafka is asked for it by `flush.messages=1`, Headgate by `headgate.flush=commit`. What is measured is mostly the
-disk, and how many of those who wait share one sync of it.
+Apache Kafka does so with `flush.messages=1`, Headgate with `headgate.flush=commit`. These rows measure mostly the disk,
+and the number of waiting producers that share one sync.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _POLICIES: Mapping[bool, Mapping[str, str]] = {True: {"headgate.flush": "commit"
 
 @dataclass(frozen=True, slots=True)
 class SyncedProduceRow(ProduceRow):
-    """Producers of small batches, one in flight for each connection."""
+    """Producers of small batches with one request in flight on each connection."""
 
     def topic(self, target: Target) -> AbstractContextManager[Topic]:
         return target.topic(self.partitions, _POLICIES[target.name == HEADGATE])

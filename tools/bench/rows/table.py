@@ -1,4 +1,4 @@
-"""The table: every row with its figures and marks, in the order in which they are measured."""
+"""The table: every row with its figures and marks, in the order of measurement."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from headgate.tools.bench.rows.clients import (
     LibrdkafkaRow,
     ProducerPerformanceRow,
 )
-from headgate.tools.bench.rows.compacting import COMPACTIONS
+from headgate.tools.bench.rows.compaction import COMPACTIONS
 from headgate.tools.bench.rows.conversions import ConvertedFetchRow, ConvertedProduceRow, TextShape
 from headgate.tools.bench.rows.floor import FloorRow
 from headgate.tools.bench.rows.groups import ConsumerHeartbeatRow, HeartbeatRow, OffsetCommitRow, RebalanceRow
@@ -54,7 +54,7 @@ def _per_request(cpu_mark: float | None, rate_mark: float | None = None) -> tupl
 
 
 def _per_each(what: str, *more: Figure) -> tuple[Figure, ...]:
-    """Of requests of groups: what one costs, and how many there are in a second."""
+    """The figures of requests of groups: the cost of one, and the number in a second."""
     rate = Figure(f"{what}s/s", requests_per_second, more_is_better=True)
     return Figure(f"CPU us/{what}", cpu_microseconds_per_request, mark=1.0), *more, rate, *_LATENCIES
 
@@ -162,8 +162,8 @@ COORDINATOR_LOAD = "coordinator-load"
 _GROUPS_BY_NAME = ("java-consume-kip848", "group-500-kip848")
 _ALONE_BY_NAME = (COORDINATOR_LOAD, *RESTARTS, *COMPACTIONS)
 BY_NAME_ONLY = (*_ALONE_BY_NAME, *_GROUPS_BY_NAME, *CONVERSIONS, *SYNCED, *BYSTANDERS)
-"""Rows that would take the table too long: Kafka needs 20 s to make a topic of 1,000 partitions. Those of conversions,
-which are beside Apache Kafka 3.9: Kafka 4 does without them. Those of syncs, which measure the disk of the machine. And
-those of a bystander, which need ten thousand topics.
+"""Rows outside of the default table: slow ones (Kafka needs 20 s to create a topic of 1,000 partitions); conversions,
+which run against Apache Kafka 3.9, because Kafka 4 has none; syncs, which measure the machine's disk; and bystanders,
+which need ten thousand topics.
 """
 ALL_ROWS = (START, MESSAGES, IDLE_CONNECTIONS, *(name for name in ROWS if name not in BY_NAME_ONLY), MEMORY)

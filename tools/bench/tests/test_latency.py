@@ -66,7 +66,7 @@ class OnePartition:
         return topic + struct.pack(">ihqqqi", 0, 0, base, -1, 0, 0)
 
     def fetch(self, request: bytes) -> bytes:
-        position = frames.fetch(11, "t", 0, frames.FetchWish(1)).marks["fetch_offset"] - 4
+        position = frames.fetch(11, "t", 0, frames.FetchOptions(1)).marks["fetch_offset"] - 4
         (offset,) = struct.unpack_from(">q", request, position)
         with self.changed:
             self.changed.wait_for(lambda: self.records > offset, timeout=0.5)
@@ -99,7 +99,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def latency(directory: Path, rate: int, messages: int) -> Latency:
     path = directory / "templates"
     (produce,) = produce_templates(TOPIC, BATCH, 7)
-    write_templates(path, [produce, template(frames.fetch(11, "t", 0, frames.FetchWish(1 << 20)))])
+    write_templates(path, [produce, template(frames.fetch(11, "t", 0, frames.FetchOptions(1 << 20)))])
     return Latency(7, 11, path, rate, messages)
 
 

@@ -65,7 +65,7 @@ def test_both_must_have_run_as_often() -> None:
     ],
 )
 def test_fallen_is_worse_by_more_than_a_tenth(now: float, base: float, more_is_better: bool, expected: bool) -> None:
-    assert figures.has_fallen(now, base, more_is_better=more_is_better) is expected
+    assert figures.has_regressed(now, base, more_is_better=more_is_better) is expected
 
 
 def test_marks_have_a_direction() -> None:

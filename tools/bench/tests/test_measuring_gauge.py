@@ -56,19 +56,19 @@ def met(*gauges_us: float | None, others: Sequence[float] = (0.0, 0.0)) -> Turn:
     ],
 )
 def test_unlikeness_has_no_side(turn: Turn, expected: float) -> None:
-    assert gauge.unlikeness(turn) == pytest.approx(expected)
+    assert gauge.difference(turn) == pytest.approx(expected)
 
 
 def test_all_turns_whose_legs_met_the_same_count_whatever_that_was() -> None:
     same = [met(FAST, FAST), met(SLOW, SLOW, others=(0.9, 0.85)), met(FAST, 1.09 * FAST)]
     other = [met(FAST, SLOW), met(SLOW, FAST), met(FAST, FAST, others=(0.0, 0.2))]
-    assert gauge.count_alike([*same, *other]) == 3
-    assert gauge.most_alike([*other[:2], *same, *other[2:]], wanted=2) == [2, 3, 4]
+    assert gauge.count_comparable([*same, *other]) == 3
+    assert gauge.select_comparable([*other[:2], *same, *other[2:]], wanted=2) == [2, 3, 4]
 
 
 def test_where_too_few_are_alike_the_likest_fill_up() -> None:
     turns = [met(FAST, 1.6 * FAST), met(FAST, FAST, others=(0.0, 0.2)), met(FAST, FAST), met(1.3 * FAST, FAST)]
-    assert gauge.most_alike(turns, wanted=3) == [1, 2, 3]
+    assert gauge.select_comparable(turns, wanted=3) == [1, 2, 3]
 
 
 def in_gears(*gauges_us: float) -> Run:

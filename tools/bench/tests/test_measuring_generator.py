@@ -17,7 +17,7 @@ from headgate.tools.bench.measuring.generator import Load, compile_program, run_
 from headgate.tools.bench.measuring.target import Topic
 from headgate.tools.bench.requests import frames, group_frames, many_frames
 from headgate.tools.bench.requests.client import BenchError
-from headgate.tools.bench.requests.group_frames import Place
+from headgate.tools.bench.requests.group_frames import TopicPartitions
 from headgate.tools.bench.requests.templates import Template, template, write_templates
 from headgate.tools.bench.rows.row import produce_templates
 
@@ -108,7 +108,7 @@ def fetched_flexible(records: bytes, high_watermark: int) -> bytes:
 
 
 def consumer(version: int, *, first_offset: int = 0) -> list[Template]:
-    wish = frames.FetchWish(1024, in_session=version >= 13)
+    wish = frames.FetchOptions(1024, in_session=version >= 13)
     return [template(frames.fetch(version, "t", 0, wish, TOPIC.topic_id), first_offset=first_offset)]
 
 
@@ -247,7 +247,7 @@ def committed(version: int, error: int = 0) -> bytes:
 
 @pytest.mark.parametrize("version", [7, 9, 10])
 def test_commits_are_counted_and_their_errors_found(bed: Bed, version: int) -> None:
-    templates = [template(group_frames.offset_commit(version, "g", Place("t", [0, 1], TOPIC.topic_id)))]
+    templates = [template(group_frames.offset_commit(version, "g", TopicPartitions("t", [0, 1], TOPIC.topic_id)))]
     load = bed.load(templates, api=frames.OFFSET_COMMIT, version=version, requests=20, connections=2)
     assert bed.run(load, committed(version))["requests"] == 40
     with pytest.raises(BenchError, match="OffsetCommit answer: error code 25 in partition"):
@@ -344,7 +344,7 @@ def in_session(session: int = 9) -> bytes:
 
 
 def session_templates() -> list[Template]:
-    wish = frames.FetchWish(1024, 0, in_session=True)
+    wish = frames.FetchOptions(1024, 0, in_session=True)
     opening = template(frames.fetch_of(13, [("t", TOPIC.topic_id, [0, 1])], wish))
     return [opening._replace(offset_position=0), template(frames.fetch_of(13, [], wish))]
 

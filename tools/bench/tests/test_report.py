@@ -18,13 +18,13 @@ from headgate.tools.bench.report import (
     Line,
     Progress,
     Turns,
-    busiest,
-    fallen,
-    gears,
+    describe_gears,
+    describe_incomparable,
+    describe_other_load,
+    find_regressions,
     not_compared,
     read_ratios,
     table,
-    unlike,
     verdict,
 )
 from headgate.tools.bench.requests.client import BenchError
@@ -94,10 +94,12 @@ def test_every_line_of_the_journal_is_json_with_a_kind(tmp_path: Path) -> None:
 def test_a_later_run_names_what_fell(tmp_path: Path) -> None:
     write_journal(tmp_path / "run.json")
     base = read_ratios(tmp_path / "run.json")
-    assert fallen(lines(), base) == []
-    assert fallen(lines(cpu=1.1, rate=900), base) == []
-    assert fallen(lines(cpu=1.6), base) == ["produce-16k: CPU s/GB is 0.400 (0.400-0.400) of Kafka's, was 0.300"]
-    assert fallen(lines(rate=600), base) == ["produce-16k: MB/s is 3.000 (1.500-6.000) of Kafka's, was 4.000"]
+    assert find_regressions(lines(), base) == []
+    assert find_regressions(lines(cpu=1.1, rate=900), base) == []
+    assert find_regressions(lines(cpu=1.6), base) == [
+        "produce-16k: CPU s/GB is 0.400 (0.400-0.400) of Kafka's, was 0.300"
+    ]
+    assert find_regressions(lines(rate=600), base) == ["produce-16k: MB/s is 3.000 (1.500-6.000) of Kafka's, was 4.000"]
 
 
 def test_what_only_one_of_two_runs_has_is_named(tmp_path: Path) -> None:
@@ -109,8 +111,8 @@ def test_what_only_one_of_two_runs_has_is_named(tmp_path: Path) -> None:
         "not compared, only in the base: produce-16k (MB/s)",
         "not compared, only in this run: floor",
     ]
-    assert fallen([floor], base) == []
-    assert fallen([floor], {("floor", "requests/s"): 0.5}) == [
+    assert find_regressions([floor], base) == []
+    assert find_regressions([floor], {("floor", "requests/s"): 0.5}) == [
         "floor: requests/s is 0.300 (0.300-0.300) of echo's, was 0.500"
     ]
 
@@ -132,9 +134,9 @@ def test_a_figure_without_a_ratio_is_left_out_of_the_base(tmp_path: Path) -> Non
 
 
 def test_a_busy_machine_is_named() -> None:
-    assert busiest(lines()) is None
-    assert busiest([]) is None
-    warning = busiest([*lines(), Line.of("fetch-1m", CPU, {"kafka": [0.25]}, 0.42)])
+    assert describe_other_load(lines()) is None
+    assert describe_other_load([]) is None
+    warning = describe_other_load([*lines(), Line.of("fetch-1m", CPU, {"kafka": [0.25]}, 0.42)])
     assert warning is not None
     assert "42%" in warning
 
@@ -155,16 +157,16 @@ def test_turns_that_do_not_count_are_shown() -> None:
         "alike": 3,
         "counted": [0, 1, 3],
     }
-    assert unlike([line]) is None
+    assert describe_incomparable([line]) is None
 
 
 def test_rows_with_too_few_like_turns_are_named_once() -> None:
     turns = Turns(7, 2, [0, 1, 3, 4, 5])
     both = [Line.of("produce-16k", figure, {"headgate": [1.2], "kafka": [4.0]}, 0.0, turns) for figure in (CPU, RATE)]
-    sentence = unlike([*both, *lines()])
+    sentence = describe_incomparable([*both, *lines()])
     assert (
         sentence
-        == "too few turns in which both brokers met the same machine, the likest were counted: produce-16k (2 of 5)"
+        == "too few turns with comparable conditions for both brokers, the closest count too: produce-16k (2 of 5)"
     )
 
 
@@ -175,7 +177,7 @@ def test_every_leg_has_its_gear_beside_the_fastest_so_far(tmp_path: Path) -> Non
     entries = [json.loads(text) for text in journal.path.read_text().splitlines()]
     assert [entry["gear"] for entry in entries] == [1.0, 1.5, None, 1.0, 2.0]
     assert (
-        gears(journal.gauges_us)
+        describe_gears(journal.gauges_us)
         == "gears: the gauge took 1.50 times as long as in the fastest leg, 2.00 in the slowest"
     )
-    assert gears([]) is None
+    assert describe_gears([]) is None

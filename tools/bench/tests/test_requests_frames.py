@@ -49,9 +49,9 @@ def every_request() -> Iterator[frames.RequestWriter]:
     for version in range(3, 14):
         yield frames.produce(version, "topic", 2, BATCH, TOPIC_ID)
     for version in range(4, 19):
-        yield frames.fetch(version, "topic", 2, frames.FetchWish(1024), TOPIC_ID)
+        yield frames.fetch(version, "topic", 2, frames.FetchOptions(1024), TOPIC_ID)
         if version >= 7:
-            yield frames.fetch(version, "topic", 2, frames.FetchWish(1024, in_session=True), TOPIC_ID)
+            yield frames.fetch(version, "topic", 2, frames.FetchOptions(1024, in_session=True), TOPIC_ID)
 
 
 @pytest.mark.parametrize("writer", list(every_request()), ids=lambda writer: f"{writer.key} v{writer.version}")
@@ -76,7 +76,7 @@ def request_of(records: bytes) -> list[PartitionProduceData]:
 
 @pytest.mark.parametrize("version", range(4))
 def test_old_versions_of_fetch(version: int) -> None:
-    request = read_with_ours(FetchRequest, frames.fetch(version, "topic", 2, frames.FetchWish(1024, 77)))
+    request = read_with_ours(FetchRequest, frames.fetch(version, "topic", 2, frames.FetchOptions(1024, 77)))
     wanted = FetchTopic(topic="topic", partitions=[FetchPartition(partition=2, partition_max_bytes=1024)])
     limit = 1024 if version == 3 else 0x7FFF_FFFF
     assert request == FetchRequest(max_wait_ms=77, min_bytes=1, max_bytes=limit, topics=[wanted])
@@ -128,7 +128,7 @@ def test_produce_carries_the_batch(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_marks_are_where_the_fields_are(version: int) -> None:
-    writer = frames.fetch(version, "topic", 2, frames.FetchWish(4096, 250, in_session=version >= 7), TOPIC_ID)
+    writer = frames.fetch(version, "topic", 2, frames.FetchOptions(4096, 250, in_session=version >= 7), TOPIC_ID)
     frame = bytearray(writer.frame())
     struct.pack_into(">q", frame, writer.marks["fetch_offset"], 123_456_789_012)
     if version >= 7:
@@ -142,7 +142,7 @@ def test_fetch_marks_are_where_the_fields_are(version: int) -> None:
 
 
 def test_fetch_without_a_session_says_so() -> None:
-    writer = frames.fetch(11, "topic", 0, frames.FetchWish(1024))
+    writer = frames.fetch(11, "topic", 0, frames.FetchOptions(1024))
     _, request = read_with_kio(writer.frame())
     assert (request.session_id, request.session_epoch) == (0, -1)
     assert "session" not in writer.marks

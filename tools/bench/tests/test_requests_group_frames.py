@@ -7,10 +7,10 @@ import pytest
 
 from headgate.protocol.internal.consumer_protocol import decode_assignment, decode_subscription
 from headgate.tools.bench.requests import frames, group_frames
-from headgate.tools.bench.requests.group_frames import Place
+from headgate.tools.bench.requests.group_frames import TopicPartitions
 from headgate.tools.bench.tests.test_requests_frames import TOPIC_ID, read_with_kio
 
-PLACE = Place("topic", [3, 7], TOPIC_ID)
+PLACE = TopicPartitions("topic", [3, 7], TOPIC_ID)
 
 
 def every_request() -> Iterator[frames.RequestWriter]:
@@ -27,7 +27,7 @@ def every_request() -> Iterator[frames.RequestWriter]:
         yield group_frames.heartbeat(version, "group", "member", 3)
     for version in range(2):
         yield group_frames.consumer_group_heartbeat(
-            version, "group", "member", 0, ["topic"], Place("topic", (), TOPIC_ID)
+            version, "group", "member", 0, ["topic"], TopicPartitions("topic", (), TOPIC_ID)
         )
         yield group_frames.consumer_group_heartbeat(version, "group", "member", 5)
         yield group_frames.consumer_group_heartbeat(version, "group", "member", 5, owned=PLACE)
@@ -63,7 +63,9 @@ def test_a_generation_is_patched_where_it_is() -> None:
 
 def test_a_member_that_joins_owns_nothing_and_one_that_stays_says_nothing() -> None:
     _, joins = read_with_kio(
-        group_frames.consumer_group_heartbeat(1, "group", "member", 0, ["topic"], Place("topic", (), TOPIC_ID)).frame()
+        group_frames.consumer_group_heartbeat(
+            1, "group", "member", 0, ["topic"], TopicPartitions("topic", (), TOPIC_ID)
+        ).frame()
     )
     assert (joins.subscribed_topic_names, joins.topic_partitions) == (("topic",), ())
     _, stays = read_with_kio(group_frames.consumer_group_heartbeat(1, "group", "member", 5).frame())

@@ -50,14 +50,14 @@ def test_offsets_are_asked_for_as_often_as_is_wanted() -> None:
 def test_a_fetch_of_several_topics(version: int) -> None:
     ids = [bytes([number]) * 16 for number in (1, 2)]
     topics = [(name, topic_id, [0, 1]) for name, topic_id in zip(NAMES, ids, strict=True)]
-    _, request = read_with_kio(frames.fetch_of(version, topics, frames.FetchWish(1024, in_session=True)).frame())
+    _, request = read_with_kio(frames.fetch_of(version, topics, frames.FetchOptions(1024, in_session=True)).frame())
     named = [topic.topic_id.bytes if version >= 13 else topic.topic for topic in request.topics]
     assert named == (ids if version >= 13 else NAMES)
     assert [[row.partition for row in topic.partitions] for topic in request.topics] == [[0, 1]] * 2
 
 
 def test_an_incremental_fetch_is_small() -> None:
-    writer = frames.fetch_of(13, [], frames.FetchWish(1024, 0, in_session=True))
+    writer = frames.fetch_of(13, [], frames.FetchOptions(1024, 0, in_session=True))
     _, request = read_with_kio(writer.frame())
     assert request.topics == ()
     assert "fetch_offset" not in writer.marks

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from headgate.tools.bench.rows import messages
-from headgate.tools.bench.rows.compiled import QUICK_ROUNDS, lines_of, measured
+from headgate.tools.bench.rows.compiled import QUICK_ROUNDS, measure_messages, message_lines
 
 
 def row(name: str, direction: str, compiled_us: float, *, version: int = 1, mark: float | None = 15.0) -> messages.Row:
@@ -14,7 +14,7 @@ def row(name: str, direction: str, compiled_us: float, *, version: int = 1, mark
 
 def test_the_worst_version_stands_for_what_a_broker_does() -> None:
     rows = [row("FetchRequest", "read", 1.0), row("FetchRequest", "read", 4.0, version=2)]
-    (line,) = lines_of(rows, 0.25)
+    (line,) = message_lines(rows, 0.25)
     assert line.cells()[:5] == ["messages", "read FetchRequest/ms", "250", "25 construct", "10.000"]
     assert line.cells()[6:9] == [">= 15", "short of it", "25%"]
 
@@ -28,7 +28,7 @@ def test_hot_apis_come_first_and_the_rest_is_one_line_a_direction() -> None:
         row("ProduceRequest", "read", 2.0),
         row("MetadataRequest", "read", 2.0),
     ]
-    assert [(line.figure.name, line.medians["headgate"]) for line in lines_of(rows, 0.0)] == [
+    assert [(line.figure.name, line.medians["headgate"]) for line in message_lines(rows, 0.0)] == [
         ("read ProduceRequest/ms", 500),
         ("write FetchResponse/ms", 500),
         ("read any other/ms", 400),
@@ -37,7 +37,7 @@ def test_hot_apis_come_first_and_the_rest_is_one_line_a_direction() -> None:
 
 
 def test_what_has_no_mark_has_no_line() -> None:
-    assert lines_of([row("ApiVersionsRequest", "read", 30.0, mark=None)], 0.0) == []
+    assert message_lines([row("ApiVersionsRequest", "read", 30.0, mark=None)], 0.0) == []
 
 
 @pytest.mark.parametrize("is_quick, expected", [(True, (messages.HOT, QUICK_ROUNDS)), (False, ((), messages.ROUNDS))])
@@ -48,5 +48,5 @@ def test_a_quick_run_measures_the_hot_apis(is_quick: bool, expected: tuple[Seque
         asked.append((names, rounds))
         return [row("FetchRequest", "read", 1.0)]
 
-    assert len(measured(is_quick=is_quick, measure=measure)) == 1
+    assert len(measure_messages(is_quick=is_quick, measure=measure)) == 1
     assert asked == [expected]

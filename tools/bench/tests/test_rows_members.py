@@ -125,7 +125,7 @@ def test_a_member_that_hears_of_a_rebalance_gives_up_its_partitions_and_joins() 
         bed.answer(0, joined(1, "other", "id"))
         bed.heard(0)
         bed.answer(0, synced([0, 1, 2]))
-        member.look()
+        member.heartbeat()
         bed.heard(0)
         bed.answer(0, struct.pack(">ih", 0, 27) + b"\x00")
         assert bed.heard(0)[0] == frames.JOIN_GROUP
@@ -135,7 +135,7 @@ def test_a_member_that_hears_of_a_rebalance_gives_up_its_partitions_and_joins() 
 def test_any_other_error_ends_the_row() -> None:
     with bed_of(ClassicMember, 1) as bed:
         bed.group.members[0].join()
-        with pytest.raises(BenchError, match="hears error code 25"):
+        with pytest.raises(BenchError, match="gets error code 25"):
             bed.answer(0, joined(-1, "", "", error=25))
 
 
@@ -158,7 +158,7 @@ def test_a_member_of_kip848_owns_what_it_is_told_to_and_says_so_once() -> None:
         assert (owns.member_epoch, [each.partitions for each in owns.topic_partitions]) == (3, [(0, 2)])
         bed.answer(0, assigned(3, [0, 2]))
         assert (bed.group.open, member.generation, list(member.partitions)) == (0, 3, [0, 2])
-        member.look()
+        member.heartbeat()
         bed.heard(0)
         bed.answer(0, assigned(4, None))
         assert (bed.group.open, member.generation, list(member.partitions)) == (0, 4, [0, 2])

@@ -19,13 +19,13 @@ from headgate.tools.bench.measuring.target import Target
 from headgate.tools.bench.report import Journal, Progress
 from headgate.tools.bench.requests import frames
 from headgate.tools.bench.requests.client import BenchError, exchange
-from headgate.tools.bench.rows import compacting
+from headgate.tools.bench.rows import compaction
 from headgate.tools.bench.rows.bystander import BYSTANDERS, BystanderRow, CreateTopicsRow, ManyMetadataRow
 from headgate.tools.bench.rows.coordinator_load import coordinator_load
 from headgate.tools.bench.rows.floor import ECHO, echo_beside
 from headgate.tools.bench.rows.groups import RebalanceRow
-from headgate.tools.bench.rows.idle import allow_files, idle_connection_bytes
-from headgate.tools.bench.rows.restart import Recovery, Restart, StartMany
+from headgate.tools.bench.rows.idle import idle_connection_bytes, raise_file_limit
+from headgate.tools.bench.rows.restart import Recovery, Restart, RestartManyPartitions
 from headgate.tools.bench.rows.row import MEBIBYTE, MetadataRow, Row, Run
 from headgate.tools.bench.rows.table import ROWS
 from headgate.tools.bench.run import Bench, Settings
@@ -174,7 +174,9 @@ def test_committed_offsets_are_there_after_a_restart(programs: Path, tmp_path: P
     assert loaded.resident_megabytes > 1
 
 
-@pytest.mark.parametrize("row", [StartMany(150), StartMany(150, is_killed=True), Recovery(2 * MEBIBYTE)])
+@pytest.mark.parametrize(
+    "row", [RestartManyPartitions(150), RestartManyPartitions(150, is_killed=True), Recovery(2 * MEBIBYTE)]
+)
 def test_every_partition_is_served_after_a_restart(row: Restart, programs: Path, tmp_path: Path) -> None:
     with row.opened(HeadgateLauncher(), tmp_path / "restarted", programs) as run:
         for _ in range(2):
@@ -185,8 +187,8 @@ def test_every_partition_is_served_after_a_restart(row: Restart, programs: Path,
 
 
 def test_a_log_is_compacted_beside_a_client(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compacting, "_SEGMENT_BYTES", 8 * MEBIBYTE)
-    with compacting.Compaction(1024, 24 * MEBIBYTE, messages=200, settle_seconds=0).opened(
+    monkeypatch.setattr(compaction, "_SEGMENT_BYTES", 8 * MEBIBYTE)
+    with compaction.Compaction(1024, 24 * MEBIBYTE, messages=200, settle_seconds=0).opened(
         HeadgateLauncher(), tmp_path / "compaction", programs
     ) as run:
         made = run()
@@ -200,9 +202,9 @@ def test_files_are_allowed_up_to_the_hard_limit() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
-        allow_files(300)
+        raise_file_limit(300)
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (300, before[1])
-        allow_files(200)
+        raise_file_limit(200)
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (300, before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

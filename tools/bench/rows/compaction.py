@@ -1,12 +1,12 @@
-"""Compaction: how fast a broker compacts a log, at what CPU, and what a client of another topic feels meanwhile.
+"""Compaction: the speed and CPU time of compacting a log, and the latency of a client of another topic meanwhile.
 
-A topic is filled that is never dirty enough to be compacted, until its configuration is changed; from then on, until no
-closed segment is the file that it was, is the time. What is written are some batches of unlike keys, again and again,
-so that little is left: most logs that are compacted are such. A client sends and gets one record a millisecond, before
-that and in the midst of it, one after the other.
+A topic is filled whose config lets no log become dirty enough. The measurement begins with a change of this config and
+ends when every closed segment is a new file. The same batches of different keys are written again and again, so that
+few records remain, as in most compacted logs. A client sends and receives one record each millisecond, first without
+compaction, then during it.
 
-Between filling and measuring is a pause: half a gigabyte in a second makes a write wait for the disk, and a broker that
-has noticed that writes otherwise for a while. It would be put down to compaction.
+There is a pause between filling and measuring: half a gigabyte in a second makes a write wait for the disk, and a
+broker that has noticed a slow disk writes differently for a while. This would be blamed on compaction.
 """
 
 import math
@@ -43,8 +43,8 @@ _TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
 _SOON_MS: Final = 100
 
 
-class Compacted(NamedTuple):
-    """MB of log a second, CPU seconds of the broker and its children a GB; the wait of a client beside and without."""
+class CompactionResult(NamedTuple):
+    """MB of log per second; CPU seconds per GB, of broker and children; latencies beside and without compaction."""
 
     megabytes_per_second: float
     cpu_seconds_per_gigabyte: float
@@ -53,7 +53,7 @@ class Compacted(NamedTuple):
     p50_beside_us: float
 
 
-FIGURES: Final[Mapping[Figure, Callable[[Compacted], float]]] = {
+FIGURES: Final[Mapping[Figure, Callable[[CompactionResult], float]]] = {
     Figure("MB/s", lambda _: math.nan, more_is_better=True): lambda made: made.megabytes_per_second,
     Figure("CPU s/GB", lambda _: math.nan): lambda made: made.cpu_seconds_per_gigabyte,
     Figure("p99 us of a client beside", lambda _: math.nan): lambda made: made.p99_beside_us,
@@ -64,7 +64,7 @@ FIGURES: Final[Mapping[Figure, Callable[[Compacted], float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Each turn has a fresh broker. `messages`: of the client, before and beside."""
+    """A row of compaction; each turn starts a fresh broker. `messages`: of the client, beside and without compaction."""
 
     record_bytes: int
     size: int = 512 * MEBIBYTE
@@ -72,10 +72,10 @@ class Compaction:
     settle_seconds: float = 12.0
 
     @contextmanager
-    def opened(self, launcher: Launcher, directory: Path, generators: Path) -> Iterator[Callable[[], Compacted]]:
+    def opened(self, launcher: Launcher, directory: Path, generators: Path) -> Iterator[Callable[[], CompactionResult]]:
         compile_program("latency", generators)
 
-        def run() -> Compacted:
+        def run() -> CompactionResult:
             broker = launcher.start(directory)
             try:
                 return self._turn(broker, generators)
@@ -84,7 +84,7 @@ class Compaction:
 
         yield run
 
-    def _turn(self, broker: Broker, generators: Path) -> Compacted:
+    def _turn(self, broker: Broker, generators: Path) -> CompactionResult:
         _alter(broker, _BROKER_RESOURCE, "", {"log.cleaner.backoff.ms": str(_SOON_MS)})
         never = {"cleanup.policy": "compact", "segment.bytes": str(_SEGMENT_BYTES), "min.cleanable.dirty.ratio": "1"}
         broker.client.create_topic(_TOPIC, 1, never)
@@ -98,15 +98,17 @@ class Compaction:
         before = tree_cpu_seconds(pid)
         started = perf_counter()
         _alter(broker, _TOPIC_RESOURCE, _TOPIC, {"min.cleanable.dirty.ratio": "0.01"})
-        with ThreadPoolExecutor(1) as watcher:  # it may well end before the client does
+        with ThreadPoolExecutor(1) as watcher:  # compaction may end before the client does
             gone = watcher.submit(_wait_until_gone, broker, closed, started)
             beside = _latency(broker, generators, "beside", self.messages)
             seconds = gone.result()
         cpu_seconds = tree_cpu_seconds(pid) - before
-        return Compacted(size / 1e6 / seconds, cpu_seconds / (size / 1e9), beside.p99_us, without.p99_us, beside.p50_us)
+        return CompactionResult(
+            size / 1e6 / seconds, cpu_seconds / (size / 1e9), beside.p99_us, without.p99_us, beside.p50_us
+        )
 
     def _fill(self, broker: Broker, generators: Path) -> None:
-        """As many segments as there is room for in `size`, and the beginning of one more."""
+        """Write `size` bytes: full segments, and the beginning of one more."""
         path = generators / "compaction.templates"
         batches = [self._batch(number) for number in range(_BATCHES)]
         writers = [frames.produce(_PRODUCE_VERSION, _TOPIC, 0, records) for records in batches]
@@ -126,22 +128,22 @@ class Compaction:
 
 
 class _Closed(NamedTuple):
-    """A closed segment: which file it is, and its size, as a new file may have the inode of one that was removed."""
+    """The identity of a segment file: inode and size, because a new file may get the inode of a removed one."""
 
     inode: int
     size: int
 
 
 def _closed(broker: Broker) -> dict[str, _Closed]:
-    """By name; the last segment is the one being written."""
+    """The closed segments by file name: all but the last one, which is the active segment."""
     paths = sorted((broker.data / f"{_TOPIC}-0").glob("*.log"))
     if len(paths) < 2:
-        raise BenchError(f"{broker.name}: {_TOPIC} has {len(paths)} segments; at least one has to be closed")
+        raise BenchError(f"{broker.name}: {_TOPIC} has {len(paths)} segments; at least two are needed, one closed")
     return {path.name: _closed_file(path) for path in paths[:-1]}
 
 
 def _wait_until_gone(broker: Broker, closed: Mapping[str, _Closed], started: float) -> float:
-    """Seconds until none of these files has its name any more."""
+    """The seconds from `started` until each of these files is deleted or replaced."""
     directory = broker.data / f"{_TOPIC}-0"
     while True:
         seconds = perf_counter() - started
@@ -161,12 +163,12 @@ def _closed_file(path: Path) -> _Closed:
 
 
 def _latency(broker: Broker, generators: Path, name: str, messages: int) -> LoadResult:
-    """One record a request, to and from an empty topic of its own."""
+    """Measure records one by one, to and from a new topic."""
     topic = f"beside-{name}"
     topic_id = broker.client.create_topic(topic, 1)
     path = generators / "beside.templates"
     produce = frames.produce(_PRODUCE_VERSION, topic, 0, BATCH_TINY.build(), topic_id)
-    fetch = frames.fetch(_FETCH_VERSION, topic, 0, frames.FetchWish(MEBIBYTE), topic_id)
+    fetch = frames.fetch(_FETCH_VERSION, topic, 0, frames.FetchOptions(MEBIBYTE), topic_id)
     write_templates(path, [template(produce), template(fetch)])
     try:
         latency = Latency(_PRODUCE_VERSION, _FETCH_VERSION, path, _RATE, messages)
@@ -190,10 +192,10 @@ COMPACTIONS: Final[Mapping[str, Compaction]] = {
 }
 
 
-def measure(
+def measure_compactions(
     row: Compaction, launchers: Sequence[Launcher], directory: Path, generators: Path, turns: int
-) -> Iterator[tuple[str, int, Compacted]]:
-    """Broker, number of the turn and what it was. In turns: each broker is alone on the machine."""
+) -> Iterator[tuple[str, int, CompactionResult]]:
+    """(broker, number of the turn, result) in turns; only one broker runs at a time."""
     for number in range(turns):
         for launcher in launchers:
             with row.opened(launcher, directory / launcher.name, generators) as run:
