@@ -31,13 +31,13 @@ def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":9092", "a:b", "::1:9092", "a:70000", "a:"])
-def test_what_is_no_address(text: str) -> None:
+def test_wrong_addresses_are_refused(text: str) -> None:
     with pytest.raises(ClientError, match="is no address of a broker; write host:port"):
         parse_addresses(text)
 
 
 @pytest.mark.sockets
-def test_questions_are_asked_in_the_newest_common_version() -> None:
+def test_requests_use_the_newest_common_version() -> None:
     asked: list[tuple[Message, int]] = []
 
     def answer(request: Message, version: int) -> Message:
@@ -110,7 +110,7 @@ def test_the_next_address_is_tried() -> None:
 
 
 @pytest.mark.sockets
-def test_nobody_answers() -> None:
+def test_an_unreachable_broker_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(ClientError, match=f"no broker answers at .*:{port} .Connection refused.; start one"):
@@ -126,7 +126,7 @@ def test_nobody_answers() -> None:
         (b"HTTP/1.1 400 Bad Request", "does not answer as a Kafka broker does"),
     ],
 )
-def test_answers_that_are_none(reply: bytes | None, sentence: str) -> None:
+def test_malformed_answers_are_errors(reply: bytes | None, sentence: str) -> None:
     with (
         fake_broker(instead_of_metadata(reply)) as address,
         Client(address) as client,
@@ -136,7 +136,7 @@ def test_answers_that_are_none(reply: bytes | None, sentence: str) -> None:
 
 
 @pytest.mark.sockets
-def test_a_broker_that_is_too_old() -> None:
+def test_a_broker_that_is_too_old_is_an_error() -> None:
     with (
         fake_broker(instead_of_metadata(None)) as address,
         Client(address) as client,
@@ -146,7 +146,7 @@ def test_a_broker_that_is_too_old() -> None:
 
 
 @pytest.mark.sockets
-def test_a_broker_that_says_nothing() -> None:
+def test_a_silent_broker_is_an_error() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         pytest.raises(ClientError, match=r"did not answer ApiVersionsRequest within 0\.01 s"),

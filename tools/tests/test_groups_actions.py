@@ -37,13 +37,13 @@ def place(records: int | None, seconds: float | None, status: str = "ok", commit
         (place(None, None, UNKNOWN), 0, 0.0, []),  # a failure of its own
     ],
 )
-def test_what_is_too_far_behind(
+def test_a_lag_above_a_limit_is_reported(
     row: PartitionLag, records: int | None, seconds: float | None, behind: list[str]
 ) -> None:
     assert check_lag_limits([row], records, seconds) == (behind, [])
 
 
-def test_an_age_that_nobody_knows_is_not_passed_over() -> None:
+def test_an_unknown_age_is_reported() -> None:
     unclear = ["g in a-0: the age of the oldest unread record is not known"]
     assert check_lag_limits([place(5, None)], None, 60.0) == ([], unclear)
     assert check_lag_limits([place(5, None)], 100, None) == ([], [])
@@ -59,7 +59,7 @@ def test_an_age_that_nobody_knows_is_not_passed_over() -> None:
         (CommandResult(notes=["x"]), 0),
     ],
 )
-def test_exit_codes(said: CommandResult, code: int) -> None:
+def test_the_exit_code_follows_failures_and_limits(said: CommandResult, code: int) -> None:
     assert said.code == code
 
 
@@ -68,7 +68,7 @@ def export(model: ModelCluster, path: Path) -> CommandResult:
         return actions.run_export(cluster, argparse.Namespace(groups=[], output=str(path)))
 
 
-def test_an_export_is_whole_or_not_at_all(model: ModelCluster, tmp_path: Path) -> None:
+def test_an_export_is_complete_or_keeps_the_old_file(model: ModelCluster, tmp_path: Path) -> None:
     model.groups = {"g": ModelGroup(offsets={("a", 0): (1, -1, "")}), "h": ModelGroup(coordinator=2)}
     file = tmp_path / "offsets.json"
     assert export(model, file).notes == [f"1 offsets of 2 groups are in {file}"]
@@ -81,7 +81,7 @@ def test_an_export_is_whole_or_not_at_all(model: ModelCluster, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_files_that_cannot_be_used(model: ModelCluster, tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_or_written_are_named(model: ModelCluster, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot write .*nowhere/x: .*No such file"):
         export(model, tmp_path / "nowhere" / "x")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")

@@ -37,7 +37,7 @@ HOUR_MS = 3_600_000
         ("PT0.5S", Time(NOW_MS - 500)),
     ],
 )
-def test_where(text: str, expected: Offset | Time) -> None:
+def test_a_target_is_parsed(text: str, expected: Offset | Time) -> None:
     assert parse_target(text, NOW_MS) == expected
 
 
@@ -59,7 +59,7 @@ def test_where(text: str, expected: Offset | Time) -> None:
         ("99999d", "is before 1970"),
     ],
 )
-def test_nowhere(text: str, sentence: str) -> None:
+def test_a_wrong_target_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         parse_target(text, NOW_MS)
 
@@ -75,17 +75,17 @@ def test_nowhere(text: str, sentence: str) -> None:
         (["a", "a:0"], {"a": None}),
     ],
 )
-def test_topics(texts: list[str], expected: dict[str, list[int] | None]) -> None:
+def test_topics_and_partitions_are_parsed(texts: list[str], expected: dict[str, list[int] | None]) -> None:
     assert parse_topics(texts) == expected
 
 
 @pytest.mark.parametrize("text", ["", ":0", "a:", "a:x", "a:-1", "a:1-", "a:3-2", "a:1,,2", "a:99999999999"])
-def test_what_names_no_topic_or_partition(text: str) -> None:
+def test_wrong_topics_and_partitions_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"names no topic|is no partition; write topic:0,2,4-6"):
         parse_topics([text])
 
 
-def test_a_file_as_kafkas_tool_writes_it() -> None:
+def test_a_csv_file_of_kafkas_tool_is_read() -> None:
     expected = {TopicPartition("a", 0): Offset(5), TopicPartition("b", 12): Offset(0)}
     assert parse_csv(["a,0,5", "", 'b, 12,"0"'], "g") == expected
     assert parse_csv(["g,a,0,5", '"g","b","12","0"'], "g") == expected
@@ -102,6 +102,6 @@ def test_a_file_as_kafkas_tool_writes_it() -> None:
         (["h,a,0,1"], "line 1: this is for group 'h', not for 'g'; nothing is taken from the file"),
     ],
 )
-def test_a_file_that_is_wrong(lines: list[str], sentence: str) -> None:
+def test_a_wrong_csv_file_is_refused(lines: list[str], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         parse_csv(lines, "g")

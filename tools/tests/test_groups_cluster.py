@@ -58,7 +58,7 @@ def test_every_broker_is_asked(model: ModelCluster, cluster: Cluster) -> None:
     assert not failed
 
 
-def test_what_passes_by_itself_is_asked_again_on_a_new_route(model: ModelCluster, cluster: Cluster) -> None:
+def test_a_transient_error_is_retried_on_a_new_route(model: ModelCluster, cluster: Cluster) -> None:
     """A coordinator loads, then has moved."""
     asked = []
 
@@ -75,7 +75,7 @@ def test_what_passes_by_itself_is_asked_again_on_a_new_route(model: ModelCluster
     assert asked == [("127.0.0.1:9094", ["y", "z"]), ("127.0.0.1:9094", ["y"]), ("127.0.0.1:9093", ["y"])]
 
 
-def test_leaders_that_moved_are_looked_up_anew(model: ModelCluster, cluster: Cluster) -> None:
+def test_moved_leaders_are_looked_up_again(model: ModelCluster, cluster: Cluster) -> None:
     asked = []
 
     def ask(client: Client, keys: list[TopicPartition]) -> Answers[TopicPartition, str]:
@@ -90,7 +90,7 @@ def test_leaders_that_moved_are_looked_up_anew(model: ModelCluster, cluster: Clu
     assert asked == ["127.0.0.1:9093", "127.0.0.1:9094"]
 
 
-def test_the_time_ends_the_asking(cluster: Cluster) -> None:
+def test_the_timeout_ends_the_retries(cluster: Cluster) -> None:
     loading = Failure.of(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     count = 0
 
@@ -103,26 +103,26 @@ def test_the_time_ends_the_asking(cluster: Cluster) -> None:
     assert 40 < count < 60, "five seconds, a tenth between"
 
 
-def test_what_does_not_pass_is_not_asked_again(cluster: Cluster) -> None:
+def test_a_lasting_error_is_not_retried(cluster: Cluster) -> None:
     refused = Failure.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     assert cluster.ask_coordinators(["x"], lambda client, keys: [("x", refused)]) == ({}, {"x": refused})
 
 
-def test_a_dead_broker_fails_what_it_alone_knows(model: ModelCluster, cluster: Cluster) -> None:
+def test_a_dead_broker_fails_its_own_keys_only(model: ModelCluster, cluster: Cluster) -> None:
     model.dead = {2}
     found, failed = cluster.ask_coordinators(["x", "y"], addresses)
     assert found == {"x": "127.0.0.1:9092"}
     assert failed["y"].text.startswith("broker 2 is advertised at 127.0.0.1:9094: no broker answers at")
 
 
-def test_a_coordinator_that_cannot_be_found(model: ModelCluster, cluster: Cluster) -> None:
+def test_a_missing_coordinator_fails_its_group(model: ModelCluster, cluster: Cluster) -> None:
     refused = Coordinator("x", -1, "", -1, ErrorCode.GROUP_AUTHORIZATION_FAILED, "no, not you")
     model.disturb = lambda node, request, version: FindCoordinatorResponse(coordinators=[refused])
     _, failed = cluster.ask_coordinators(["x"], addresses)
     assert failed["x"].text == "no, not you (GROUP_AUTHORIZATION_FAILED)"
 
 
-def test_what_an_answer_leaves_out_is_a_failure(cluster: Cluster) -> None:
+def test_a_key_that_an_answer_lacks_is_a_failure(cluster: Cluster) -> None:
     found, failed = cluster.ask_coordinators(["x"], lambda client, keys: [("another", "")])
     assert (found, failed["x"].text) == ({}, "the broker's answer lacks it")
 
@@ -135,7 +135,7 @@ def test_what_an_answer_leaves_out_is_a_failure(cluster: Cluster) -> None:
         (A1, ErrorCode.NONE, "the partition has no leader at the moment"),
     ],
 )
-def test_partitions_that_nobody_leads(
+def test_partitions_without_a_leader_fail(
     model: ModelCluster, cluster: Cluster, partition: TopicPartition, code: ErrorCode, sentence: str
 ) -> None:
     model.topics["a"][1].leader = -1
@@ -144,7 +144,7 @@ def test_partitions_that_nobody_leads(
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_an_old_broker_is_not_asked_for_a_topic_it_would_make(model: ModelCluster, version: int) -> None:
+def test_an_old_broker_is_not_asked_for_a_topic_by_name(model: ModelCluster, version: int) -> None:
     """The model fails such a request."""
     model.served[MetadataRequest] = (0, version)
     model.topics["a"] = [Log()]
@@ -175,7 +175,7 @@ def test_a_connection_is_kept_and_a_broken_one_is_not(model: ModelCluster, clust
     assert model.connects == [0, 2, 2]
 
 
-def test_failures_that_are_the_same_are_told_together() -> None:
+def test_equal_failures_are_grouped() -> None:
     refused, other = Failure.of(ErrorCode.NON_EMPTY_GROUP), Failure(0, "other")
     failures = {TopicPartition("a", number): refused for number in range(7)} | {B0: other, A1: other}
     assert group_by_failure(failures) == [("a-0, a-2, a-3, a-4, a-5, and 1 more", refused), ("a-1, b-0", other)]

@@ -1,10 +1,7 @@
 """`headgate groups` as it is typed: rows, tables, sentences, exit codes, and that nothing changes without --execute."""
 
 import io
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,28 +9,14 @@ from headgate.protocol.messages.list_groups import ListGroupsRequest
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest
 from headgate.protocol.messages.offset_delete import OffsetDeleteRequest
 from headgate.tools.groups import command
+from headgate.tools.tests.command_output import CommandOutput, Run
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember
 
 NOW_MS = 1_700_000_000_000
 
 
-class Shown:
-    """What a command said."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out = code, out
-        self.errors = [line.removeprefix("headgate groups: ") for line in err.splitlines()]
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Typed = Callable[..., Shown]
-
-
 @pytest.fixture
-def typed(model: ModelCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+def run(model: ModelCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Three groups: `live` reads a, `idle` has stopped behind a and b, `share` is of another kind."""
     monkeypatch.setattr("headgate.tools.groups.actions.now_ms", lambda: NOW_MS)
     monkeypatch.setattr("headgate.tools.groups.command.now_ms", lambda: NOW_MS)
@@ -48,16 +31,16 @@ def typed(model: ModelCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         "share": ModelGroup("Stable", "share", "share"),
     }
 
-    def run(*arguments: str) -> Shown:
+    def run_command(*arguments: str) -> CommandOutput:
         code = command.main(arguments)
-        said = capsys.readouterr()
-        return Shown(code, said.out, said.err)
+        captured = capsys.readouterr()
+        return CommandOutput(code, captured.out, captured.err)
 
-    return run
+    return run_command
 
 
-def test_list(typed: Typed) -> None:
-    shown = typed("list")
+def test_list(run: Run) -> None:
+    shown = run("list")
     assert shown.code == 0
     assert shown.rows == [
         {"group": "idle", "state": "Empty", "type": "classic", "protocol": "consumer", "coordinator": 1},
@@ -76,13 +59,15 @@ def test_list(typed: Typed) -> None:
         (["--protocol", "connect"], []),
     ],
 )
-def test_list_of_some(typed: Typed, model: ModelCluster, filters: list[str], expected: list[str]) -> None:
-    assert [row["group"] for row in typed("list", *filters).rows] == expected
+def test_list_filters_by_state_type_and_protocol(
+    run: Run, model: ModelCluster, filters: list[str], expected: list[str]
+) -> None:
+    assert [row["group"] for row in run("list", *filters).rows] == expected
     assert model.of(ListGroupsRequest)
 
 
-def test_describe(typed: Typed) -> None:
-    (row,) = typed("describe", "live").rows
+def test_describe(run: Run) -> None:
+    (row,) = run("describe", "live").rows
     assert {name: row[name] for name in ("group", "state", "type", "protocol", "assignor", "coordinator")} == {
         "group": "live",
         "state": "Stable",
@@ -109,8 +94,8 @@ def test_describe(typed: Typed) -> None:
     ]
 
 
-def test_describe_as_tables(typed: Typed) -> None:
-    assert typed("describe", "live", "idle", "--table").out.splitlines() == [
+def test_describe_prints_tables(run: Run) -> None:
+    assert run("describe", "live", "idle", "--table").out.splitlines() == [
         "group idle: Empty, classic, coordinator 127.0.0.1:9093",
         "",
         "TOPIC  PARTITION  COMMITTED  END  LAG  LAG SECONDS  STATUS  LEADER  MEMBER ID",
@@ -131,9 +116,9 @@ def test_describe_as_tables(typed: Typed) -> None:
     ]
 
 
-def test_lag_of_all(typed: Typed) -> None:
+def test_lag_covers_all_groups_with_offsets(run: Run) -> None:
     """Share groups have no offsets to be behind with."""
-    shown = typed("lag")
+    shown = run("lag")
     assert (shown.code, shown.errors) == (0, ["groups of the type share are left out"])
     assert [(row["group"], row["topic"], row["partition"], row["lag"], row["lag_seconds"]) for row in shown.rows] == [
         ("idle", "a", 0, 2, 2.0),
@@ -150,8 +135,8 @@ def test_lag_of_all(typed: Typed) -> None:
     }
 
 
-def test_lag_as_a_table_of_some(typed: Typed) -> None:
-    assert typed("lag", "idle", "--topic", "a:1,2", "--topic", "b", "--table").out.splitlines() == [
+def test_lag_prints_a_table_of_some_partitions(run: Run) -> None:
+    assert run("lag", "idle", "--topic", "a:1,2", "--topic", "b", "--table").out.splitlines() == [
         "GROUP  TOPIC  PARTITION  COMMITTED  END  LAG  LAG SECONDS  STATUS  CLIENT ID  HOST",
         "idle   a              1          9   10    1          1.0  ok              -     -",
         "idle   b              0         10   10    0          0.0  ok              -     -",
@@ -167,25 +152,25 @@ def test_lag_as_a_table_of_some(typed: Typed) -> None:
         (["--fail-above", "1", "--topic", "b"], 0, []),
     ],
 )
-def test_lag_for_monitoring(typed: Typed, limits: list[str], code: int, errors: list[str]) -> None:
-    shown = typed("lag", "idle", "live", *limits)
+def test_lag_above_a_limit_exits_with_3(run: Run, limits: list[str], code: int, errors: list[str]) -> None:
+    shown = run("lag", "idle", "live", *limits)
     assert (shown.code, shown.errors) == (code, errors)
     assert shown.rows
 
 
 @pytest.mark.parametrize("name", ["lag", "describe", "export"])
-def test_a_group_that_does_not_exist(typed: Typed, name: str) -> None:
-    shown = typed(name, "none", "idle")
+def test_a_missing_group_fails_the_command(run: Run, name: str) -> None:
+    shown = run(name, "none", "idle")
     assert shown.code == 1
     assert shown.errors[0] == "group none: there is no such group; `headgate groups list` shows all"
     assert bool(shown.out) == (name != "export")
 
 
 @pytest.mark.parametrize("name", ["lag", "describe", "export"])
-def test_a_group_that_only_its_offsets_know(typed: Typed, model: ModelCluster, name: str) -> None:
+def test_a_group_of_offsets_alone_is_shown(run: Run, model: ModelCluster, name: str) -> None:
     """A broker before 0.11 describes it as Dead, and does not list it."""
     model.groups["idle"].state = "Dead"
-    shown = typed(name, "idle")
+    shown = run(name, "idle")
     assert (shown.code, shown.errors) == (0, [])
     assert "idle" in shown.out
 
@@ -195,10 +180,8 @@ def offsets(model: ModelCluster, group: str) -> dict[tuple[str, int], int]:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--dry-run"]])
-def test_a_reset_is_a_dry_run_unless_it_is_to_be_executed(
-    typed: Typed, model: ModelCluster, arguments: list[str]
-) -> None:
-    shown = typed("reset", "idle", "--to", "earliest", "--topic", "a:0-1", *arguments)
+def test_a_reset_is_a_dry_run_without_execute(run: Run, model: ModelCluster, arguments: list[str]) -> None:
+    shown = run("reset", "idle", "--to", "earliest", "--topic", "a:0-1", *arguments)
     assert shown.code == 0
     assert [(row["topic"], row["partition"], row["before"], row["after"]) for row in shown.rows] == [
         ("a", 0, 8, 0),
@@ -220,19 +203,23 @@ def test_a_reset_is_a_dry_run_unless_it_is_to_be_executed(
         (["--by", "1", "--topic", "a:0"], {("a", 0): 9, ("a", 1): 9, ("b", 0): 10}),
     ],
 )
-def test_reset(typed: Typed, model: ModelCluster, arguments: list[str], expected: dict[tuple[str, int], int]) -> None:
-    shown = typed("reset", "idle", *arguments, "--execute")
+def test_reset_moves_offsets(
+    run: Run, model: ModelCluster, arguments: list[str], expected: dict[tuple[str, int], int]
+) -> None:
+    shown = run("reset", "idle", *arguments, "--execute")
     assert (shown.code, shown.errors) == (0, [])
     assert offsets(model, "idle") == expected
 
 
-def test_reset_from_a_file(typed: Typed, model: ModelCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reset_reads_targets_from_a_file(
+    run: Run, model: ModelCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "offsets.csv"
     file.write_text("a,0,3\nidle,b,0,4\n")
-    assert typed("reset", "idle", "--from-file", str(file), "--execute").code == 0
+    assert run("reset", "idle", "--from-file", str(file), "--execute").code == 0
     assert offsets(model, "idle") == {("a", 0): 3, ("a", 1): 9, ("b", 0): 4}
     monkeypatch.setattr("sys.stdin", io.StringIO("a,0,5\na,0,6\n"))
-    shown = typed("reset", "idle", "--from-file", "-", "--execute")
+    shown = run("reset", "idle", "--from-file", "-", "--execute")
     assert (shown.code, shown.errors) == (1, ["-: line 2: a-0 stands in the file twice"])
     assert offsets(model, "idle")["a", 0] == 3
 
@@ -247,23 +234,21 @@ def test_reset_from_a_file(typed: Typed, model: ModelCluster, tmp_path: Path, mo
         (["idle", "--by", "1", "--topic", "a"], "group idle has committed nothing for a-2, so it cannot be moved by 1"),
     ],
 )
-def test_a_reset_that_is_refused_changes_nothing(
-    typed: Typed, model: ModelCluster, arguments: list[str], sentence: str
-) -> None:
-    shown = typed("reset", *arguments, "--execute")
+def test_a_refused_reset_changes_nothing(run: Run, model: ModelCluster, arguments: list[str], sentence: str) -> None:
+    shown = run("reset", *arguments, "--execute")
     assert shown.code == 1
     assert shown.errors[0].startswith(sentence)
     assert shown.errors[-1] == "nothing is changed"
     assert not model.of(OffsetCommitRequest)
 
 
-def test_export_and_import(typed: Typed, model: ModelCluster, tmp_path: Path) -> None:
+def test_an_import_restores_an_export(run: Run, model: ModelCluster, tmp_path: Path) -> None:
     file = str(tmp_path / "offsets.json")
-    assert typed("export", "idle", "--output", file).errors == [f"3 offsets of 1 groups are in {file}"]
+    assert run("export", "idle", "--output", file).errors == [f"3 offsets of 1 groups are in {file}"]
     before = dict(model.groups["idle"].offsets)
     model.groups["idle"].offsets["a", 0] = (1, 0, "")
     del model.groups["idle"].offsets["b", 0]
-    shown = typed("import", file)
+    shown = run("import", file)
     assert [(row["partition"], row["before"], row["after"], row["note"]) for row in shown.rows] == [
         (0, 1, 8, ""),
         (1, 9, 9, "unchanged"),
@@ -271,36 +256,36 @@ def test_export_and_import(typed: Typed, model: ModelCluster, tmp_path: Path) ->
     ]
     assert shown.errors == ["this was a dry run, nothing is changed; --execute does it"]
     assert not model.of(OffsetCommitRequest)
-    assert typed("import", file, "--execute").code == 0
+    assert run("import", file, "--execute").code == 0
     assert model.groups["idle"].offsets == before
     assert len(model.of(OffsetCommitRequest)) == 1
 
 
-def test_one_active_group_stops_the_whole_import(typed: Typed, model: ModelCluster, tmp_path: Path) -> None:
+def test_one_active_group_stops_the_whole_import(run: Run, model: ModelCluster, tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
-    file.write_text(typed("export").out)
+    file.write_text(run("export").out)
     model.groups["idle"].offsets["a", 0] = (1, 0, "")
-    shown = typed("import", str(file), "--execute")
+    shown = run("import", str(file), "--execute")
     assert shown.code == 1
     assert shown.errors[0].startswith("group live is Stable, its offsets belong to its members: m-1 ")
     assert not model.of(OffsetCommitRequest)
-    assert typed("import", str(file), "--group", "idle", "--execute").code == 0
+    assert run("import", str(file), "--group", "idle", "--execute").code == 0
     assert offsets(model, "idle")["a", 0] == 8
 
 
-def test_an_import_of_nothing(typed: Typed, model: ModelCluster, tmp_path: Path) -> None:
+def test_an_import_without_offsets_says_so(run: Run, model: ModelCluster, tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
     model.groups["idle"].offsets.clear()
-    file.write_text(typed("export", "idle").out)
-    shown = typed("import", str(file), "--execute")
+    file.write_text(run("export", "idle").out)
+    shown = run("import", str(file), "--execute")
     assert (shown.code, shown.out, shown.errors) == (0, "", [f"there are no offsets in {file}"])
 
 
-def test_delete_groups(typed: Typed, model: ModelCluster) -> None:
-    shown = typed("delete", "idle", "live", "none", "--dry-run")
+def test_delete_removes_groups_without_members(run: Run, model: ModelCluster) -> None:
+    shown = run("delete", "idle", "live", "none", "--dry-run")
     assert shown.rows == [{"group": "idle", "offsets": 3, "deleted": False}]
     assert "idle" in model.groups
-    shown = typed("delete", "idle", "live", "none")
+    shown = run("delete", "idle", "live", "none")
     assert shown.rows == [{"group": "idle", "offsets": 3, "deleted": True}]
     assert shown.code == 1
     assert shown.errors == [
@@ -309,28 +294,28 @@ def test_delete_groups(typed: Typed, model: ModelCluster) -> None:
     ]
     assert "idle" not in model.groups
     assert "live" in model.groups
-    assert typed("delete", "none", "--if-exists").code == 0
+    assert run("delete", "none", "--if-exists").code == 0
 
 
-def test_delete_offsets_of_topics(typed: Typed, model: ModelCluster) -> None:
+def test_delete_removes_offsets_of_topics(run: Run, model: ModelCluster) -> None:
     """Also of a topic that is gone."""
     model.groups["idle"].offsets["gone", 4] = (77, 0, "")
     arguments = ("delete", "idle", "--topic", "a:0", "--topic", "gone")
-    assert [row["deleted"] for row in typed(*arguments, "--dry-run").rows] == [False, False]
+    assert [row["deleted"] for row in run(*arguments, "--dry-run").rows] == [False, False]
     assert not model.of(OffsetDeleteRequest)
-    assert typed(*arguments).rows == [
+    assert run(*arguments).rows == [
         {"group": "idle", "topic": "a", "partition": 0, "offset": 8, "deleted": True},
         {"group": "idle", "topic": "gone", "partition": 4, "offset": 77, "deleted": True},
     ]
     assert set(offsets(model, "idle")) == {("a", 1), ("b", 0)}
-    shown = typed(*arguments)
+    shown = run(*arguments)
     assert shown.code == 1
     assert shown.errors == ["group idle has committed nothing for a:0", "group idle has committed nothing for gone"]
-    assert typed(*arguments, "--if-exists").code == 0
+    assert run(*arguments, "--if-exists").code == 0
 
 
-def test_delete_offsets_in_use(typed: Typed, model: ModelCluster) -> None:
-    shown = typed("delete", "live", "--topic", "a")
+def test_offsets_in_use_are_not_deleted(run: Run, model: ModelCluster) -> None:
+    shown = run("delete", "live", "--topic", "a")
     assert shown.code == 1
     (error,) = shown.errors
     assert error.startswith("group live: not deleted were the offsets of a-0: Offsets of a topic cannot be deleted")
@@ -360,43 +345,43 @@ def test_delete_offsets_in_use(typed: Typed, model: ModelCluster) -> None:
         (["import"], "the following arguments are required: file"),
     ],
 )
-def test_misuse(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_exits_with_2(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         command.main(arguments)
     assert caught.value.code == 2
-    said = capsys.readouterr().err
-    assert "usage: headgate groups" in said
-    assert sentence in said
+    printed = capsys.readouterr().err
+    assert "usage: headgate groups" in printed
+    assert sentence in printed
 
 
 @pytest.mark.parametrize("name", ["list", "lag", "describe"])
-def test_no_groups_yet(typed: Typed, model: ModelCluster, name: str) -> None:
+def test_a_cluster_without_groups_says_so(run: Run, model: ModelCluster, name: str) -> None:
     model.groups.clear()
-    shown = typed(name)
+    shown = run(name)
     assert (shown.code, shown.out, shown.errors) == (0, "", ["there are no groups yet"])
 
 
-def test_a_group_that_has_committed_nothing(typed: Typed, model: ModelCluster) -> None:
+def test_a_group_without_offsets_says_so(run: Run, model: ModelCluster) -> None:
     model.groups["idle"].offsets.clear()
-    assert typed("describe", "idle", "--table").out.splitlines() == [
+    assert run("describe", "idle", "--table").out.splitlines() == [
         "group idle: Empty, classic, coordinator 127.0.0.1:9093",
         "",
         "nothing is committed",
     ]
 
 
-def test_names_of_clients_are_shown_harmless(typed: Typed, model: ModelCluster) -> None:
+def test_control_characters_in_names_are_escaped(run: Run, model: ModelCluster) -> None:
     model.groups = {"\x1b[2J": ModelGroup("Stable", members=[ModelMember("\x1b[31m", {"a": [0]})])}
-    said = [
-        typed("describe", "--table").out,
-        typed("list", "--table").out,
-        typed("reset", "\x1b[2J", "--to", "1", "--topic", "a").errors[0],
+    printed = [
+        run("describe", "--table").out,
+        run("list", "--table").out,
+        run("reset", "\x1b[2J", "--to", "1", "--topic", "a").errors[0],
     ]
-    assert all("\\x1b[2J" in text and "\x1b" not in text for text in said)
+    assert all("\\x1b[2J" in text and "\x1b" not in text for text in printed)
 
 
-def test_no_broker(typed: Typed, model: ModelCluster) -> None:
+def test_a_command_without_a_broker_fails(run: Run, model: ModelCluster) -> None:
     model.dead = {0}
-    shown = typed("list")
+    shown = run("list")
     assert shown.code == 1
     assert shown.errors[0].startswith("no broker answers at 127.0.0.1:9092")

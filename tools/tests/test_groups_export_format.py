@@ -37,12 +37,12 @@ EXPORT = {
 }
 
 
-def test_the_form_is_the_documented_one() -> None:
+def test_an_export_has_the_documented_form() -> None:
     offsets = {"g": {A1: OffsetAndMetadata(0), A0: OffsetAndMetadata(5, 3, "note")}}
     assert build_document({"g": GROUP}, offsets, "c", 1_700_000_000_005) == EXPORT
 
 
-def test_what_was_exported_is_read() -> None:
+def test_an_export_is_read_back() -> None:
     assert parse_document(json.dumps(EXPORT), []) == (
         {"g": {A0: OffsetAndMetadata(5, 3, "note"), A1: OffsetAndMetadata(0)}},
         "c",
@@ -60,7 +60,7 @@ def test_a_round_trip_loses_nothing(offsets: dict[str, CommittedOffsets]) -> Non
     assert parse_document(json.dumps(build_document(groups, offsets, None, 0)), []) == (offsets, None)
 
 
-def test_some_of_the_groups() -> None:
+def test_an_import_may_name_groups() -> None:
     export: dict[str, Any] = copy.deepcopy(EXPORT)
     export["groups"] += [{"group": "h", "offsets": [{"topic": "a", "partition": 0, "offset": 1}]}]
     export["groups"] += [{"group": "nothing", "offsets": [], "what comes later": {}}]
@@ -110,7 +110,7 @@ ROW = ["groups", 0, "offsets", 1]
         ),
     ],
 )
-def test_files_that_are_wrong(text: str, sentence: str) -> None:
+def test_wrong_documents_are_refused(text: str, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         parse_document(text, [])
 

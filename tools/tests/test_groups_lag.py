@@ -58,7 +58,7 @@ def test_lag_in_records_and_in_seconds(model: ModelCluster) -> None:
     assert committed.metadata == "note"
 
 
-def test_it_is_asked_for_all_at_once_and_offsets_before_ends(model: ModelCluster) -> None:
+def test_offsets_of_all_groups_are_asked_before_the_ends(model: ModelCluster) -> None:
     populate(model)
     ask(model)
     kinds = [type(request) for _, request, _ in model.asked]
@@ -83,7 +83,7 @@ def test_a_group_that_commits_meanwhile_is_never_beyond_the_end(model: ModelClus
 
 
 @pytest.mark.parametrize("is_dead", [True, False])
-def test_a_leader_that_cannot_be_asked_is_told(model: ModelCluster, is_dead: bool) -> None:
+def test_a_leader_without_an_answer_is_a_failure(model: ModelCluster, is_dead: bool) -> None:
     populate(model)
     if is_dead:
         model.dead = {2}
@@ -98,7 +98,7 @@ def test_a_leader_that_cannot_be_asked_is_told(model: ModelCluster, is_dead: boo
     )
 
 
-def test_a_coordinator_that_refuses_the_offsets(model: ModelCluster) -> None:
+def test_a_refusing_coordinator_is_a_failure(model: ModelCluster) -> None:
     populate(model)
     model.served[OffsetFetchRequest] = (0, 0)
     rows, failures = ask(model, "g")
@@ -106,7 +106,7 @@ def test_a_coordinator_that_refuses_the_offsets(model: ModelCluster) -> None:
     assert failures[0].startswith("the offsets of group g are not known: ")
 
 
-def test_a_broker_that_sends_no_times(model: ModelCluster) -> None:
+def test_without_times_the_lag_in_seconds_is_unknown(model: ModelCluster) -> None:
     populate(model)
     model.served[FetchRequest] = (0, 3)
     rows, failures = ask(model, "h", "g")
@@ -115,7 +115,7 @@ def test_a_broker_that_sends_no_times(model: ModelCluster) -> None:
     assert not failures
 
 
-def test_a_partition_that_does_not_exist_any_more(model: ModelCluster) -> None:
+def test_a_deleted_partition_has_a_status(model: ModelCluster) -> None:
     populate(model)
     model.groups["g"].offsets["a", 7] = (1, 0, "")
     rows, failures = ask(model, "g")

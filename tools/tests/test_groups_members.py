@@ -32,7 +32,7 @@ def populate(model: ModelCluster) -> None:
     }
 
 
-def test_the_groups_of_all_brokers(model: ModelCluster) -> None:
+def test_groups_of_all_brokers_are_listed_by_name(model: ModelCluster) -> None:
     populate(model)
     with opened() as cluster:
         listed, failures = list_groups(cluster)
@@ -47,7 +47,7 @@ def test_the_groups_of_all_brokers(model: ModelCluster) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_states_that_an_old_broker_does_not_list_are_asked_for(model: ModelCluster, version: int) -> None:
+def test_states_missing_in_an_old_list_are_asked_for(model: ModelCluster, version: int) -> None:
     populate(model)
     model.served[ListGroupsRequest] = (0, version)
     model.unserved = {kip_848.ConsumerGroupDescribeRequest}
@@ -61,7 +61,7 @@ def test_states_that_an_old_broker_does_not_list_are_asked_for(model: ModelClust
     assert not failures
 
 
-def test_a_broker_that_is_dead_or_refuses_hides_only_its_own_groups(model: ModelCluster) -> None:
+def test_a_broken_broker_hides_only_its_own_groups(model: ModelCluster) -> None:
     populate(model)
     model.dead = {2}
     refused = ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -76,7 +76,7 @@ def test_a_broker_that_is_dead_or_refuses_hides_only_its_own_groups(model: Model
     assert any(text.startswith("the groups of broker 2 are not known: broker 2 is advertised at") for text in failures)
 
 
-def test_members_of_both_protocols(model: ModelCluster) -> None:
+def test_groups_of_both_protocols_are_described(model: ModelCluster) -> None:
     populate(model)
     with opened() as cluster:
         groups, failed = describe_groups(cluster, ["old", "new", "empty"])
@@ -94,7 +94,7 @@ def test_members_of_both_protocols(model: ModelCluster) -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_a_group_that_does_not_exist(model: ModelCluster, version: int) -> None:
+def test_a_missing_group_is_a_failure_with_advice(model: ModelCluster, version: int) -> None:
     """Before version 6 it is Dead, without an error."""
     model.served[DescribeGroupsRequest] = (0, version)
     with opened() as cluster:
@@ -105,7 +105,7 @@ def test_a_group_that_does_not_exist(model: ModelCluster, version: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [DescribeGroupsRequest, kip_848.ConsumerGroupDescribeRequest])
-def test_errors(model: ModelCluster, kind: type[Message]) -> None:
+def test_an_error_of_a_group_is_a_failure(model: ModelCluster, kind: type[Message]) -> None:
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     answers: dict[type[Message], Message] = {
         DescribeGroupsRequest: DescribeGroupsResponse(groups=[DescribedGroup(code, None, "g")]),
@@ -127,7 +127,7 @@ def test_many_groups_are_asked_in_parts(model: ModelCluster) -> None:
 
 
 @pytest.mark.parametrize("protocol, spoil", [("connect", False), ("consumer", True)])
-def test_assignments_that_only_their_clients_understand(
+def test_an_unreadable_assignment_has_no_partitions(
     model: ModelCluster, monkeypatch: pytest.MonkeyPatch, protocol: str, spoil: bool
 ) -> None:
     model.groups["g"] = ModelGroup("Stable", protocol=protocol, members=[ModelMember("m", {"a": [0]})])
@@ -148,14 +148,14 @@ def test_assignments_that_only_their_clients_understand(
         ("Stable", 7, True, ", ".join([*(f"m{i} (client app at /h)" for i in range(5)), "and 2 more"])),
     ],
 )
-def test_who_is_in_a_group(state: str, count: int, is_active: bool, who: str) -> None:
+def test_members_are_named_five_at_most(state: str, count: int, is_active: bool, who: str) -> None:
     members = [Member(f"m{i}", None, "app", "/h", []) for i in range(count)]
     group = Group("g", state, "classic", "consumer", "", "b", members)
     assert (group.is_active, group.member_names()) == (is_active, who)
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_delete(model: ModelCluster, version: int) -> None:
+def test_groups_are_deleted_unless_active_or_missing(model: ModelCluster, version: int) -> None:
     model.served[DeleteGroupsRequest] = (0, version)
     populate(model)
     with opened() as cluster:

@@ -34,7 +34,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_all_that_groups_have_committed(model: ModelCluster, version: int) -> None:
+def test_all_committed_offsets_are_fetched(model: ModelCluster, version: int) -> None:
     model.served[OffsetFetchRequest] = (0, version)
     model.topics["a"] = [Log(), Log()]
     model.groups = {
@@ -51,7 +51,7 @@ def test_all_that_groups_have_committed(model: ModelCluster, version: int) -> No
         assert [(one.name, one.partition_indexes) for one in model.of(OffsetFetchRequest)[0].topics] == [("a", [0, 1])]
 
 
-def test_zookeeper_is_never_meant(model: ModelCluster) -> None:
+def test_version_0_which_means_zookeeper_is_never_used(model: ModelCluster) -> None:
     model.served = {OffsetFetchRequest: (0, 0), OffsetCommitRequest: (0, 0)}
     with opened() as cluster:
         _, failed = fetch_committed(cluster, ["g"])
@@ -69,7 +69,7 @@ def test_many_groups_are_asked_in_parts(model: ModelCluster) -> None:
 
 
 @pytest.mark.parametrize("is_at_the_partition", [True, False])
-def test_an_error_anywhere_is_one_of_the_group(model: ModelCluster, is_at_the_partition: bool) -> None:
+def test_an_error_of_a_partition_fails_the_group(model: ModelCluster, is_at_the_partition: bool) -> None:
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     rows = [OffsetFetchResponsePartitions(0, -1, -1, "", code)]
     group = OffsetFetchResponseGroup("g", [OffsetFetchResponseTopics(name="a", partitions=rows)])
@@ -82,7 +82,7 @@ def test_an_error_anywhere_is_one_of_the_group(model: ModelCluster, is_at_the_pa
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_commit_in_one_request(model: ModelCluster, version: int) -> None:
+def test_a_group_is_committed_in_one_request(model: ModelCluster, version: int) -> None:
     model.served[OffsetCommitRequest] = (0, version)
     with opened() as cluster:
         assert (
@@ -102,7 +102,7 @@ def refuse(code: ErrorCode) -> OffsetCommitResponse:
     return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="a", partitions=rows)])
 
 
-def test_what_is_refused_is_told_for_each_partition(model: ModelCluster) -> None:
+def test_refusals_are_failures_of_partitions(model: ModelCluster) -> None:
     answer = refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE)
     model.disturb = lambda node, request, version: answer if isinstance(request, OffsetCommitRequest) else None
     with opened() as cluster:
@@ -110,7 +110,7 @@ def test_what_is_refused_is_told_for_each_partition(model: ModelCluster) -> None
     assert refused == {A0: Failure.of(ErrorCode.OFFSET_METADATA_TOO_LARGE)}
 
 
-def test_a_commit_to_a_coordinator_that_loads_is_repeated(model: ModelCluster) -> None:
+def test_a_commit_to_a_loading_coordinator_is_retried(model: ModelCluster) -> None:
     answers = [refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), refuse(ErrorCode.NOT_COORDINATOR)]
     model.disturb = lambda node, request, version: (
         answers.pop(0) if answers and isinstance(request, OffsetCommitRequest) else None
@@ -130,14 +130,14 @@ def test_a_commit_whose_coordinator_is_dead_fails_for_all(model: ModelCluster) -
     assert "broker 1 is advertised at" in refused[B0].text
 
 
-def test_delete(model: ModelCluster) -> None:
+def test_offsets_are_deleted(model: ModelCluster) -> None:
     model.groups["g"] = ModelGroup(offsets={("a", 0): (1, -1, ""), ("a", 1): (1, -1, ""), ("b", 0): (1, -1, "")})
     with opened() as cluster:
         assert delete_offsets(cluster, "g", [A0, B0]) == {}
     assert set(model.groups["g"].offsets) == {("a", 1)}
 
 
-def test_delete_refused_as_a_whole(model: ModelCluster) -> None:
+def test_a_refused_deletion_fails_all_partitions(model: ModelCluster) -> None:
     answer = OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
     model.disturb = lambda node, request, version: answer if isinstance(request, OffsetDeleteRequest) else None
     with opened() as cluster:
@@ -145,7 +145,7 @@ def test_delete_refused_as_a_whole(model: ModelCluster) -> None:
 
 
 @pytest.mark.parametrize("version", range(12))
-def test_ends(model: ModelCluster, version: int) -> None:
+def test_both_ends_of_partitions_are_listed(model: ModelCluster, version: int) -> None:
     model.served[ListOffsetsRequest] = (0, version)
     model.topics["a"] = [Log(0, 2, 10), Log(1, 3, 11)]
     model.topics["b"] = [Log(1, 4, 12)]
@@ -155,14 +155,14 @@ def test_ends(model: ModelCluster, version: int) -> None:
     assert [node for node, request, _ in model.asked if isinstance(request, ListOffsetsRequest)] == [0, 1, 0, 1]
 
 
-def test_offsets_of_a_time(model: ModelCluster) -> None:
+def test_offsets_of_a_time_are_listed(model: ModelCluster) -> None:
     model.topics["a"] = [Log(), Log()]
     model.topics["a"][0].append(1000, 2000, 3000)
     with opened() as cluster:
         assert list_offsets(cluster, [A0, A1], 1001) == ({A0: 1, A1: -1}, {})
 
 
-def test_a_broker_that_finds_segments_instead_of_records_is_not_asked_for_a_time(model: ModelCluster) -> None:
+def test_list_offsets_0_is_not_asked_for_a_time(model: ModelCluster) -> None:
     model.served[ListOffsetsRequest] = (0, 0)
     model.topics["a"] = [Log()]
     with opened() as cluster:
@@ -170,10 +170,10 @@ def test_a_broker_that_finds_segments_instead_of_records_is_not_asked_for_a_time
     assert "it has ListOffsets 0, this needs 1-11" in failed[A0].text
 
 
-def test_partitions_under_their_topics() -> None:
+def test_partitions_are_grouped_by_topic() -> None:
     assert by_topic([B0, A1, A0, A1]) == {"b": [B0], "a": [A1, A0]}
 
 
-def test_what_is_gone() -> None:
+def test_only_unknown_partitions_do_not_exist() -> None:
     assert is_unknown_partition(Failure.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     assert not is_unknown_partition(Failure.of(ErrorCode.LEADER_NOT_AVAILABLE))

@@ -29,23 +29,23 @@ TEN_TO_TWELVE = batch_of((10, 1000), (11, 1100), (12, 900), base_offset=10)
 
 
 @pytest.mark.parametrize("offset, timestamp", [(10, 1000), (11, 1100), (12, 900), (3, 1000)])
-def test_in_the_middle_of_a_batch(offset: int, timestamp: int) -> None:
+def test_a_record_in_the_middle_of_a_batch_is_found(offset: int, timestamp: int) -> None:
     """The record's own time, whatever the order of times; before the batch there is a gap."""
     assert first_record(TEN_TO_TWELVE, offset, END) == (timestamp, -1, False)
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_in_a_compressed_batch(codec: int) -> None:
+def test_a_record_in_a_compressed_batch_is_found(codec: int) -> None:
     data = batch.build([batch.Record(-1, 1000), batch.Record(-1, 2000)], base_offset=5, compression=codec)
     assert first_record(data, 6, END) == (2000, -1, False)
 
 
-def test_the_time_of_the_broker_counts_where_it_is_the_one_that_is_kept() -> None:
+def test_log_append_time_counts() -> None:
     data = batch.build([batch.Record(-1, 1000)], base_offset=5, log_append_time_ms=7777)
     assert first_record(data, 5, END) == (7777, -1, False)
 
 
-def test_records_that_compaction_took() -> None:
+def test_records_removed_by_compaction_are_skipped() -> None:
     """Of the batch 20 to 29 the record 22 is left; the next is 30."""
     data = batch_of((22, 2200), base_offset=20, last_offset=29) + batch_of((30, 3000), base_offset=30)
     assert first_record(data, 20, END) == (2200, -1, False)
@@ -60,12 +60,12 @@ def test_markers_and_empty_batches_are_no_records() -> None:
     assert first_record(marker + empty, 20, 26) == (None, -1, False), "that is all there is"
 
 
-def test_what_came_behind_the_end_is_not_unread() -> None:
+def test_records_behind_the_end_are_not_unread() -> None:
     """The end was asked for before the fetch."""
     assert first_record(batch_of((30, 3000), base_offset=30), 20, 30) == (None, -1, False)
 
 
-def test_a_batch_that_is_cut_is_none() -> None:
+def test_an_incomplete_batch_is_not_read() -> None:
     assert first_record(TEN_TO_TWELVE[:-1], 10, END) is None
     assert first_record(TEN_TO_TWELVE[:40], 10, END) is None
     assert first_record(b"", 10, END) is None
@@ -75,13 +75,13 @@ def test_a_batch_that_is_cut_is_none() -> None:
 
 
 @pytest.mark.parametrize("spoilt", [bytes(16) + b"\1", TEN_TO_TWELVE[:60] + b"\xff"], ids=["magic", "count"])
-def test_what_cannot_be_read_has_no_known_time(spoilt: bytes) -> None:
+def test_an_unreadable_batch_has_no_known_time(spoilt: bytes) -> None:
     """Magic 1, or a count of records that are not there."""
     data = spoilt + TEN_TO_TWELVE[len(spoilt) :]
     assert first_record(data, 13, END) == (UNKNOWN_TIMESTAMP, -1, False)
 
 
-def test_many_partitions_at_once(model: ModelCluster) -> None:
+def test_each_leader_gets_one_fetch_of_many_partitions(model: ModelCluster) -> None:
     model.topics["a"] = [Log(), Log(1)]
     model.topics["b"] = [Log()]
     for time_ms, log in enumerate((*model.topics["a"], *model.topics["b"]), 1):
@@ -119,7 +119,7 @@ def test_hundreds_of_partitions_are_asked_in_parts(model: ModelCluster) -> None:
     assert [len(one.topics[0].partitions) for one in model.of(FetchRequest)] == [100, 100, 50]
 
 
-def test_groups_at_several_offsets_of_a_partition(model: ModelCluster) -> None:
+def test_several_offsets_of_a_partition_are_searched(model: ModelCluster) -> None:
     model.topics["a"] = [Log()]
     model.topics["a"][0].append(1, 2, 3)
     wanted = {FetchPosition(A0, offset): 3 for offset in (2, 0, 1)}
@@ -146,21 +146,21 @@ def test_a_long_run_of_markers_is_passed_in_steps(model: ModelCluster) -> None:
     assert 2 < len(offsets) < 20, "a step takes many"
 
 
-def test_nothing_behind_the_offset(model: ModelCluster) -> None:
+def test_a_gap_at_the_end_has_no_record(model: ModelCluster) -> None:
     """The end is beyond the last record: a gap at the end."""
     model.topics["a"] = [Log(end=5)]
     with opened() as cluster:
         assert find_oldest_unread(cluster, {FetchPosition(A0, 2): 5}) == ({FetchPosition(A0, 2): None}, {})
 
 
-def test_what_was_deleted_meanwhile_has_no_known_time(model: ModelCluster) -> None:
+def test_a_record_deleted_meanwhile_has_no_known_time(model: ModelCluster) -> None:
     model.topics["a"] = [Log(start=3, end=5)]
     with opened() as cluster:
         assert find_oldest_unread(cluster, {FetchPosition(A0, 2): 5})[0] == {FetchPosition(A0, 2): UNKNOWN_TIMESTAMP}
 
 
 @pytest.mark.parametrize("newest, expected", [(3, UNKNOWN_TIMESTAMP), (4, 7), (12, 7), (18, 7)])
-def test_old_brokers(model: ModelCluster, newest: int, expected: int) -> None:
+def test_brokers_without_record_batches_have_no_times(model: ModelCluster, newest: int, expected: int) -> None:
     model.served[FetchRequest] = (0, newest)
     model.topics["a"] = [Log()]
     model.topics["a"][0].append(7)
@@ -168,7 +168,7 @@ def test_old_brokers(model: ModelCluster, newest: int, expected: int) -> None:
         assert find_oldest_unread(cluster, {FetchPosition(A0, 0): 1}) == ({FetchPosition(A0, 0): expected}, {})
 
 
-def test_an_error_is_told(model: ModelCluster) -> None:
+def test_an_error_of_a_partition_is_a_failure(model: ModelCluster) -> None:
     model.topics["a"] = [Log(end=1)]
     rows = [PartitionData(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, records=b"")]
     answer = FetchResponse(responses=[FetchableTopicResponse(topic="a", partitions=rows)])

@@ -49,7 +49,7 @@ def wish(model: ModelCluster, wanted: ResetTarget, partition: TopicPartition = A
         (Shift(-5), 10, "7 is below the start"),
     ],
 )
-def test_where_a_wish_leads(model: ModelCluster, wanted: ResetTarget, after: int, note: str) -> None:
+def test_a_target_becomes_an_offset_and_a_note(model: ModelCluster, wanted: ResetTarget, after: int, note: str) -> None:
     populate(model)
     assert wish(model, wanted) == OffsetChange(
         "g", A0, OffsetAndMetadata(12, 4, "note"), OffsetAndMetadata(after), 10, 20, note
@@ -57,7 +57,7 @@ def test_where_a_wish_leads(model: ModelCluster, wanted: ResetTarget, after: int
 
 
 @pytest.mark.parametrize("wanted", [Offset(12), Shift(0), Time(1015)])
-def test_what_is_there_already_keeps_its_note_and_epoch(model: ModelCluster, wanted: ResetTarget) -> None:
+def test_an_unchanged_offset_keeps_metadata_and_epoch(model: ModelCluster, wanted: ResetTarget) -> None:
     populate(model)
     change = wish(model, wanted)
     assert change.is_unchanged
@@ -66,7 +66,7 @@ def test_what_is_there_already_keeps_its_note_and_epoch(model: ModelCluster, wan
     assert not model.of(OffsetCommitRequest)
 
 
-def test_an_import_brings_its_own_note_and_epoch(model: ModelCluster) -> None:
+def test_an_import_brings_its_own_metadata_and_epoch(model: ModelCluster) -> None:
     populate(model)
     assert wish(model, OffsetAndMetadata(12, 2, "other")).after == OffsetAndMetadata(12, 2, "other")
     assert wish(model, OffsetAndMetadata(99, 2, "other")).after == OffsetAndMetadata(20, -1, "other"), (
@@ -74,13 +74,13 @@ def test_an_import_brings_its_own_note_and_epoch(model: ModelCluster) -> None:
     )
 
 
-def test_an_empty_partition(model: ModelCluster) -> None:
+def test_every_target_in_an_empty_partition_is_its_start(model: ModelCluster) -> None:
     populate(model)
     for wanted in (Time(EARLIEST), Time(LATEST), Time(5), Offset(7)):
         assert wish(model, wanted, A1).after.offset == 0
 
 
-def test_a_group_that_is_new_is_said_to_be(model: ModelCluster) -> None:
+def test_the_note_tells_a_new_group(model: ModelCluster) -> None:
     populate(model)
     with opened() as cluster:
         changes, problems = plan_reset(cluster, {"typo": {A0: Offset(3), B0: Offset(1)}})
@@ -94,7 +94,7 @@ def test_a_group_that_is_new_is_said_to_be(model: ModelCluster) -> None:
     assert model.groups["typo"].offsets == {("a", 0): (10, -1, ""), ("b", 0): (1, -1, "")}
 
 
-def test_a_group_that_only_its_offsets_know_is_not_new(model: ModelCluster) -> None:
+def test_a_group_of_offsets_alone_is_not_new(model: ModelCluster) -> None:
     """A broker before 0.11 describes it as Dead."""
     populate(model, state="Dead")
     with opened() as cluster:
@@ -103,7 +103,7 @@ def test_a_group_that_only_its_offsets_know_is_not_new(model: ModelCluster) -> N
     assert [(change.before, change.note) for change in changes] == [(OffsetAndMetadata(12, 4, "note"), "")]
 
 
-def test_what_was_planned_is_committed_in_one_request_for_each_group(model: ModelCluster) -> None:
+def test_a_plan_is_committed_in_one_request_for_each_group(model: ModelCluster) -> None:
     populate(model)
     model.groups["h"] = ModelGroup(coordinator=2)
     with opened() as cluster:
@@ -135,7 +135,7 @@ def test_an_active_group_is_refused_by_the_names_of_its_members(model: ModelClus
     )
 
 
-def test_a_member_that_joins_between_check_and_change(model: ModelCluster) -> None:
+def test_a_member_that_joins_after_the_plan_stops_the_change(model: ModelCluster) -> None:
     populate(model)
     with opened() as cluster:
         changes, problems = plan_reset(cluster, {"g": {A0: Offset(11)}})
@@ -160,7 +160,7 @@ def test_a_member_that_joins_between_check_and_change(model: ModelCluster) -> No
         ),
     ],
 )
-def test_partitions_that_do_not_exist(model: ModelCluster, partition: TopicPartition, sentence: str) -> None:
+def test_missing_partitions_are_problems(model: ModelCluster, partition: TopicPartition, sentence: str) -> None:
     populate(model)
     model.groups["g"].offsets["gone", 1] = (5, -1, "")
     with opened() as cluster:
@@ -169,7 +169,7 @@ def test_partitions_that_do_not_exist(model: ModelCluster, partition: TopicParti
     assert problems == [sentence]
 
 
-def test_nothing_can_be_moved_by_steps_from_nowhere(model: ModelCluster) -> None:
+def test_a_shift_needs_a_committed_offset(model: ModelCluster) -> None:
     populate(model)
     with opened() as cluster:
         assert plan_reset(cluster, {"g": {B0: Shift(5)}}) == (
@@ -178,7 +178,7 @@ def test_nothing_can_be_moved_by_steps_from_nowhere(model: ModelCluster) -> None
         )
 
 
-def test_a_leader_that_cannot_be_asked_for_a_time(model: ModelCluster) -> None:
+def test_a_leader_too_old_for_times_is_a_problem(model: ModelCluster) -> None:
     populate(model)
     model.served[ListOffsetsRequest] = (0, 0)
     with opened() as cluster:
@@ -187,7 +187,7 @@ def test_a_leader_that_cannot_be_asked_for_a_time(model: ModelCluster) -> None:
     assert "it has ListOffsets 0, this needs 1-11" in problems[0]
 
 
-def test_a_group_that_cannot_be_looked_at_is_a_problem_not_a_new_one(model: ModelCluster) -> None:
+def test_an_unreachable_group_is_a_problem_not_a_new_group(model: ModelCluster) -> None:
     populate(model, coordinator=2)
     model.dead = {2}
     with opened() as cluster:

@@ -44,7 +44,7 @@ def options(data: Data | None, **more: object) -> argparse.Namespace:
     return argparse.Namespace(**{**defaults, **more})
 
 
-def test_a_dump_goes_on_behind_a_partition_that_is_damaged(data: Data) -> None:
+def test_a_dump_continues_after_a_damaged_partition(data: Data) -> None:
     told = list(actions.dump(options(data, batches=True)))
     failures = [one for one in told if isinstance(one, ErrorMessage)]
     assert len(failures) == 1
@@ -63,7 +63,7 @@ def test_a_failure_stands_behind_its_row(data: Data) -> None:
     assert [isinstance(one, ErrorMessage) for one in told] == [False, False, True, False]
 
 
-def test_files_that_go_away_meanwhile_cost_their_partition_only(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_deleted_meanwhile_fail_their_partition_only(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that runs deletes segments."""
     check = verification.verify_partition
 
@@ -121,7 +121,7 @@ Refusal = Callable[[Data, pytest.MonkeyPatch], str]
 
 @pytest.mark.parametrize("refusal", [not_a_directory, broken_link, no_rights, failing_disk])
 @pytest.mark.parametrize("run", [actions.listing, actions.dump, actions.verify, actions.repair])
-def test_a_partition_that_cannot_be_read_is_told_and_ends_no_other(
+def test_an_unreadable_partition_ends_no_other(
     run: Callable[[argparse.Namespace], actions.CommandOutput],
     refusal: Refusal,
     data: Data,
@@ -139,9 +139,7 @@ def test_a_partition_that_cannot_be_read_is_told_and_ends_no_other(
     )
 
 
-def test_segments_are_listed_beside_a_partition_that_cannot_be_read(
-    data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_segments_are_listed_beside_an_unreadable_partition(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     no_rights(data, monkeypatch)
     told = list(actions.listing(options(data, segments=True)))
     assert {one["topic"] for one in told if not isinstance(one, ErrorMessage)} == {"a", "c"}
@@ -149,7 +147,7 @@ def test_segments_are_listed_beside_a_partition_that_cannot_be_read(
 
 
 @pytest.mark.parametrize("run", [actions.listing, actions.dump, actions.verify, actions.repair])
-def test_a_data_directory_that_cannot_be_read_is_told_and_ends_no_other(
+def test_an_unreadable_data_directory_ends_no_other(
     run: Callable[[argparse.Namespace], actions.CommandOutput],
     data: Data,
     tmp_path: Path,
@@ -169,7 +167,7 @@ def test_a_data_directory_that_cannot_be_read_is_told_and_ends_no_other(
     assert {one["topic"] for one in told if not isinstance(one, ErrorMessage)} >= {"b"}
 
 
-def test_a_file_that_cannot_be_read_ends_no_other(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_ends_no_other(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     failing, other = data.segments("b")[-1], data.segments("a")[-1]
     sentence = failing_disk(data, monkeypatch)
     told = list(actions.dump(options(None, paths=[str(failing), str(other)])))
@@ -177,7 +175,7 @@ def test_a_file_that_cannot_be_read_ends_no_other(data: Data, monkeypatch: pytes
     assert {one["topic"] for one in told[1:] if not isinstance(one, ErrorMessage)} == {"a"}
 
 
-def test_nothing_is_repaired_by_checkpoints_that_cannot_be_read(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_checkpoints_prevent_a_repair(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     """They would be written anew without what they say of other partitions."""
     path = str(data.path / "recovery-point-offset-checkpoint")
     refuse(monkeypatch, "read", path, OSError(5, "Input/output error", path))
@@ -185,7 +183,7 @@ def test_nothing_is_repaired_by_checkpoints_that_cannot_be_read(data: Data, monk
     assert len(list(actions.listing(options(data)))) == 4
 
 
-def test_a_repair_that_the_disk_refuses_ends_no_other(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_repair_ends_no_other(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     log = data.segments("c")[0]
     change(log, positions(log)[2] + 16)
     temporary = f"{data.segments('b')[0]}.tmp"
@@ -195,7 +193,7 @@ def test_a_repair_that_the_disk_refuses_ends_no_other(data: Data, monkeypatch: p
     assert [one["topic"] for one in told[1:] if not isinstance(one, ErrorMessage)] == ["c"]
 
 
-def test_a_directory_that_a_broker_has_keeps_no_other_from_repair(data: Data, tmp_path: Path) -> None:
+def test_a_locked_directory_keeps_no_other_from_repair(data: Data, tmp_path: Path) -> None:
     with Data(tmp_path / "other") as other:
         other.fill("d")
     lock = Files().lock(str(other.path / ".lock"))
@@ -205,7 +203,7 @@ def test_a_directory_that_a_broker_has_keeps_no_other_from_repair(data: Data, tm
     assert [one["topic"] for one in told[1:] if not isinstance(one, ErrorMessage)] == ["b"]
 
 
-def test_a_repair_gives_the_lock_back(data: Data) -> None:
+def test_a_repair_releases_the_lock(data: Data) -> None:
     for _ in range(2):
         list(actions.repair(options(data)))
     assert [one for one in actions.verify(options(data)) if isinstance(one, ErrorMessage)] == []
@@ -225,7 +223,7 @@ def test_partitions_of_one_directory_are_repaired_together(tmp_path: Path) -> No
     assert not [one for one in actions.verify(options(data)) if isinstance(one, ErrorMessage)]
 
 
-def test_a_compaction_that_was_interrupted_is_left_to_the_next_start(data: Data) -> None:
+def test_an_interrupted_compaction_is_left_to_the_next_start(data: Data) -> None:
     log = data.segments("b")[0]
     log.with_suffix(".log.swap").write_bytes(log.read_bytes())
     (failure,) = actions.repair(options(data, topics=["b"]))

@@ -45,7 +45,7 @@ def test_a_time_index(tmp_path: Path) -> None:
     assert rows(tmp_path / f"{BASE}.timeindex", struct.pack(">qi", 5, 7)) == [{"timestamp": 5, "offset": 1007}]
 
 
-def test_entries() -> None:
+def test_index_entries_are_parsed() -> None:
     assert parse_index(OffsetIndex, struct.pack(">ii", 7, 1) + bytes(9)) == ([(7, 1)], 1, True)
     assert parse_index(TimeIndex, b"") == ([], 0, False)
 
@@ -71,13 +71,13 @@ def test_meta_properties_of_a_broker_before_kraft(tmp_path: Path) -> None:
         ("replication-offset-checkpoint", b"0\n1\nt 0\n", "is not a topic, a partition and an offset"),
     ],
 )
-def test_what_is_not_what_its_name_says(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
+def test_files_with_other_content_are_refused(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
     with pytest.raises(BadFile, match=sentence) as caught:
         rows(tmp_path / name, content)
     assert str(tmp_path / name) in str(caught.value)
 
 
-def test_other_names() -> None:
+def test_unknown_names_have_no_reader() -> None:
     assert [reader_of(name) for name in (f"{BASE}.log", "x.index", ".lock", f"{BASE}.torn")] == [None] * 4
 
 

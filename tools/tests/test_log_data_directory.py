@@ -43,7 +43,7 @@ def place(path: Path, topics: list[str] | None = None, partitions: list[int] | N
     return found
 
 
-def test_a_data_directory(data: Path) -> None:
+def test_a_data_directory_is_read_with_its_partitions(data: Path) -> None:
     found = place(data)
     assert [(str(one), one.state) for one in found.partitions] == [
         ("a-0", ""),
@@ -58,13 +58,13 @@ def test_a_data_directory(data: Path) -> None:
     assert (found.data.is_clean, found.data.problems) == (False, [])
 
 
-def test_some_of_it(data: Path) -> None:
+def test_topics_and_partitions_narrow_a_data_directory(data: Path) -> None:
     assert [one.partition for one in place(data, ["a"], [0, 2]).partitions] == [0, 2]
     with pytest.raises(UsageError, match="no partition of z"):
         place(data, ["a", "z"])
 
 
-def test_partitions_that_are_not_there_are_told(data: Path) -> None:
+def test_missing_topics_and_partitions_are_refused(data: Path) -> None:
     with pytest.raises(UsageError, match=r"has no partition 7, 9; `headgate log ls "):
         place(data, [], [0, 9, 7])
     with pytest.raises(UsageError, match=r"has no partition 1 of a; "):
@@ -91,7 +91,7 @@ def test_paths_in_one_data_directory_share_it(data: Path) -> None:
     assert len({id(one.data) for one in found}) == 1
 
 
-def test_a_partition_from_within_and_by_a_link(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_is_found_from_within_and_by_a_link(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its data directory is where it really is: there the lock is."""
     (data.parent / "a-0").symlink_to(data / "a-0")
     assert place(data.parent / "a-0").data.recovery_points == {("a", 0): 7}
@@ -99,20 +99,20 @@ def test_a_partition_from_within_and_by_a_link(data: Path, monkeypatch: pytest.M
     assert place(Path()).data.path == str(data.resolve())
 
 
-def test_one_partition(data: Path) -> None:
+def test_a_partitions_path_selects_one_partition(data: Path) -> None:
     found = place(data / "a-0")
     assert found.partitions == [PartitionDirectory(str(data / "a-0"), "a", 0)]
     assert found.data.recovery_points == {("a", 0): 7}
 
 
-def test_a_file(data: Path) -> None:
+def test_a_files_path_stays_a_path(data: Path) -> None:
     path = str(data / "a-0" / f"{0:020}.log")
     assert list(resolve_paths(Files(), [path], [], [])) == [path]
     assert str(partition_of(path)) == "a-0"
     assert partition_of(str(data / "other" / "x")) is None
 
 
-def test_a_directory_of_neither_kind(data: Path) -> None:
+def test_any_other_directory_is_refused(data: Path) -> None:
     with pytest.raises(UsageError, match="neither a data directory nor"):
         place(data / "other")
 
@@ -126,7 +126,7 @@ def test_a_directory_that_is_only_called_like_a_partition(data: Path) -> None:
         place(data / "holiday-24")
 
 
-def test_what_cannot_be_read_is_told(data: Path) -> None:
+def test_unreadable_files_are_problems(data: Path) -> None:
     (data / "replication-offset-checkpoint").write_text("1\n0\n")
     (data / "meta.properties").write_text("version=1\n")
     (data / ".kafka_cleanshutdown").touch()

@@ -44,7 +44,7 @@ def checked(
         ([(0, 0), (4, 100)], [(30, 10)], 1),
     ],
 )
-def test_entries(offsets: IndexEntries, times: IndexEntries, wrong: int) -> None:
+def test_wrong_entries_are_counted(offsets: IndexEntries, times: IndexEntries, wrong: int) -> None:
     check = checked(offsets, times)
     assert check.wrong_offset_entries + check.wrong_time_entries == wrong
 
@@ -53,7 +53,7 @@ def test_entries(offsets: IndexEntries, times: IndexEntries, wrong: int) -> None
     sizes=st.lists(st.integers(61, 400), min_size=1, max_size=40),
     interval=st.integers(0, 1500),
 )
-def test_the_interval_of_an_index_is_found(sizes: list[int], interval: int) -> None:
+def test_an_interval_that_gives_the_entries_is_found(sizes: list[int], interval: int) -> None:
     """One with which the rule of `Segment.index` makes the same entries; not always the very one."""
     batches, position = [], 0
     for number, size in enumerate(sizes):
@@ -74,11 +74,11 @@ def test_the_interval_of_an_index_is_found(sizes: list[int], interval: int) -> N
     assert made(check.interval_bytes) == made(interval)
 
 
-def test_an_index_with_a_hole_is_of_no_interval() -> None:
+def test_an_index_with_a_hole_has_no_interval() -> None:
     assert checked([(3, 50), (10, 300)], []).interval_bytes is None
 
 
-def test_aborted_transactions_of_a_compacted_log() -> None:
+def test_a_compacted_log_may_have_more_aborted_transactions() -> None:
     def entries(*rows: tuple[int, int, int, int]) -> bytes:
         return b"".join(TransactionIndex.ENTRY.pack(0, *row) for row in rows)
 

@@ -65,7 +65,7 @@ def test_a_log_that_does_not_end_with_a_batch(data: Data) -> None:
     assert [one["first_timestamp"] for one in segment_rows(place(data))][-1] == -1
 
 
-def test_a_log_that_is_torn_where_the_next_start_cuts_it_is_not_damaged(data: Data) -> None:
+def test_a_log_torn_above_its_recovery_point_is_not_damaged(data: Data) -> None:
     log = data.segments()[-1]
     with log.open("ab") as file:
         file.write(b"the beginning of a batch")

@@ -28,7 +28,7 @@ def test_no_gaps() -> None:
     assert found([]) == []
 
 
-def test_transactions() -> None:
+def test_markers_and_aborted_records_are_gaps() -> None:
     """Two producers side by side; the one aborts, then commits another transaction, the other the other way round."""
     batches = [
         data(0, 1, 7),
@@ -62,7 +62,7 @@ def test_an_empty_batch_begins_no_transaction() -> None:
     }
 
 
-def test_what_is_gone() -> None:
+def test_deleted_compacted_and_missing_offsets_are_gaps() -> None:
     batches = [data(10, 14, offsets=[11, 13]), data(17, 18), data(25, 25)]
     assert found(batches, log_start=10, compacted_to=22) == [
         Gap(0, 9, "deleted"),

@@ -44,7 +44,7 @@ def write_open(files: Files, path: str) -> None:
     "change, expected",
     [(append, b"on the disk!"), (truncate, b"on"), (replace, b"new"), (write_open, b"IN the disk\0\0!")],
 )
-def test_changes_are_seen_here_only(path: str, change: Callable[[Files, str], None], expected: bytes) -> None:
+def test_changes_stay_in_memory(path: str, change: Callable[[Files, str], None], expected: bytes) -> None:
     files = Overlay()
     change(files, path)
     assert files.read(path) == expected
@@ -55,7 +55,7 @@ def test_changes_are_seen_here_only(path: str, change: Callable[[Files, str], No
     assert Path(path).read_bytes() == b"on the disk"
 
 
-def test_names(path: str, tmp_path: Path) -> None:
+def test_listings_show_changes_in_memory(path: str, tmp_path: Path) -> None:
     files = Overlay()
     files.rename(path, f"{tmp_path}/b")
     files.append(f"{tmp_path}/c", b"123")
@@ -71,7 +71,7 @@ def test_names(path: str, tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["a"]
 
 
-def test_what_is_on_the_disk_is_opened_to_be_read(path: str) -> None:
+def test_files_on_the_disk_are_opened_for_reading(path: str) -> None:
     Path(path).chmod(0o444)
     file = Overlay().open(path)
     assert file.read_at(2, 0) == b"on"
@@ -83,7 +83,7 @@ def test_what_is_on_the_disk_is_opened_to_be_read(path: str) -> None:
     file.release()
 
 
-def test_directories_stay(tmp_path: Path) -> None:
+def test_directories_cannot_be_created_or_removed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="only reads"):
         Overlay().make_directories(f"{tmp_path}/d")
     with pytest.raises(OSError, match="only reads"):

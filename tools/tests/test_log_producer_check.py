@@ -27,15 +27,15 @@ def state(producer_id: int = 7, *, offset: int = 10, sequence: int = 3, epoch: i
         (state(8), "the snapshot lacks producer 7, which wrote up to offset 10"),
     ],
 )
-def test_contradictions(snapshot: Producers, sentence: str | None) -> None:
+def test_a_snapshot_that_contradicts_the_batches_is_found(snapshot: Producers, sentence: str | None) -> None:
     found = list(find_contradictions(snapshot, state(), NOW_MS))
     assert len(found) == (sentence is not None)
     assert sentence is None or sentence in found[0]
 
 
-def test_a_producer_that_expired_need_not_be_there() -> None:
+def test_an_expired_producer_may_be_missing() -> None:
     assert list(find_contradictions(Producers(), state(), NOW_MS + DEFAULT_EXPIRATION_MS)) == []
 
 
-def test_an_epoch_that_is_too_old() -> None:
+def test_a_too_old_epoch_is_a_contradiction() -> None:
     assert "is in epoch 1, and the snapshot says 0" in next(iter(find_contradictions(state(), state(epoch=1), NOW_MS)))

@@ -36,7 +36,7 @@ def test_a_bar_on_a_terminal() -> None:
     assert stream.getvalue().endswith("t-0\r\x1b[K")
 
 
-def test_lines_elsewhere() -> None:
+def test_json_lines_elsewhere() -> None:
     stream, clock = io.StringIO(), Clock()
     progress = Progress(3_000, stream, clock)
     for _ in range(3):
@@ -48,7 +48,7 @@ def test_lines_elsewhere() -> None:
     ]
 
 
-def test_nothing_to_do() -> None:
+def test_a_total_of_zero_bytes_is_done() -> None:
     clock = Clock()
     progress = Progress(0, Terminal(), clock)
     clock.now_s += 1
@@ -56,5 +56,5 @@ def test_nothing_to_do() -> None:
 
 
 @pytest.mark.parametrize("seconds, text", [(5.4, "5 s"), (65, "1 min 05 s"), (7500, "2 h 05 min")])
-def test_durations(seconds: float, text: str) -> None:
+def test_durations_have_two_units(seconds: float, text: str) -> None:
     assert _duration(seconds) == text

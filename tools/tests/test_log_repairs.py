@@ -90,7 +90,7 @@ def without(*lost: int) -> list[int]:
     return [offset for offset in range(80) if offset not in lost]
 
 
-def test_a_batch_in_the_middle(data: Data) -> None:
+def test_a_damaged_batch_is_cut_out(data: Data) -> None:
     log = data.segments()[0]
     first, end = positions(log)[3:5]
     damaged = log.read_bytes()[first:end]
@@ -104,7 +104,7 @@ def test_a_batch_in_the_middle(data: Data) -> None:
     assert offsets(data) == without(6, 7)
 
 
-def test_a_length_that_leads_nowhere(data: Data) -> None:
+def test_a_damaged_length_costs_one_batch(data: Data) -> None:
     """The next batch is found by looking for one."""
     log = data.segments()[1]
     first = positions(log)[1]
@@ -115,7 +115,7 @@ def test_a_length_that_leads_nowhere(data: Data) -> None:
     assert offsets(data) == without(lost, lost + 1)
 
 
-def test_the_end_of_a_segment(data: Data) -> None:
+def test_a_lost_end_of_a_segment_is_cut_off(data: Data) -> None:
     log, following = data.segments()[1:3]
     last = positions(log)[-1]
     change(log, last, lambda byte: 0, count=log.stat().st_size - last)
@@ -126,7 +126,7 @@ def test_the_end_of_a_segment(data: Data) -> None:
     assert offsets(data) == without(lost, lost + 1)
 
 
-def test_the_end_of_the_log_is_not_given_again(data: Data) -> None:
+def test_lost_offsets_at_the_end_are_not_assigned_again(data: Data) -> None:
     log = data.segments()[-1]
     base = int(log.stem)
     log.write_bytes(b"")
@@ -153,14 +153,14 @@ def test_a_log_without_any_segment_goes_on_at_its_end(data: Data) -> None:
         assert data.log().end_offset == 80
 
 
-def test_a_log_of_which_all_was_deleted_has_lost_nothing(data: Data) -> None:
+def test_a_log_emptied_by_retention_has_lost_nothing(data: Data) -> None:
     for path in data.segments():
         path.unlink()
     (data.path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 80\n")
     assert repaired(data) == []
 
 
-def test_indexes_are_made_again(data: Data) -> None:
+def test_wrong_indexes_are_rebuilt(data: Data) -> None:
     first, second = data.segments()[:2]
     expected = [path.read_bytes() for path in (first.with_suffix(".index"), second.with_suffix(".timeindex"))]
     change(first.with_suffix(".index"), 7)
@@ -173,7 +173,7 @@ def test_indexes_are_made_again(data: Data) -> None:
     assert offsets(data) == without()
 
 
-def test_a_hole_behind_the_recovery_point_does_not_cost_what_follows(tmp_path: Path) -> None:
+def test_segments_behind_a_gap_above_the_recovery_point_stay(tmp_path: Path) -> None:
     """The next start would cut the log there; a repair looks on, and makes the rest safe."""
     with Data(tmp_path / "data", is_clean=False) as data:
         data.fill()
@@ -186,7 +186,7 @@ def test_a_hole_behind_the_recovery_point_does_not_cost_what_follows(tmp_path: P
     assert offsets(data) == without(lost, lost + 1)
 
 
-def test_what_is_behind_a_lost_segment_is_kept(tmp_path: Path) -> None:
+def test_segments_behind_a_lost_one_are_kept(tmp_path: Path) -> None:
     with Data(tmp_path / "data", is_clean=False) as data:
         data.fill()
     gone, following = data.segments()[1:3]
@@ -214,7 +214,7 @@ def test_what_is_behind_a_lost_segment_is_kept(tmp_path: Path) -> None:
     assert offsets(data) == without(*range(int(gone.stem), int(following.stem)))
 
 
-def test_of_an_old_segment_and_a_compacted_one_the_new_one_is_kept(data: Data) -> None:
+def test_a_compacted_segment_supersedes_the_old_one(data: Data) -> None:
     """Three were compacted into one, and the file of the third is there again."""
     first, second, third, fourth = data.segments()[:4]
     old, new = third.read_bytes(), b""
@@ -242,7 +242,7 @@ def test_of_an_old_segment_and_a_compacted_one_the_new_one_is_kept(data: Data) -
     assert offsets(data) == [*expected, *range(int(fourth.stem), 80)]
 
 
-def test_what_reaches_into_the_next_segment_is_told_by_its_own_offsets(data: Data) -> None:
+def test_misplaced_batches_are_lost_by_their_own_offsets(data: Data) -> None:
     """Behind compaction the offsets before it need not have been lost with it."""
     first, second = data.segments()[:2]
     content, starts = first.read_bytes(), positions(first)
@@ -289,7 +289,7 @@ class Failing(Files):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_repair_that_breaks_off_anywhere_is_done_again(tmp_path: Path, is_clean: bool) -> None:
+def test_an_interrupted_repair_can_be_repeated(tmp_path: Path, is_clean: bool) -> None:
     """After each call that changes something, with two segments damaged and the end of the log gone."""
     with Data(tmp_path / "damaged", is_clean=is_clean) as damaged:
         damaged.fill()
@@ -335,7 +335,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Data:
 )
 @few
 @pytest.mark.slow
-def test_whatever_was_damaged_what_is_sound_is_served(
+def test_valid_batches_are_served_after_any_damage(
     clean: Data, damages: list[tuple[int, float, str]], seed: int
 ) -> None:
     random = Random(seed)

@@ -29,7 +29,7 @@ def scanned(log: Path, limit_offset: int = 26) -> tuple[list[int], list[DamagedR
     return seen, bad
 
 
-def test_a_sound_one(log: Path) -> None:
+def test_a_valid_segment_has_no_damage(log: Path) -> None:
     assert scanned(log) == (list(range(0, 26, 2)), [])
 
 
@@ -49,7 +49,7 @@ DAMAGE: dict[str, tuple[int, int, Callable[[int], int]]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_one_batch_is_lost(log: Path, damage: str) -> None:
+def test_damage_in_one_batch_loses_one_batch(log: Path, damage: str) -> None:
     starts = positions(log)
     start, count, how = DAMAGE[damage]
     change(log, starts[4] + start, how, count)
@@ -71,7 +71,7 @@ def test_a_length_that_leads_to_another_batch(log: Path) -> None:
     assert seen == [offset for offset in range(0, 26, 2) if offset != 8]
 
 
-def test_two_places(log: Path) -> None:
+def test_two_damaged_ranges_are_found(log: Path) -> None:
     starts = positions(log)
     change(log, starts[0] + 70)
     change(log, starts[-1] + 70)
@@ -80,7 +80,7 @@ def test_two_places(log: Path) -> None:
     assert seen == list(range(2, 24, 2))
 
 
-def test_nothing_sound_follows(log: Path) -> None:
+def test_damage_up_to_the_end_is_one_range(log: Path) -> None:
     starts = positions(log)
     log.write_bytes(log.read_bytes()[: starts[3]] + bytes(5000))
     seen, (bad,) = scanned(log)
@@ -100,6 +100,6 @@ def test_records_that_hold_batches_are_not_taken_for_them(log: Path) -> None:
     assert bad.next_offset == 10
 
 
-def test_limits(log: Path) -> None:
+def test_offsets_of_the_next_segment_are_damage(log: Path) -> None:
     segment = LogFile(Pool(Overlay()), str(log))
     assert [limit_of(segment, None), limit_of(segment, segment), limit_of(segment, None, 26)] == [1 << 31, 0, 26]

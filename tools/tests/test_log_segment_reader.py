@@ -27,17 +27,17 @@ def bases(data: Data, from_offset: int = 0, to_offset: int | None = None) -> lis
     return [one.header.base_offset for one in iterate_batches(found, from_offset, to_offset)]
 
 
-def test_all_batches(data: Data) -> None:
+def test_all_batches_are_read(data: Data) -> None:
     assert bases(data) == list(range(0, 80, 2))
 
 
 @pytest.mark.parametrize("from_offset, to_offset", [(0, 1), (1, 2), (25, 27), (26, 26), (79, None), (80, None)])
-def test_those_that_hold_some_offsets(data: Data, from_offset: int, to_offset: int | None) -> None:
+def test_batches_of_some_offsets_are_read(data: Data, from_offset: int, to_offset: int | None) -> None:
     end = 80 if to_offset is None else to_offset
     assert bases(data, from_offset, to_offset) == [n for n in range(0, 80, 2) if n + 1 >= from_offset and n < end]
 
 
-def test_damage_ends_it(data: Data) -> None:
+def test_damage_ends_the_batches(data: Data) -> None:
     log = data.segments()[1]
     at = positions(log)[3]
     change(log, at + 16)
@@ -47,7 +47,7 @@ def test_damage_ends_it(data: Data) -> None:
     assert bases(data, to_offset=int(log.stem)) == list(range(0, int(log.stem), 2))
 
 
-def test_a_file_under_another_name(data: Data, tmp_path: Path) -> None:
+def test_a_file_with_another_name_is_read(data: Data, tmp_path: Path) -> None:
     log = data.segments()[1]
     copy = tmp_path / f"{log.name}.1234.deleted"
     shutil.copy(log, copy)

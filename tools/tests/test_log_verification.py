@@ -38,7 +38,7 @@ def killed(tmp_path: Path) -> Data:
     return made
 
 
-def test_a_sound_partition(data: Data) -> None:
+def test_a_valid_partition_has_no_findings(data: Data) -> None:
     found = report(data)
     assert (found.findings, found.start_offset, found.end_offset) == ([], 0, 80)
     assert {one.indexes for one in found.segments} == {verification.SAME}
@@ -55,14 +55,14 @@ def test_the_interval_of_indexes_need_not_be_known(tmp_path: Path, interval_byte
     assert SMALL.index_interval_bytes == 200
 
 
-def test_what_a_kill_leaves_is_no_fault(killed: Data) -> None:
+def test_a_killed_broker_leaves_no_findings(killed: Data) -> None:
     found = report(killed)
     assert found.findings == []
     assert {one.indexes for one in found.segments} <= {verification.SAME, verification.UNFINISHED}
     assert found.segments[-1].indexes == verification.UNFINISHED
 
 
-def test_damage_after_a_stop_and_after_a_kill(data: Data) -> None:
+def test_damage_is_corrupt_after_a_stop_and_torn_after_a_kill(data: Data) -> None:
     log = data.segments()[-1]
     change(log, positions(log)[-1] + 70)
     (finding,) = (one for one in findings(data) if one.path == str(log))
@@ -72,7 +72,7 @@ def test_damage_after_a_stop_and_after_a_kill(data: Data) -> None:
     assert [one.kind for one in findings(data) if one.path == str(log)] == ["torn"]
 
 
-def test_a_batch_that_a_broker_is_writing_is_no_fault(killed: Data) -> None:
+def test_a_partial_append_of_a_running_broker_is_no_finding(killed: Data) -> None:
     log = killed.segments()[-1]
     log.write_bytes(log.read_bytes()[:-10])
     assert [one.kind for one in findings(killed) if one.path == str(log)] == ["torn"]
@@ -83,7 +83,7 @@ def test_a_batch_that_a_broker_is_writing_is_no_fault(killed: Data) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_indexes(data: Data, suffix: str) -> None:
+def test_a_wrong_or_missing_index_is_found(data: Data, suffix: str) -> None:
     index = data.segments()[0].with_suffix(suffix)
     held = index.read_bytes()
     for content in (
@@ -99,7 +99,7 @@ def test_indexes(data: Data, suffix: str) -> None:
     assert [one.problem.partition(";")[0] for one in findings(data)] == [f"{suffix} is missing"]
 
 
-def test_other_entries_that_are_true_are_no_fault(data: Data) -> None:
+def test_other_right_entries_are_no_finding(data: Data) -> None:
     """As Apache Kafka's brokers make them: here one in the middle is left out."""
     index = data.segments()[0].with_suffix(".index")
     held = index.read_bytes()
@@ -109,7 +109,7 @@ def test_other_entries_that_are_true_are_no_fault(data: Data) -> None:
     assert found.segments[0].indexes in {verification.OTHER, verification.SAME}
 
 
-def test_epochs(data: Data) -> None:
+def test_a_wrong_or_missing_epoch_checkpoint_is_found(data: Data) -> None:
     path = data.directory() / "leader-epoch-checkpoint"
     path.write_text("0\n2\n0 0\n1 44\n")
     (finding,) = findings(data)
@@ -130,7 +130,7 @@ def test_epochs(data: Data) -> None:
     assert findings(data) == []
 
 
-def test_ends(data: Data) -> None:
+def test_a_log_that_ends_below_a_checkpoint_is_found(data: Data) -> None:
     (data.path / "replication-offset-checkpoint").write_text("0\n1\nt 0 90\n")
     (finding,) = findings(data)
     assert finding.kind == verification.CORRUPT
@@ -139,7 +139,7 @@ def test_ends(data: Data) -> None:
     assert [one.kind for one in findings(data)] == [verification.TORN]  # by default it was in the page cache only
 
 
-def test_offsets_that_are_in_no_batch(data: Data) -> None:
+def test_missing_offsets_are_counted(data: Data) -> None:
     """A segment that somebody has deleted; or it was compaction, which says so."""
     gone = data.segments()[1]
     count = int(data.segments()[2].stem) - int(gone.stem)
@@ -151,7 +151,7 @@ def test_offsets_that_are_in_no_batch(data: Data) -> None:
     assert report(data).missing_offsets == 0
 
 
-def test_snapshots(data: Data) -> None:
+def test_a_wrong_producer_snapshot_is_found(data: Data) -> None:
     last = data.directory() / f"{80:020}.snapshot"
     content = last.read_bytes()
     last.write_bytes(content[:-1])

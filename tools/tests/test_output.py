@@ -8,7 +8,7 @@ from headgate.protocol.errors import ErrorCode
 from headgate.tools.output import common_options, describe_error_code, format_table, printable
 
 
-def test_a_table() -> None:
+def test_a_table_has_aligned_columns_below_their_names() -> None:
     rows = [
         {"a_name": "x", "count": 7, "ids": [1, 2], "is": True},
         {"a_name": "yyy", "count": 12, "ids": [], "is": False},
@@ -20,22 +20,22 @@ def test_a_table() -> None:
     ]
 
 
-def test_what_is_not_there_is_a_dash_and_numbers_still_stand_to_the_right() -> None:
+def test_a_missing_number_is_a_dash_in_a_right_aligned_column() -> None:
     assert format_table([{"n": None}, {"n": 100}, {"n": 1.5}]) == ["  N", "  -", "100", "1.5"]
     assert format_table([{"n": None, "x": 1}]) == ["N  X", "-  1"]
 
 
-def test_an_empty_table_is_nothing() -> None:
+def test_no_rows_make_no_table() -> None:
     assert format_table([]) == []
 
 
-def test_what_clients_name_themselves_does_not_reach_the_terminal_as_it_is() -> None:
+def test_control_characters_of_clients_are_escaped() -> None:
     assert printable("K\u00f6ln \U0001f600 a-b") == "K\u00f6ln \U0001f600 a-b"
     assert printable("\x1b[2Ja\nb\u202e") == "\\x1b[2Ja\\nb\\u202e"
     assert format_table([{"client": "\x1b[31m"}]) == ["CLIENT", "\\x1b[31m"]
 
 
-def test_reasons() -> None:
+def test_an_error_code_becomes_a_sentence() -> None:
     assert describe_error_code(ErrorCode.NON_EMPTY_GROUP) == "The group is not empty (NON_EMPTY_GROUP)"
     assert (
         describe_error_code(ErrorCode.NON_EMPTY_GROUP, "it has two members") == "it has two members (NON_EMPTY_GROUP)"
@@ -45,7 +45,7 @@ def test_reasons() -> None:
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "x", "nan", "inf"])
-def test_a_timeout_is_some_time(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_timeout_is_above_zero_and_at_most_a_day(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         argparse.ArgumentParser(parents=[common_options()]).parse_args([f"--timeout={seconds}"])
     assert f"'{seconds}' is no number of seconds from above 0 to 86400" in capsys.readouterr().err

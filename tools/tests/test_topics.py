@@ -108,7 +108,7 @@ def test_create(answering: Answering, capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(capsys.readouterr().out) == {"topic": "a", "created": True}
 
 
-def test_create_says_why_not_and_does_the_rest(answering: Answering, capsys: pytest.CaptureFixture[str]) -> None:
+def test_create_reports_failures_and_does_the_rest(answering: Answering, capsys: pytest.CaptureFixture[str]) -> None:
     refused = CreatableTopicResult(name="a", error_code=ErrorCode.TOPIC_ALREADY_EXISTS, error_message="it is there")
     answering({CreateTopicsRequest: CreateTopicsResponse(topics=[refused, CreatableTopicResult(name="b")])})
     assert topics.main(["create", "a", "b"]) == 1
@@ -170,15 +170,13 @@ def test_delete(answering: Answering, capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(capsys.readouterr().out.splitlines()[1]) == {"topic": "b", "deleted": False}
 
 
-def test_an_error_of_the_future_is_shown_by_its_number(
-    answering: Answering, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_error_code_is_shown_by_its_number(answering: Answering, capsys: pytest.CaptureFixture[str]) -> None:
     answering({CreateTopicsRequest: CreateTopicsResponse(topics=[CreatableTopicResult(name="a", error_code=9999)])})
     assert topics.main(["create", "a"]) == 1
     assert capsys.readouterr().err == "headgate topics: a was not created: error 9999\n"
 
 
-def test_no_broker(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_without_a_broker_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def refuse(bootstrap: str, timeout_s: float) -> None:
         raise ClientError("no broker answers")
 
@@ -190,7 +188,7 @@ def test_no_broker(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     "arguments", [[], ["create"], ["lst"], ["create", "a", "--config", "x"], ["list", "--json", "--table"]]
 )
-def test_misuse(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         topics.main(arguments)
     assert caught.value.code == 2

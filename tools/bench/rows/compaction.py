@@ -64,7 +64,7 @@ FIGURES: Final[Mapping[Figure, Callable[[CompactionResult], float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """A row of compaction; each turn starts a fresh broker. `messages`: of the client, beside and without compaction."""
+    """A row of compaction; each turn starts a fresh broker. `messages`: of the client, in each of both parts."""
 
     record_bytes: int
     size: int = 512 * MEBIBYTE

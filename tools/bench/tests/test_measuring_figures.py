@@ -27,7 +27,7 @@ def test_what_a_sample_says() -> None:
     assert figures.requests_per_second(SAMPLE) == pytest.approx(500)
 
 
-def test_the_ratio_is_the_median_of_ratios_not_the_ratio_of_medians() -> None:
+def test_the_ratio_is_a_median_of_ratios() -> None:
     """In the second repetition the machine was three times as slow for both: the pair still says a half."""
     ours, theirs = [1.0, 3.0, 1.1], [2.0, 6.0, 2.0]
     assert figures.compare(ours, theirs) == Comparison(0.5, 0.5, 1.1 / 2.0)
@@ -64,7 +64,9 @@ def test_both_must_have_run_as_often() -> None:
         (4.0, 3.0, True, False),
     ],
 )
-def test_fallen_is_worse_by_more_than_a_tenth(now: float, base: float, more_is_better: bool, expected: bool) -> None:
+def test_a_regression_is_worse_by_more_than_a_tenth(
+    now: float, base: float, more_is_better: bool, expected: bool
+) -> None:
     assert figures.has_regressed(now, base, more_is_better=more_is_better) is expected
 
 

@@ -28,7 +28,7 @@ def test_a_gear_is_the_mean_of_the_time_and_of_the_cpus() -> None:
     assert gauge.mean_microseconds([[60_000, 120_000], [60_000]]) == pytest.approx(75)
 
 
-def test_a_cpu_that_was_away_is_not_taken_for_a_slow_one() -> None:
+def test_a_preempted_cpu_is_not_taken_for_a_slow_one() -> None:
     assert gauge.mean_microseconds([[60_000, 60_000, 60_000, 9_000_000]]) == pytest.approx(90)
 
 
@@ -55,18 +55,18 @@ def met(*gauges_us: float | None, others: Sequence[float] = (0.0, 0.0)) -> Turn:
         (met(None, None, others=(0.1, 0.6)), 0.5),
     ],
 )
-def test_unlikeness_has_no_side(turn: Turn, expected: float) -> None:
+def test_the_difference_of_legs_has_no_side(turn: Turn, expected: float) -> None:
     assert gauge.difference(turn) == pytest.approx(expected)
 
 
-def test_all_turns_whose_legs_met_the_same_count_whatever_that_was() -> None:
+def test_all_comparable_turns_count() -> None:
     same = [met(FAST, FAST), met(SLOW, SLOW, others=(0.9, 0.85)), met(FAST, 1.09 * FAST)]
     other = [met(FAST, SLOW), met(SLOW, FAST), met(FAST, FAST, others=(0.0, 0.2))]
     assert gauge.count_comparable([*same, *other]) == 3
     assert gauge.select_comparable([*other[:2], *same, *other[2:]], wanted=2) == [2, 3, 4]
 
 
-def test_where_too_few_are_alike_the_likest_fill_up() -> None:
+def test_too_few_comparable_turns_are_filled_up() -> None:
     turns = [met(FAST, 1.6 * FAST), met(FAST, FAST, others=(0.0, 0.2)), met(FAST, FAST), met(1.3 * FAST, FAST)]
     assert gauge.select_comparable(turns, wanted=3) == [1, 2, 3]
 
@@ -85,7 +85,7 @@ def in_gears(*gauges_us: float) -> Run:
         (in_gears(SLOW), in_gears(FAST, SLOW, FAST), 6, 1, [0, 1, 2, 3]),
     ],
 )
-def test_unlike_turns_are_repeated_within_a_bound(
+def test_incomparable_turns_are_repeated_within_a_bound(
     tmp_path: Path, ours: Run, theirs: Run, made: int, alike: int, counted: list[int]
 ) -> None:
     journal = Journal(tmp_path / "run.json")
@@ -101,7 +101,7 @@ def test_unlike_turns_are_repeated_within_a_bound(
 @pytest.mark.slow
 @pytest.mark.sockets
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on the path")
-def test_the_program_times_its_work_on_every_cpu_since_it_was_read(tmp_path: Path) -> None:
+def test_the_gauge_times_its_work_on_every_cpu_since_a_read(tmp_path: Path) -> None:
     with running_gauge(tmp_path) as running:
         deadline = time.monotonic() + 20
         durations_ns = running.read()

@@ -349,7 +349,7 @@ def session_templates() -> list[Template]:
     return [opening._replace(offset_position=0), template(frames.fetch_of(13, [], wish))]
 
 
-def test_incremental_fetches_are_pipelined_behind_the_one_that_opens_the_session(bed: Bed) -> None:
+def test_incremental_fetches_follow_the_opening_one(bed: Bed) -> None:
     """The opening request is not counted."""
     templates = session_templates()
     load = bed.load(templates, api=frames.FETCH, version=13, in_flight=50, requests=200, connections=2, opening=True)

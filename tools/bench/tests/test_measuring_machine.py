@@ -37,7 +37,7 @@ def test_a_process_that_is_gone_is_an_error_and_not_a_zero() -> None:
         machine.process_cpu_seconds(2**22 + 1)  # above the largest process id of Linux
 
 
-def test_machine_time_counts_stolen_time_as_busy_and_waiting_as_idle() -> None:
+def test_stolen_time_is_busy_and_waiting_time_is_idle() -> None:
     assert machine.parse_machine_stat(MACHINE, 100) == pytest.approx((14.33, 95.23))
 
 

@@ -57,7 +57,7 @@ def test_what_is_beside_and_is_not_kafka_says_its_name() -> None:
     assert (line.as_json()["beside"], line.as_json()["echo"], line.is_reached) == ("echo", 120_000.0, False)
 
 
-def test_a_limit_is_kept_with_and_without_kafka_and_is_none_of_kafkas() -> None:
+def test_a_limit_counts_for_headgate_only() -> None:
     memory = Figure("resident MB", lambda _: 0.0, limit=64, unit="MB")
     assert Line.of("memory", memory, {"headgate": [35.0], "kafka": [400.0]}, 0.0).is_reached is True
     assert Line.of("memory", memory, {"headgate": [65.0]}, 0.0).is_reached is False
@@ -91,7 +91,7 @@ def test_every_line_of_the_journal_is_json_with_a_kind(tmp_path: Path) -> None:
     assert (entries[1]["ratio"], entries[1]["better"]) == (0.3, "less")
 
 
-def test_a_later_run_names_what_fell(tmp_path: Path) -> None:
+def test_a_later_run_names_regressions(tmp_path: Path) -> None:
     write_journal(tmp_path / "run.json")
     base = read_ratios(tmp_path / "run.json")
     assert find_regressions(lines(), base) == []
@@ -160,7 +160,7 @@ def test_turns_that_do_not_count_are_shown() -> None:
     assert describe_incomparable([line]) is None
 
 
-def test_rows_with_too_few_like_turns_are_named_once() -> None:
+def test_rows_with_too_few_comparable_turns_are_named_once() -> None:
     turns = Turns(7, 2, [0, 1, 3, 4, 5])
     both = [Line.of("produce-16k", figure, {"headgate": [1.2], "kafka": [4.0]}, 0.0, turns) for figure in (CPU, RATE)]
     sentence = describe_incomparable([*both, *lines()])

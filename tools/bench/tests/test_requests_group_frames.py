@@ -40,7 +40,7 @@ def test_kio_reads_the_same(writer: frames.RequestWriter) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_the_mark_of_a_commit_is_the_offset_of_its_last_partition(version: int) -> None:
+def test_the_mark_of_a_commit_is_its_last_partitions_offset(version: int) -> None:
     writer = group_frames.offset_commit(version, "group", PLACE)
     frame = bytearray(writer.frame())
     struct.pack_into(">q", frame, writer.marks["committed_offset"], 123_456_789_012)
@@ -61,7 +61,7 @@ def test_a_generation_is_patched_where_it_is() -> None:
         assert (request.generation_id, request.member_id) == (77, "member")
 
 
-def test_a_member_that_joins_owns_nothing_and_one_that_stays_says_nothing() -> None:
+def test_a_joining_member_owns_nothing_a_staying_one_is_silent() -> None:
     _, joins = read_with_kio(
         group_frames.consumer_group_heartbeat(
             1, "group", "member", 0, ["topic"], TopicPartitions("topic", (), TOPIC_ID)

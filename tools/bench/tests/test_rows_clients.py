@@ -65,7 +65,7 @@ def test_a_producer_that_lost_a_record_gives_no_figure(output: str) -> None:
         read_producer_performance(output, 300_000)
 
 
-def test_a_consumer_says_its_bytes_and_how_long_it_took_to_join_and_read() -> None:
+def test_consumer_performance_output_is_parsed() -> None:
     result = read_consumer_performance(CONSUMED, 199_000)
     assert (result.requests, result.record_bytes, result.seconds) == (200_000, 204_800_000, 2.0)
 

@@ -19,7 +19,7 @@ def test_the_worst_version_stands_for_what_a_broker_does() -> None:
     assert line.cells()[6:9] == [">= 15", "short of it", "25%"]
 
 
-def test_hot_apis_come_first_and_the_rest_is_one_line_a_direction() -> None:
+def test_hot_apis_come_first_the_rest_is_one_line_a_direction() -> None:
     rows = [
         row("MetadataResponse", "write", 2.0),
         row("FetchResponse", "read", 2.5),

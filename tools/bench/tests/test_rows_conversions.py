@@ -86,7 +86,7 @@ def test_what_kafka_refuses_is_measured_alone(tmp_path: Path) -> None:
         assert list(ROWS["down-gzip"].runs(both, stack)) == ["headgate", "kafka"]  # type: ignore[arg-type]
 
 
-def test_one_name_stands_for_all_of_them_beside_the_last_kafka_that_converts() -> None:
+def test_one_name_selects_all_conversions_and_kafka_3_9() -> None:
     options = arguments([CONVERSION], {})
     assert chosen_rows(options.rows) == CONVERSIONS
     assert options.jars == CONVERTING_JARS

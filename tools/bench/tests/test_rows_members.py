@@ -91,7 +91,7 @@ def compact(text: str) -> bytes:
     return frames.varint(len(text) + 1) + text.encode()
 
 
-def test_a_member_joins_with_the_id_it_is_given_and_the_leader_assigns() -> None:
+def test_members_join_with_given_ids_and_the_leader_assigns() -> None:
     with bed_of(ClassicMember, 2) as bed:
         one, other = bed.group.members
         for number, member in enumerate((one, other)):
@@ -117,7 +117,7 @@ def partitions_in(assignment: bytes) -> list[int]:
     return list(struct.unpack_from(f">{count}i", assignment, 17))
 
 
-def test_a_member_that_hears_of_a_rebalance_gives_up_its_partitions_and_joins() -> None:
+def test_a_rebalance_makes_a_member_revoke_and_join_again() -> None:
     with bed_of(ClassicMember, 1) as bed:
         (member,) = bed.group.members
         member.join()
@@ -148,7 +148,7 @@ def assigned(epoch: int, partitions: Sequence[int] | None) -> bytes:
     return struct.pack(">ih", 0, 0) + b"\x00" + compact("id") + struct.pack(">ii", epoch, 5000) + place + b"\x00"
 
 
-def test_a_member_of_kip848_owns_what_it_is_told_to_and_says_so_once() -> None:
+def test_a_kip848_member_acknowledges_an_assignment_once() -> None:
     with bed_of(ConsumerMember, 1) as bed:
         (member,) = bed.group.members
         member.join()

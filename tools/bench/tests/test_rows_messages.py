@@ -29,7 +29,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: str(cls.__name__))
-def test_samples_are_messages_that_compiler_and_construct_agree_on(cls: type[Message]) -> None:
+def test_compiler_and_construct_agree_on_the_samples(cls: type[Message]) -> None:
     for version in cls.versions:
         value, _ = messages.sample(cls, version, 3)
         encoded = tree(cls, version).build(value)
@@ -52,7 +52,7 @@ def test_a_size_is_that_of_the_innermost_arrays(key: int, version: int, size: in
     assert messages.sample(registry.request(key), version, size)[1] == elements
 
 
-def test_a_hot_message_is_measured_in_every_version_and_has_a_mark_in_every_size(timed: list[int]) -> None:
+def test_a_hot_message_has_a_mark_in_every_version_and_size(timed: list[int]) -> None:
     measured = messages.measure(["OffsetCommit"], rounds=2)
     assert {(row.name, row.version) for row in measured} == {
         *(("OffsetCommitRequest", version) for version in range(11)),

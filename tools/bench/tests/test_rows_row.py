@@ -100,7 +100,7 @@ def test_one_broker_alone_has_to_be_one_of_the_two(capsys: pytest.CaptureFixture
     assert "ONLY=headgat: there are headgate and kafka" in capsys.readouterr().err
 
 
-def test_a_program_that_is_not_there_is_named_before_anything_is_measured(tmp_path: Path) -> None:
+def test_a_missing_program_is_named_before_measuring(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"there is no program .*/other/headgate to measure"):
         HeadgateLauncher(tmp_path / "other" / "headgate")
 

@@ -15,7 +15,7 @@ from headgate.tools.bench.tests.test_rows_conversions import Broker
 
 @pytest.mark.parametrize("name", SYNCED)
 @pytest.mark.parametrize("broker, policy", [("headgate", "headgate.flush=commit"), ("kafka", "flush.messages=1")])
-def test_both_are_asked_not_to_acknowledge_what_is_not_on_the_disk(
+def test_both_brokers_are_set_to_sync_before_they_acknowledge(
     tmp_path: Path, name: str, broker: str, policy: str
 ) -> None:
     row, target = ROWS[name], Broker(tmp_path, broker)

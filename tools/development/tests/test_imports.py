@@ -34,14 +34,14 @@ def test_neighbours_are_in_the_innermost_common_folder() -> None:
     assert neighbours("storage.log.log", "protocol.errors") == ("", "storage", "protocol")
 
 
-def test_modules_that_import_each_other_are_reported_and_for_types_they_may() -> None:
+def test_circles_of_modules_are_reported_except_for_types() -> None:
     one, other = from_("a.two", "Two"), from_("a.one", "One")
     (finding,) = findings({"a/one.py": one, "a/two.py": other})
     assert finding.startswith("a circle of imports: a.one, a.two;")
     assert list(findings({"a/one.py": one, "a/two.py": "if TYPE_CHECKING:\n    " + other})) == []
 
 
-def test_rooms_that_import_each_other_are_reported_even_for_types() -> None:
+def test_circles_of_rooms_are_reported_even_for_types() -> None:
     rooms = {"a/__init__.py": "", "a/x/__init__.py": "", "a/y/__init__.py": ""}
     there = from_("a.y.two", "Two")
     back = "if TYPE_CHECKING:\n    " + from_("a.x.three", "Three")

@@ -27,7 +27,7 @@ def lengths(*lines: int) -> list[Length]:
     return [Length(f"file.py:{number} f", count) for number, count in enumerate(lines)]
 
 
-def test_functions_are_measured_from_def_to_the_last_line_nested_ones_too() -> None:
+def test_a_function_is_measured_from_def_to_its_last_line() -> None:
     source = "@decorated\ndef outer():\n    async def inner():\n        pass\n    return inner\n"
     assert list(function_lengths("a.py", source)) == [Length("a.py:2 outer", 4), Length("a.py:3 inner", 2)]
 
@@ -50,11 +50,11 @@ def test_the_median_and_the_percentile_have_limits() -> None:
 
 
 @pytest.mark.parametrize("test", ["gateway/metadata/tests/test_image.py", "gateway/tests/test_metadata_image.py"])
-def test_a_module_may_be_tested_beside_it_or_from_the_package_above(test: str) -> None:
+def test_tests_lie_beside_a_module_or_in_the_package_above(test: str) -> None:
     assert list(untested(["gateway/metadata/image.py", test])) == []
 
 
-def test_a_module_without_a_test_file_is_named_with_the_best_place() -> None:
+def test_a_missing_test_file_is_reported_with_the_best_place() -> None:
     assert list(untested(["protocol/wire.py", "protocol/tests/helper.py", "conftest.py", "compat_tests/a.py"])) == [
         "protocol/wire.py: no test file; write protocol/tests/test_wire.py"
     ]
