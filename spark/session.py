@@ -1,13 +1,13 @@
-"""A local Spark session that has the `kafka` format, and its options with their names spelt once.
+"""A local Spark session with the `kafka` format, and the options of this format.
 
     from headgate.spark.session import kafka_session, reading, writing
 
     session = kafka_session()
     session.read.format("kafka").options(**reading("127.0.0.1:9092", "greetings")).load().show()
 
-The connector is four jars that `make jars` puts into build/jars/spark. A folder of jars needs no repository at run
-time, unlike `spark.jars.packages`, and they are one matched set: connector and token provider of Spark 4.0.0 and the
-Kafka client that it was built with.
+The connector consists of four jars, which `make jars` puts into build/jars/spark. Unlike `spark.jars.packages`, a
+folder of jars needs no repository at run time. The jars match: connector and token provider of Spark 4.0.0, with the
+Kafka client that the connector was built with.
 
 Names and defaults: Spark's "Structured Streaming + Kafka Integration Guide".
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 JARS: Final = Path(__file__).resolve().parent.parent / "build" / "jars" / "spark"
 
-# 1.1 to 1.6 times as fast as the defaults, measured with records of 100 bytes
+# Measured with records of 100 bytes: 1.1 to 1.6 times as fast as the defaults
 TUNED_CONSUMER: Final = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": "16777216",
@@ -36,19 +36,19 @@ Positions = Mapping[int, int]
 
 
 class JarsMissing(Exception):
-    """The folder with the connector is empty or not there."""
+    """The folder of the connector is empty or missing."""
 
 
 def connector_jars(folder: Path = JARS) -> str:
-    """The jars of the `kafka` format as `spark.jars` wants them: paths separated by commas."""
+    """The jars of the `kafka` format for `spark.jars`: paths separated by commas. Raises JarsMissing."""
     found = sorted(folder.glob("*.jar"))
     if not found:
-        raise JarsMissing(f"no jars in {folder}: run `make jars`, or name the folder that has Spark's Kafka connector")
+        raise JarsMissing(f"no jars in {folder}: run `make jars`, or name the folder of Spark's Kafka connector")
     return ",".join(map(str, found))
 
 
 def session_options(jars: str, cores: int = 2) -> dict[str, str]:
-    """The settings of a session on this machine alone: nothing listens on other addresses than the loopback."""
+    """The settings of a session on this machine alone, which listens on the loopback address only."""
     return {
         "spark.master": f"local[{cores}]",
         "spark.jars": jars,
@@ -62,12 +62,12 @@ def session_options(jars: str, cores: int = 2) -> dict[str, str]:
 def kafka_session(
     name: str = "headgate", *, jars: Path = JARS, cores: int = 2, python: str = sys.executable
 ) -> SparkSession:
-    """A session with the `kafka` format, or the one there is. Workers run `python`, by default this one."""
+    """The running session, or a new one with the `kafka` format. Workers run `python`. Raises JarsMissing."""
     from pyspark.sql import SparkSession
 
     options = session_options(connector_jars(jars), cores)
     session = SparkSession.builder.appName(name).config(map=options).getOrCreate()
-    # Its own default is the python3 of the path, which may be another, without the packages of this one
+    # Spark's default is the python3 of the path, which may lack the packages of this interpreter
     session.sparkContext.pythonExec = python
     return session
 
@@ -81,10 +81,10 @@ def reading(
     start_ms: int | None = None,
     end_ms: int | None = None,
 ) -> dict[str, str]:
-    """Options for reading a topic with its headers: all of it, or from and to an offset a partition, or a time in ms.
+    """Options for reading a topic with headers: by default all of it.
 
-    Offsets are the first to read and the first not to read. A start time of which nothing is newer begins at the end,
-    where Spark by itself would fail the query.
+    `start`, `end`: partition -> first offset to read, first offset not to read. `start_ms`, `end_ms`: timestamps. If no
+    record is so new as `start_ms`, reading starts at the end; Spark by itself would fail the query.
     """
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "includeHeaders": "true"}
     if start is not None:
@@ -100,7 +100,7 @@ def reading(
 
 
 def writing(bootstrap: str, topic: str, codec: str = "none") -> dict[str, str]:
-    """Options for writing rows (key, value, and where given partition and headers) to a topic."""
+    """Options for writing rows to a topic; columns: key, value, optionally partition and headers."""
     return {
         "kafka.bootstrap.servers": bootstrap,
         "topic": topic,
@@ -110,5 +110,5 @@ def writing(bootstrap: str, topic: str, codec: str = "none") -> dict[str, str]:
 
 
 def positions(topic: str, offsets: Positions) -> str:
-    """The JSON that `startingOffsets` and `endingOffsets` take."""
+    """The JSON for `startingOffsets` and `endingOffsets`; `offsets`: partition -> offset."""
     return json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})

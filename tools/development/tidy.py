@@ -1,11 +1,11 @@
 """The tidy check: budgets and habits that no linter knows. `make tidy`, a part of `make check`.
 
-Functions: median at most 10 lines, 95th percentile 50, none over 70; files: median about 120, 95th percentile 450,
-none over 700. Each module has its own test file. What pyproject.toml names exists, or is in PLANNED. The map in
-docs/architecture.md names every module of the broker, and nothing else. Our packages are imported by the one name that
-they have when installed. Neither modules nor rooms import each other in a circle (`imports.py`). Lock files name no
-place. Nothing lies about that a run by hand has left.
-Prints every finding with what to do, then the figures; exit status 1 if there was a finding.
+Functions have a median of at most 10 lines, a 95th percentile of 50, and none over 70; files a median of about 120, a
+95th percentile of 450, and none over 700. Each module has a test file. Every module that pyproject.toml names exists,
+or is in PLANNED. The map in docs/architecture.md names every module of the broker, and nothing else. Imports use the
+installed name `headgate`. Neither modules nor rooms import each other in a circle (`imports.py`). Lock files name no
+place. The tree holds no leftovers of a run by hand.
+Prints every finding with advice, then the figures. Exit status: 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PACKAGES: Final = ("protocol", "storage", "gateway", "tools", "spark")
 FUNCTION_MEDIAN, FUNCTION_95TH, FUNCTION_LONGEST = 10, 50, 70
 FILE_MEDIAN, FILE_95TH, FILE_LONGEST = 150, 450, 700
 
-# Named in pyproject.toml because the architecture has settled them, not built yet; a name leaves when it exists
+# Modules that pyproject.toml names before they are built; a name leaves this set when its module exists
 PLANNED: Final = frozenset(
     {
         "gateway.replication.follower",
@@ -41,18 +41,18 @@ PLANNED: Final = frozenset(
 
 MAPPED: Final = ("protocol", "storage", "gateway")
 
-# Modules that another file tests, as patterns of paths
+# Patterns of modules without a test file of their own
 TESTED_ELSEWHERE: Final = (
     "*/__init__.py",
     "*/__main__.py",
     "*/conftest.py",
-    "gateway/config/*",  # tables, through gateway/tests/test_config*.py
-    "gateway/api/handlers/*",  # through the wire, with dispatch around them
-    "protocol/messages/*",  # property tests take every message of the registry
+    "gateway/config/*",  # tables, tested by gateway/tests/test_config*.py
+    "gateway/api/handlers/*",  # tested over the wire, with dispatch around them
+    "protocol/messages/*",  # property tests cover every message of the registry
     "tools/bench/*",  # its tests are tools/tests/test_bench_*.py
 )
 
-# What lies in the top folder, whatever its kind: all else there was left by accident
+# All names in the top folder; any other was left there by accident
 TOP: Final = frozenset(
     {
         *PACKAGES,
@@ -71,10 +71,10 @@ TOP: Final = frozenset(
         "src",
     }
 )
-# Whatever is smaller says nothing: a process id, an empty file that a redirection made
+# Smaller files are leftovers: a process id, the empty file of a redirection
 SMALLEST_BYTES: Final = 16
 
-# A place of one machine or of one network; a lock file or a page that names it is wrong elsewhere
+# A path of one machine or a host of one network: a lock file or a page that names it is wrong elsewhere
 PLACES: Final = re.compile(r"--(?:extra-)?index-url|--find-links|file://|/(?:root|home)/|/tmp/")
 
 
@@ -87,7 +87,7 @@ class Length:
 
 
 def function_lengths(path: str, source: str) -> Iterator[Length]:
-    """Every function of a file, nested ones too, from `def` to its last line."""
+    """The length of every function of a file, nested ones included, from `def` to the last line."""
     for node in ast.walk(ast.parse(source, path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
@@ -104,7 +104,7 @@ def median(lengths: Sequence[Length]) -> float:
 
 
 def over_budget(kind: str, lengths: Sequence[Length], limits: tuple[int, int, int]) -> Iterator[str]:
-    """Findings for (median, 95th percentile, longest)."""
+    """Findings about lengths over the limits (median, 95th percentile, longest)."""
     typical, long, longest = limits
     for length in lengths:
         if length.lines > longest:
@@ -117,7 +117,7 @@ def over_budget(kind: str, lengths: Sequence[Length], limits: tuple[int, int, in
 
 
 def untested(paths: Iterable[str]) -> Iterator[str]:
-    """Modules without <package>/tests/test_<module>.py, or such a file in a package above."""
+    """Findings about modules without <package>/tests/test_<module>.py, there or in a package above."""
     known = set(paths)
     for path in sorted(known):
         parts = path.split("/")
@@ -131,7 +131,7 @@ def untested(paths: Iterable[str]) -> Iterator[str]:
 
 
 def test_files(parts: list[str]) -> list[str]:
-    """Where the tests of a module may be, the best place first."""
+    """The possible test files of a module, the best one first."""
     *folders, name = parts
     found = [f"{'/'.join(folders)}/tests/test_{name}"]
     for depth in range(len(folders) - 1, 0, -1):
@@ -141,7 +141,7 @@ def test_files(parts: list[str]) -> list[str]:
 
 
 def named_modules(project: dict[str, Any]) -> set[str]:
-    """Every module of ours that the import contracts and the lint exceptions of pyproject.toml name."""
+    """Every module of Headgate in the import contracts and lint exceptions of pyproject.toml."""
     words: list[str] = []
     for contract in project["tool"]["importlinter"]["contracts"]:
         prefix = "".join(f"{container}." for container in contract.get("containers", []))
@@ -162,7 +162,7 @@ def exists(module: str, paths: set[str]) -> bool:
 
 
 def misnamed(names: Iterable[str], paths: set[str]) -> Iterator[str]:
-    """Names of pyproject.toml that protect nothing, and planned names that exist by now."""
+    """Findings about names of pyproject.toml without a module, and about planned names that exist by now."""
     for name in sorted(names):
         if not exists(name, paths) and name not in PLANNED:
             yield f"pyproject.toml names {name}, which does not exist; correct it, or add it to PLANNED in tidy.py"
@@ -172,7 +172,7 @@ def misnamed(names: Iterable[str], paths: set[str]) -> Iterator[str]:
 
 
 def mapped(page: str) -> set[str]:
-    """What the first column of the map names: files, and folders with a slash; `b.py` behind `a/x.py` is `a/b.py`."""
+    """The files and folders (with a slash) in the first column of the map; `b.py` behind `a/x.py` means `a/b.py`."""
     named: set[str] = set()
     for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE):
         first, *others = re.findall(r"`([^`]+)`", row)
@@ -182,7 +182,7 @@ def mapped(page: str) -> set[str]:
 
 
 def unmapped(page: str, paths: Iterable[str]) -> Iterator[str]:
-    """Modules that the map lacks, and names in it that do not exist."""
+    """Findings about modules that the map lacks, and about names in the map that do not exist."""
     named = mapped(page)
     folders = tuple(name for name in named if name.endswith("/") and name.count("/") > 1)
     modules = [path for path in paths if path.endswith(".py") and path.startswith(tuple(f"{one}/" for one in MAPPED))]
@@ -192,20 +192,20 @@ def unmapped(page: str, paths: Iterable[str]) -> Iterator[str]:
     for module in modules:
         is_small = module.endswith(("/__init__.py", "/__main__.py", "/conftest.py"))
         if not (module in named or is_small or "/tests/" in module or module.startswith(folders)):
-            yield f"{module} is not in the map of docs/architecture.md; add it with what it is for"
+            yield f"{module} is not in the map of docs/architecture.md; add it with its purpose"
 
 
 def strays(paths: Iterable[str]) -> Iterator[str]:
-    """Files and folders in the top folder that nobody knows."""
+    """Findings about unknown files and folders in the top folder."""
     for name in sorted({path.split("/")[0] for path in paths} - TOP):
         yield f"{name} is not known in the top folder; remove it, or add it to TOP in tidy.py"
 
 
 def scraps(sizes: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """Files with hardly a byte in them, but those that make a folder a package."""
+    """Findings about almost empty files, except `__init__.py`."""
     for path, size in sizes:
         if size < SMALLEST_BYTES and not path.endswith("__init__.py"):
-            yield f"{path} has {size} bytes: remove it; what is so small was left by accident"
+            yield f"{path} has {size} bytes: remove it; so small a file was left by accident"
 
 
 def places(path: str, text: str) -> Iterator[str]:
@@ -215,7 +215,7 @@ def places(path: str, text: str) -> Iterator[str]:
 
 
 def old_imports(path: str, source: str) -> Iterator[str]:
-    """Imports of a package by the name of its folder: installed, it has none but `headgate`."""
+    """Findings about imports by the name of a folder: an installed package has the name `headgate` only."""
     for node in ast.walk(ast.parse(source, path)):
         if isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
@@ -235,14 +235,14 @@ def silenced_seams(path: str, source: str) -> Iterator[str]:
 
 
 def tracked(root: Path) -> list[str]:
-    """Paths of the tree that git knows, and new ones that it does not ignore."""
+    """The paths that git tracks, and new ones that git does not ignore."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listing = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.splitlines()
     return sorted(path for path in set(listing) if (root / path).is_file())
 
 
 def findings(root: Path, paths: list[str], functions: list[Length], files: list[Length]) -> Iterator[str]:
-    """All of them; fills the two lists on the way."""
+    """All findings about a tree; also fills `functions` and `files`."""
     sources = dict[str, str]()
     for path in paths:
         if path.endswith(".py"):
@@ -264,7 +264,7 @@ def findings(root: Path, paths: list[str], functions: list[Length], files: list[
 
 
 def main() -> int:
-    """Check the tree that this file is in."""
+    """Check the tree of this file; return the exit status."""
     functions: list[Length] = []
     files: list[Length] = []
     found = list(findings(ROOT, tracked(ROOT), functions, files))

@@ -152,7 +152,7 @@ def test_what_a_run_by_hand_left_in_the_top_folder_is_named() -> None:
 
 def test_files_with_hardly_a_byte_are_named() -> None:
     assert list(scraps([("docs/pid", 6), ("gateway/tests/__init__.py", 0), ("LICENSE", 16)])) == [
-        "docs/pid has 6 bytes: remove it; what is so small was left by accident"
+        "docs/pid has 6 bytes: remove it; so small a file was left by accident"
     ]
 
 
