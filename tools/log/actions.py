@@ -18,21 +18,14 @@ from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
 from headgate.storage.errors import StorageError
 from headgate.storage.files import Files
 from headgate.storage.segment.segment import LOG_SUFFIX, Segment
-from headgate.tools.log import (
-    auxiliary_files,
-    data_directory,
-    decoding,
-    offset_gaps,
-    repairs,
-    segment_reader,
-    verification,
-)
+from headgate.tools.log import auxiliary_files, data_directory, decoding, offset_gaps, repairs, segment_reader
 from headgate.tools.log import listing as listings
 from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory, Selection
 from headgate.tools.log.overlay import Overlay
 from headgate.tools.log.progress import Progress
 from headgate.tools.log.segment_reader import DamagedLog, StoredBatch
-from headgate.tools.log.verification import PartitionReport
+from headgate.tools.log.verification import partition_check
+from headgate.tools.log.verification.partition_check import PartitionReport
 from headgate.tools.output import Row, UsageError
 
 
@@ -152,7 +145,7 @@ def _gap_rows(source: _Source) -> Iterator[Row]:
 def _batch(stored: StoredBatch) -> offset_gaps.Batch:
     return offset_gaps.Batch(
         stored.header,
-        lambda: verification.read_marker(stored.segment, stored.position, stored.header),
+        lambda: partition_check.read_marker(stored.segment, stored.position, stored.header),
         lambda: [record.offset for record in stored.records()],
     )
 
@@ -198,7 +191,7 @@ def _reports(
                 yield ErrorMessage(f"file: {problem}"), place.data
         for partition in place.partitions:
             try:
-                report: PartitionReport | ErrorMessage = verification.verify_partition(
+                report: PartitionReport | ErrorMessage = partition_check.verify_partition(
                     place.data, partition, progress.add, options.index_interval_bytes
                 )
             except OSError as error:  # a failing disk, or a running broker that has removed files meanwhile

@@ -16,7 +16,7 @@ from headgate.tools.log import actions
 from headgate.tools.log.actions import CommandOutput, ErrorMessage
 from headgate.tools.log.segment_reader import DamagedLog
 from headgate.tools.log.table import format_rows
-from headgate.tools.log.verification import DEFAULT_INTERVAL_BYTES
+from headgate.tools.log.verification.partition_check import DEFAULT_INTERVAL_BYTES
 from headgate.tools.output import Row, UsageError, add_format_options, print_errors, wants_table
 
 FAILED, MISUSED = 1, 2

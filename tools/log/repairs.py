@@ -21,8 +21,7 @@ from headgate.storage.segment.segment import LOG_SUFFIX
 from headgate.storage.segment.transactions import Transactions
 from headgate.tools.log import segment_reader
 from headgate.tools.log.data_directory import DataDirectory
-from headgate.tools.log.scanning import DamagedRange
-from headgate.tools.log.verification import (
+from headgate.tools.log.verification.partition_check import (
     CORRUPT,
     INDEX,
     INDEX_SUFFIXES,
@@ -34,6 +33,7 @@ from headgate.tools.log.verification import (
     PartitionReport,
     SegmentReport,
 )
+from headgate.tools.log.verification.scanning import DamagedRange
 from headgate.tools.output import Row
 
 _COPY_BYTES = 1 << 20

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from headgate.storage.files import Files
-from headgate.tools.log import actions, verification
+from headgate.tools.log import actions
 from headgate.tools.log.actions import ErrorMessage
 from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory
 from headgate.tools.log.overlay import Overlay
-from headgate.tools.log.verification import PartitionReport
+from headgate.tools.log.verification import partition_check
+from headgate.tools.log.verification.partition_check import PartitionReport
 from headgate.tools.tests.log_data import Data, change, positions
 
 
@@ -65,10 +66,10 @@ def test_a_failure_stands_behind_its_row(data: Data) -> None:
 
 def test_files_deleted_meanwhile_fail_their_partition_only(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that runs deletes segments."""
-    check = verification.verify_partition
+    check = partition_check.verify_partition
 
     def checked(
-        place: DataDirectory, partition: PartitionDirectory, advance: verification.Advance, interval_bytes: int
+        place: DataDirectory, partition: PartitionDirectory, advance: partition_check.Advance, interval_bytes: int
     ) -> PartitionReport:
         if partition.topic == "a":
             for path in data.segments("a"):
@@ -76,7 +77,7 @@ def test_files_deleted_meanwhile_fail_their_partition_only(data: Data, monkeypat
             raise FileNotFoundError(2, "No such file or directory", str(path))
         return check(place, partition, advance, interval_bytes)
 
-    monkeypatch.setattr(verification, "verify_partition", checked)
+    monkeypatch.setattr(partition_check, "verify_partition", checked)
     told = list(actions.verify(options(data, topics=["a", "c"])))
     assert [isinstance(one, ErrorMessage) for one in told] == [True, False]
     assert str(told[0]).startswith("a-0: ")

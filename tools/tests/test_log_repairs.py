@@ -19,9 +19,10 @@ from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.files import Files
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
 from headgate.storage.tests.builders import batch
-from headgate.tools.log import repairs, verification
+from headgate.tools.log import repairs
 from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory
 from headgate.tools.log.repairs import CutDamage, QuarantineSegment, RebuildIndexes, StartSegment, Step
+from headgate.tools.log.verification import partition_check
 from headgate.tools.tests.log_data import NOW_MS, SMALL, Data, change, positions
 
 few = settings(max_examples=settings().max_examples // 3)
@@ -36,9 +37,9 @@ def no_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
-def report(data: Data) -> tuple[verification.PartitionReport, DataDirectory]:
+def report(data: Data) -> tuple[partition_check.PartitionReport, DataDirectory]:
     found = DataDirectory.read(Files(), str(data.path))
-    return verification.verify_partition(
+    return partition_check.verify_partition(
         found, PartitionDirectory(str(data.directory()), "t", 0), lambda count, what: None
     ), found
 
@@ -144,7 +145,7 @@ def test_a_log_without_any_segment_goes_on_at_its_end(data: Data) -> None:
     """Its snapshot is of what is gone, and stays: a producer that goes on is known by it."""
     for path in data.segments():
         path.unlink()
-    assert {finding.kind for finding in report(data)[0].findings} == {verification.CORRUPT}
+    assert {finding.kind for finding in report(data)[0].findings} == {partition_check.CORRUPT}
     assert repaired(data) == [StartSegment(str(data.directory() / f"{80:020}.log"), 80, 0)]
     assert report(data)[0].findings == []
     assert repaired(data) == []
@@ -180,7 +181,7 @@ def test_segments_behind_a_gap_above_the_recovery_point_stay(tmp_path: Path) -> 
     log = data.segments()[0]
     change(log, positions(log)[-1] + 61)
     (finding,) = report(data)[0].findings
-    assert finding.kind == verification.TORN
+    assert finding.kind == partition_check.TORN
     repaired(data)
     lost = int(data.segments()[1].stem) - 2
     assert offsets(data) == without(lost, lost + 1)
@@ -194,7 +195,7 @@ def test_segments_behind_a_lost_one_are_kept(tmp_path: Path) -> None:
         path.unlink()
     (finding,) = report(data)[0].findings
     assert finding == (
-        verification.TORN,
+        partition_check.TORN,
         str(following),
         f"it should begin at offset {int(gone.stem)}; the next start cuts there",
     )
@@ -227,8 +228,8 @@ def test_a_compacted_segment_supersedes_the_old_one(data: Data) -> None:
     (data.path / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {int(fourth.stem)}\n")
     told, _ = report(data)
     assert [(finding.kind, finding.path) for finding in told.findings] == [
-        (verification.OVERLAP, str(third)),
-        (verification.INDEX, str(first)),
+        (partition_check.OVERLAP, str(third)),
+        (partition_check.INDEX, str(first)),
     ]
     steps = repaired(data)
     assert [type(step) for step in steps] == [QuarantineSegment, RebuildIndexes]
@@ -310,7 +311,7 @@ def test_an_interrupted_repair_can_be_repeated(tmp_path: Path, is_clean: bool) -
             repairs.write_recovery_point(steps, files, told, found)
         except OSError:
             repaired(data)
-        assert [one for one in report(data)[0].findings if one.kind != verification.SNAPSHOT] == []
+        assert [one for one in report(data)[0].findings if one.kind != partition_check.SNAPSHOT] == []
         assert offsets(data) == [offset for offset in without(*lost) if offset < int(logs[-1].stem)]
         shutil.rmtree(data.path)
         if files.left >= 0:
@@ -348,7 +349,7 @@ def test_valid_batches_are_served_after_any_damage(
         sound = [record for original, log in pairs for record in sound_records(original, log)]
         unsure = [record for original, log in pairs for record in sound_records(original, log, OFFSET_AND_EPOCH)]
         repaired(data)
-        assert {finding.kind for finding in report(data)[0].findings} <= {verification.EPOCHS}
+        assert {finding.kind for finding in report(data)[0].findings} <= {partition_check.EPOCHS}
         assert repaired(data) == []
         found = opened(data)
         assert [record for record in found if record in sound] == sound

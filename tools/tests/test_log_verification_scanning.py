@@ -9,8 +9,8 @@ import pytest
 
 from headgate.storage.disk.pool import Pool
 from headgate.tools.log.overlay import Overlay
-from headgate.tools.log.scanning import DamagedRange, limit_of, scan
 from headgate.tools.log.segment_reader import LogFile
+from headgate.tools.log.verification.scanning import DamagedRange, limit_of, scan
 from headgate.tools.tests.log_data import Data, change, positions
 
 

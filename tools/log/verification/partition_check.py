@@ -30,13 +30,14 @@ from headgate.storage.segment.index import Index, OffsetIndex, TimeIndex
 from headgate.storage.segment.segment import DERIVED_SUFFIXES, Segment
 from headgate.storage.segment.transaction_index import TransactionIndex
 from headgate.storage.segment.transactions import Transactions
-from headgate.tools.log import overlapping_segments, scanning, segment_reader
+from headgate.tools.log import segment_reader
 from headgate.tools.log.auxiliary_files import parse_index
 from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory, is_empty
-from headgate.tools.log.index_check import IndexCheck, is_equivalent_index
 from headgate.tools.log.overlay import Overlay
-from headgate.tools.log.producer_check import ProducerCheck
-from headgate.tools.log.scanning import DamagedRange
+from headgate.tools.log.verification import overlapping_segments, scanning
+from headgate.tools.log.verification.index_check import IndexCheck, is_equivalent_index
+from headgate.tools.log.verification.producer_check import ProducerCheck
+from headgate.tools.log.verification.scanning import DamagedRange
 
 CORRUPT, TORN, OVERLAP, INDEX, SNAPSHOT = "corrupt", "torn", "overlap", "index", "snapshot"
 EPOCHS, FILE = "epochs", "file"

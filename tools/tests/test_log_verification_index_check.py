@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.protocol.records.batch import BatchHeader
 from headgate.storage.segment.transaction_index import TransactionIndex
-from headgate.tools.log.index_check import IndexCheck, IndexEntries, is_equivalent_index
+from headgate.tools.log.verification.index_check import IndexCheck, IndexEntries, is_equivalent_index
 
 BASE = 100
 # position, last offset, max timestamp of five batches

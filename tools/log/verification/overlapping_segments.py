@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from headgate.protocol.records.batch import BatchHeader
 from headgate.storage.segment.segment import Segment
-from headgate.tools.log import scanning
 from headgate.tools.log.listing import end_offset
+from headgate.tools.log.verification import scanning
 
 
 def find_superseded(segments: Sequence[Segment]) -> dict[int, Segment]:

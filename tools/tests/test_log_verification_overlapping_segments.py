@@ -7,8 +7,9 @@ from pathlib import Path
 from headgate.protocol.records.batch import BatchHeader
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
-from headgate.tools.log import overlapping_segments, segment_reader
+from headgate.tools.log import segment_reader
 from headgate.tools.log.overlay import Overlay
+from headgate.tools.log.verification import overlapping_segments
 from headgate.tools.tests.log_data import Data, positions
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.protocol.records.batch import BatchHeader
 from headgate.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
-from headgate.tools.log.producer_check import find_contradictions
+from headgate.tools.log.verification.producer_check import find_contradictions
 
 NOW_MS = 10 * DEFAULT_EXPIRATION_MS
 

@@ -8,16 +8,16 @@ import pytest
 
 from headgate.storage.config import LogConfig
 from headgate.storage.files import Files
-from headgate.tools.log import verification
 from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory
-from headgate.tools.log.verification import Finding, PartitionReport
+from headgate.tools.log.verification import partition_check
+from headgate.tools.log.verification.partition_check import Finding, PartitionReport
 from headgate.tools.tests.log_data import SMALL, Data, change, positions
 
 
 def report(data: Data, interval_bytes: int = 4096) -> PartitionReport:
     found = DataDirectory.read(Files(), str(data.path))
     partition = PartitionDirectory(str(data.directory()), "t", 0)
-    return verification.verify_partition(found, partition, lambda count, what: None, interval_bytes)
+    return partition_check.verify_partition(found, partition, lambda count, what: None, interval_bytes)
 
 
 def findings(data: Data) -> list[Finding]:
@@ -41,7 +41,7 @@ def killed(tmp_path: Path) -> Data:
 def test_a_valid_partition_has_no_findings(data: Data) -> None:
     found = report(data)
     assert (found.findings, found.start_offset, found.end_offset) == ([], 0, 80)
-    assert {one.indexes for one in found.segments} == {verification.SAME}
+    assert {one.indexes for one in found.segments} == {partition_check.SAME}
     assert sum(one.records for one in found.segments) == 80
 
 
@@ -51,15 +51,15 @@ def test_the_interval_of_indexes_need_not_be_known(tmp_path: Path, interval_byte
     with Data(tmp_path / "data", config) as data:
         data.fill()
     found = report(data)
-    assert {one.indexes for one in found.segments} == {verification.SAME}
+    assert {one.indexes for one in found.segments} == {partition_check.SAME}
     assert SMALL.index_interval_bytes == 200
 
 
 def test_a_killed_broker_leaves_no_findings(killed: Data) -> None:
     found = report(killed)
     assert found.findings == []
-    assert {one.indexes for one in found.segments} <= {verification.SAME, verification.UNFINISHED}
-    assert found.segments[-1].indexes == verification.UNFINISHED
+    assert {one.indexes for one in found.segments} <= {partition_check.SAME, partition_check.UNFINISHED}
+    assert found.segments[-1].indexes == partition_check.UNFINISHED
 
 
 def test_damage_is_corrupt_after_a_stop_and_torn_after_a_kill(data: Data) -> None:
@@ -79,7 +79,7 @@ def test_a_partial_append_of_a_running_broker_is_no_finding(killed: Data) -> Non
     found = DataDirectory.read(Files(), str(killed.path))
     found.lock_holder, found.high_watermarks = 1, {}
     partition = PartitionDirectory(str(killed.directory()), "t", 0)
-    assert verification.verify_partition(found, partition, lambda count, what: None).findings == []
+    assert partition_check.verify_partition(found, partition, lambda count, what: None).findings == []
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -106,7 +106,7 @@ def test_other_right_entries_are_no_finding(data: Data) -> None:
     index.write_bytes(held[:8] + held[16:])
     found = report(data)
     assert found.findings == []
-    assert found.segments[0].indexes in {verification.OTHER, verification.SAME}
+    assert found.segments[0].indexes in {partition_check.OTHER, partition_check.SAME}
 
 
 def test_a_wrong_or_missing_epoch_checkpoint_is_found(data: Data) -> None:
@@ -133,10 +133,10 @@ def test_a_wrong_or_missing_epoch_checkpoint_is_found(data: Data) -> None:
 def test_a_log_that_ends_below_a_checkpoint_is_found(data: Data) -> None:
     (data.path / "replication-offset-checkpoint").write_text("0\n1\nt 0 90\n")
     (finding,) = findings(data)
-    assert finding.kind == verification.CORRUPT
+    assert finding.kind == partition_check.CORRUPT
     assert finding.problem == "the log ends at offset 80, and the high watermark is 90: the records between are gone"
     (data.path / ".kafka_cleanshutdown").unlink()
-    assert [one.kind for one in findings(data)] == [verification.TORN]  # by default it was in the page cache only
+    assert [one.kind for one in findings(data)] == [partition_check.TORN]  # by default it was in the page cache only
 
 
 def test_missing_offsets_are_counted(data: Data) -> None:
