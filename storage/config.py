@@ -47,9 +47,9 @@ class LogConfig:
     unclean_leader_election_enable: bool = False
 
     is_compacted: bool = field(init=False, repr=False, default=False)
-    keeps_batches: bool = field(init=False, repr=False, default=True)
+    allows_verbatim: bool = field(init=False, repr=False, default=True)
     """Whether batches are stored as received: no timestamps, codecs or keys to be looked after."""
-    commits_synced: bool = field(init=False, repr=False, default=False)
+    fsync_before_commit: bool = field(init=False, repr=False, default=False)
     """Whether the high watermark follows what is on the disk: with `flush.messages=1` too, which asks for no less."""
     records_unsynced: int = field(init=False, repr=False, default=LONG_MAX)
     """After so many records that are not on the disk a flush is due."""
@@ -61,10 +61,10 @@ class LogConfig:
         plain = (
             not self.is_compacted and self.compression_type == PRODUCER and self.message_timestamp_type == CREATE_TIME
         )
-        object.__setattr__(self, "keeps_batches", plain)
-        commits_synced = self.headgate_flush == COMMIT or self.flush_messages == 1
-        object.__setattr__(self, "commits_synced", commits_synced)
-        object.__setattr__(self, "records_unsynced", 1 if commits_synced else self.flush_messages)
+        object.__setattr__(self, "allows_verbatim", plain)
+        fsync_before_commit = self.headgate_flush == COMMIT or self.flush_messages == 1
+        object.__setattr__(self, "fsync_before_commit", fsync_before_commit)
+        object.__setattr__(self, "records_unsynced", 1 if fsync_before_commit else self.flush_messages)
         longest = min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
         object.__setattr__(self, "max_segment_ms", longest)
 

@@ -229,7 +229,7 @@ Place: TypeAlias = tuple[str, int]
 """A file, and a position in it."""
 
 
-class ColdRead(Exception):
+class WouldBlock(Exception):
     """A plan that must not wait needs what is not in memory. A thread may `warm` it, then it is planned again.
 
     `place` is the same for the same bytes: who gets it twice in a row plans patiently, or it would never end.
@@ -260,11 +260,11 @@ class ColdRead(Exception):
 def planned(plan: Callable[[bool], T], brought: Place | None) -> T:
     """What `plan(patient)` makes, without waiting for the disk, but for what was `brought` and is gone again.
 
-    Else that would have no end. Raises ColdRead, and what `plan` does.
+    Else that would have no end. Raises WouldBlock, and what `plan` does.
     """
     try:
         return plan(False)
-    except ColdRead as cold:
+    except WouldBlock as cold:
         if cold.place != brought:
             raise
         cold.release()

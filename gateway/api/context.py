@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from headgate.gateway.coordinator.decision import Caller
-from headgate.gateway.replication.appends import Appends
+from headgate.gateway.coordinator.decision import RequestContext
+from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
     from headgate.gateway.api.conversion import Conversions
-    from headgate.gateway.api.sessions import FetchSessions
+    from headgate.gateway.api.fetch_sessions import FetchSessions
     from headgate.gateway.config import BrokerConfig
     from headgate.gateway.coordinator.producer_ids import ProducerIds
     from headgate.gateway.coordinator.runtime import Coordinators
-    from headgate.gateway.metadata.local import LocalMetadata
-    from headgate.gateway.replication.partitions import Partitions
+    from headgate.gateway.metadata.embedded import EmbeddedMetadata
+    from headgate.gateway.replication.replica_manager import ReplicaManager
     from headgate.gateway.runtime.clock import Clock
+    from headgate.gateway.runtime.purgatory import Purgatory
     from headgate.gateway.runtime.scheduler import Scheduler
-    from headgate.gateway.runtime.slices import Slices
-    from headgate.gateway.runtime.waiting import Purgatory
+    from headgate.gateway.runtime.time_slices import TimeSlices
 
 
 class CloseConnection(Exception):
@@ -57,17 +57,17 @@ class Services:
     random: Random
     scheduler: Scheduler
     purgatory: Purgatory
-    metadata: LocalMetadata
-    partitions: Partitions
+    metadata: EmbeddedMetadata
+    partitions: ReplicaManager
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     groups: Coordinators
     conversions: Conversions
-    appends: Appends = field(default_factory=Appends)
+    appends: WriteBatcher = field(default_factory=WriteBatcher)
     metrics: Metrics = field(default_factory=Metrics)
 
     @property
-    def slices(self) -> Slices:
+    def slices(self) -> TimeSlices:
         """Where long works go on, a millisecond of each turn."""
         return self.groups.slices
 
@@ -82,6 +82,6 @@ class Context:
     client_id: str | None
 
     @property
-    def caller(self) -> Caller:
+    def request_context(self) -> RequestContext:
         """What the machines of groups may know of the client."""
-        return Caller(self.client_id or "", f"/{self.client.remote_host}", self.version)
+        return RequestContext(self.client_id or "", f"/{self.client.remote_host}", self.version)

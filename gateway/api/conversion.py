@@ -26,7 +26,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch, compression
 from headgate.storage.config import LogConfig
 from headgate.storage.log import validation
-from headgate.storage.segment.slices import FileSlice, MessagesSlice
+from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
@@ -105,11 +105,11 @@ def batches_of(piece: FileSlice, room: int, *, knows_zstd: bool = True) -> Steps
 
     `room`: how many bytes to convert, but for the first wrapper or batch.
     """
-    from headgate.storage.segment import messages
+    from headgate.storage.segment import legacy_messages
 
     if room <= 0:
         return Made(-1, b"")
-    made, _ = yield from messages.batches_steps(piece, 0, min(room, len(piece)))
+    made, _ = yield from legacy_messages.batches_steps(piece, 0, min(room, len(piece)))
     if not knows_zstd:
         from headgate.protocol.records import recompression
 

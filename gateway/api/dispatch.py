@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.gateway.api import answers
-from headgate.gateway.api.answers import Answers, Key
+from headgate.gateway.api import response_cache
 from headgate.gateway.api.context import Client, CloseConnection, Context, Services
 from headgate.gateway.api.handlers import Registration
 from headgate.gateway.api.handlers.api_versions import unsupported_version
 from headgate.gateway.api.parked import Done, Parked, ParkedRequest
+from headgate.gateway.api.response_cache import Key, ResponseCache
 from headgate.gateway.api.routes import HEAD, Piece, Reply, Route, body_of, with_body
 from headgate.gateway.metadata.image import Image
 from headgate.protocol import registry
@@ -35,7 +35,7 @@ class Dispatcher:
         self._services = services
         self._registrations = registrations
         self._routes: dict[tuple[int, int], Route] = {}
-        self._answers = Answers()
+        self._answers = ResponseCache()
         self.appends = services.appends
         """What the requests of a turn leave to be written together, before any answer is sent."""
 
@@ -53,7 +53,7 @@ class Dispatcher:
         services, appends = self._services, self.appends
         if appends.is_open and not route.stages:
             appends.commit()
-        key = None if route.is_lasting is None else answers.key(frame[:4], frame[position:], client)
+        key = None if route.is_lasting is None else response_cache.key(frame[:4], frame[position:], client)
         if key is not None:
             kept = self._answers.find(services.metadata.image, key)
             if kept is not None:

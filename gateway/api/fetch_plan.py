@@ -16,9 +16,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sized
 from typing import TYPE_CHECKING, TypeAlias
 
-from headgate.gateway.api.cold_reads import ColdReads
-from headgate.gateway.api.sessions import FEW, FetchTurn, Remembered, SessionTurn, TopicKey
-from headgate.gateway.runtime.waiting import Waiting, WaitList
+from headgate.gateway.api.disk_reads import DiskReads
+from headgate.gateway.api.fetch_sessions import FEW, FetchTurn, Remembered, SessionTurn, TopicKey
+from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -29,12 +29,12 @@ from headgate.protocol.messages.fetch import (
     PartitionData,
 )
 from headgate.protocol.wire import ZERO_UUID
-from headgate.storage.files import ColdRead
-from headgate.storage.segment.slices import FileSlice
+from headgate.storage.files import WouldBlock
+from headgate.storage.segment.file_slice import FileSlice
 
 if TYPE_CHECKING:
     from headgate.gateway.api.context import Context
-    from headgate.gateway.replication.partition import Partition
+    from headgate.gateway.replication.replica import Replica
 
 NO_DIVERGENCE = PartitionData().diverging_epoch
 """The default itself, which the writer need not look into."""
@@ -101,10 +101,10 @@ class FetchPlan:
         """The bytes of records in the last rows."""
         self._is_told = False
         """Whether one of the last rows says something that the client must hear without waiting."""
-        self._seen: Partition | None = None
+        self._seen: Replica | None = None
         """The partition that was looked at last, if that was no error."""
         self._endpoints = NO_ENDPOINTS
-        self.cold: ColdReads | None = None
+        self.cold: DiskReads | None = None
         """What the last plan would have had to wait for."""
 
     # Planning
@@ -113,16 +113,16 @@ class FetchPlan:
         """Plan every partition; the answer, or what it waits for."""
         turn = self._turn
         if len(turn.partitions) > FEW or turn.taking_up is not None:
-            return self._plan_slowly(self._answer_with, patient=False)
+            return self._plan_slowly(self._answer_with, blocking=False)
         rows: list[PartitionData] = []
-        self._plan_some(rows, FEW, patient=False)
+        self._plan_some(rows, FEW, blocking=False)
         return self._answer_with(rows)
 
     def _answer_now(self) -> FetchResponse | Waiting:
         """Plan every partition anew, and answer with what there is in memory."""
         return self._plan_again(self._last)
 
-    def _plan_again(self, then: Then, patient: bool = False) -> FetchResponse | Waiting:
+    def _plan_again(self, then: Then, blocking: bool = False) -> FetchResponse | Waiting:
         """Plan every partition anew, with those that are dirty by now, and go on with the rows."""
         if self._turn.items is not None:
             self._turn.gather()
@@ -133,9 +133,9 @@ class FetchPlan:
             self._watched = {}  # a new one: a parked fetch is in the lists of the old one
         turn = self._turn
         if len(turn.partitions) > FEW or turn.taking_up is not None:
-            return self._plan_slowly(then, patient)
+            return self._plan_slowly(then, blocking)
         rows: list[PartitionData] = []
-        self._plan_some(rows, FEW, patient)
+        self._plan_some(rows, FEW, blocking)
         return then(rows)
 
     def _answer_with(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
@@ -151,7 +151,7 @@ class FetchPlan:
             self.cold.start(None)
         return self.response(rows)
 
-    def _plan_slowly(self, then: Then, patient: bool) -> Waiting:
+    def _plan_slowly(self, then: Then, blocking: bool) -> Waiting:
         rows: list[PartitionData] = []
         turn = self._turn
 
@@ -159,7 +159,7 @@ class FetchPlan:
             yield from turn.taking_up or ()
             while len(rows) < len(turn.partitions):
                 start = len(rows)
-                self._plan_some(rows, start + AT_ONCE, patient)
+                self._plan_some(rows, start + AT_ONCE, blocking)
                 if self._request.max_wait_ms > 0:
                     self._count_some(rows, start)
                 yield
@@ -188,10 +188,10 @@ class FetchPlan:
         sessions.slowly(run(), lambda: purgatory.touch(is_done))
         return Waiting([is_done], self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, late)
 
-    def _plan_some(self, rows: list[PartitionData], end: int, patient: bool) -> None:
+    def _plan_some(self, rows: list[PartitionData], end: int, blocking: bool) -> None:
         """Add rows up to the number `end`. The first batch comes whole, whatever its size; the rest keeps to limits.
 
-        If not `patient`, a partition that would have to wait for the disk has nothing for now, and is noted in `cold`.
+        If not `blocking`, a partition that would have to wait for the disk has nothing for now, and is noted in `cold`.
         """
         turn, size, most = self._turn, self._size, self._max_bytes
         items = turn.items
@@ -200,8 +200,8 @@ class FetchPlan:
             if limit > most - size:
                 limit = max(0, most - size)
             try:
-                row = self._row(key, wanted, limit, not size, patient)
-            except ColdRead as cold:
+                row = self._row(key, wanted, limit, not size, blocking)
+            except WouldBlock as cold:
                 self._note_cold(cold)
                 row = self._row(key, wanted, 0, False)
             if items is not None:
@@ -221,9 +221,9 @@ class FetchPlan:
             item.is_clean = True
             item.watch(partition.waiters)
 
-    def _note_cold(self, cold: ColdRead) -> None:
+    def _note_cold(self, cold: WouldBlock) -> None:
         if self.cold is None:
-            self.cold = ColdReads(self._broker.scheduler, self._broker.purgatory)
+            self.cold = DiskReads(self._broker.scheduler, self._broker.purgatory)
         if self.cold and self._broker.partitions.held.is_full:  # one comes in any case
             cold.release()
         else:
@@ -293,7 +293,7 @@ class FetchPlan:
                 before, places = places, cold.start(brought)
                 if others or places != before:
                     return waiting()
-                return self._plan_again(self._last, patient=True)  # brought, and gone again: that would have no end
+                return self._plan_again(self._last, blocking=True)  # brought, and gone again: that would have no end
             return self._last(rows)
 
         def waiting() -> Waiting:
@@ -348,8 +348,8 @@ class FetchPlan:
         key, wanted = self._turn.partitions[number]
         self._is_told = False
         try:
-            row = self._row(key, wanted, wanted.partition_max_bytes, True, patient=False)
-        except ColdRead as cold:
+            row = self._row(key, wanted, wanted.partition_max_bytes, True, blocking=False)
+        except WouldBlock as cold:
             self._note_cold(cold)
             return self._answer_now()
         lists = len(self._watched)
@@ -374,7 +374,7 @@ class FetchPlan:
         for item in marked:
             try:
                 rows.append(self._look_at(item, turn))
-            except ColdRead as cold:
+            except WouldBlock as cold:
                 self._note_cold(cold)
                 item.mark()
                 return self._answer_now()
@@ -386,9 +386,9 @@ class FetchPlan:
         return self._answer_now()
 
     def _look_at(self, item: Remembered, turn: SessionTurn) -> PartitionData:
-        """Count a partition anew. Raises ColdRead."""
+        """Count a partition anew. Raises WouldBlock."""
         key, wanted = item.wanted
-        row = self._row(key, wanted, wanted.partition_max_bytes, True, patient=False)
+        row = self._row(key, wanted, wanted.partition_max_bytes, True, blocking=False)
         self._note_look(item, wanted, row)
         partition = self._seen
         if turn.keep(item, row) and partition is not None:
@@ -398,15 +398,15 @@ class FetchPlan:
         return row
 
     def _row(
-        self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, patient: bool = True
+        self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, blocking: bool = True
     ) -> PartitionData:
         """What a partition has; notes it in `_seen`, in `_is_told` an error or a diverging epoch.
 
-        Raises ColdRead if not `patient`.
+        Raises WouldBlock if not `blocking`.
         """
         raise NotImplementedError
 
-    def _find(self, key: TopicKey, index: int) -> Partition:
+    def _find(self, key: TopicKey, index: int) -> Replica:
         partitions = self._broker.partitions
         return partitions.get(key if isinstance(key, str) else partitions.topic_name(key), index)
 
@@ -418,12 +418,12 @@ class FetchPlan:
             item.watch(partition.waiters)  # also where it has something already
         self._note(partition, number, self._count(partition, wanted.fetch_offset, row.records, is_first))
 
-    def _note(self, partition: Partition, number: int, size: int) -> None:
+    def _note(self, partition: Replica, number: int, size: int) -> None:
         _, before = self._watched.get(partition.waiters, _NOTHING_COUNTED)
         self._watched[partition.waiters] = number, size
         self._counted += size - before
 
-    def _count(self, partition: Partition, offset: int, records: Sized | None, is_first: bool) -> int:
+    def _count(self, partition: Replica, offset: int, records: Sized | None, is_first: bool) -> int:
         """The bytes that a partition adds towards `min_bytes`: all of these where waiting would not bring more."""
         if isinstance(records, FileSlice):
             size = records.length
@@ -432,7 +432,7 @@ class FetchPlan:
             return self._min_bytes
         return 0 if is_first or offset >= self._end(partition) else self._min_bytes
 
-    def _end(self, partition: Partition) -> int:
+    def _end(self, partition: Replica) -> int:
         return partition.readable_end(self._isolation_level)
 
 
@@ -442,7 +442,7 @@ def release(row: PartitionData) -> None:
         row.records.release()
 
 
-def _reaches(piece: FileSlice, partition: Partition, end: int) -> bool:
+def _reaches(piece: FileSlice, partition: Replica, end: int) -> bool:
     """Whether a piece goes up to the offset `end`; not if a limit cut it, or more is in the next segment."""
     segments = partition.log.segments
     last = segments[max(0, bisect_left(segments, end, key=lambda segment: segment.base_offset) - 1)]

@@ -4,7 +4,7 @@ A request goes through up to four phases, and its connection is parked from the 
 
     read in steps ──> handler ──> its steps ──> waits (purgatory, task) ──> response written in steps ──> done(reply)
 
-Steps take their turns with those of all other requests (`gateway.runtime.slices`). What ends within half a
+Steps take their turns with those of all other requests (`gateway.runtime.time_slices`). What ends within half a
 millisecond ends in `begin`, as if there were no steps. A client that is gone ends the phase that its request is in.
 """
 
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.api.context import Client, CloseConnection, Context, Services
 from headgate.gateway.api.routes import Reply, Route, body_of, with_body
-from headgate.gateway.runtime.slices import Work
-from headgate.gateway.runtime.waiting import SILENCE, Waiting
+from headgate.gateway.runtime.purgatory import SILENCE, Waiting
+from headgate.gateway.runtime.time_slices import Work
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import Steps, are_steps

@@ -20,11 +20,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from headgate.gateway.config import topics as topic_configs
+from headgate.gateway.config import topic_config as topic_configs
 from headgate.gateway.metadata import unknown_configs
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS
-from headgate.gateway.metadata.journal import LOG_CONFIG
-from headgate.gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE, METADATA_TOPIC, METADATA_TOPIC_ID, new_topic_id
+from headgate.gateway.metadata.metadata_log import LOG_CONFIG
+from headgate.gateway.metadata.new_topics import (
+    MAX_PARTITIONS_AT_ONCE,
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    new_topic_id,
+)
 from headgate.protocol.errors import KafkaError, MalformedRequest
 from headgate.protocol.internal.metadata import (
     ABORT_TRANSACTION,
@@ -44,10 +49,10 @@ from headgate.protocol.internal.metadata import (
 )
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
-from headgate.storage.directory import foreign
-from headgate.storage.directory.foreign import Found, Survey
-from headgate.storage.directory.store import LOCK
-from headgate.storage.disk import directories
+from headgate.storage.directory import kafka_directory
+from headgate.storage.directory.kafka_directory import Found, Survey
+from headgate.storage.directory.log_directory import LOCK
+from headgate.storage.disk import layout
 from headgate.storage.disk.checkpoint import TEMPORARY_SUFFIX
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile, StorageError
@@ -102,7 +107,7 @@ class KafkaMetadata:
             case ProducerIdsRecord():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
 
-    def by_name(self) -> dict[str, KnownTopic]:
+    def exclusive_locks(self) -> dict[str, KnownTopic]:
         """The topics by name."""
         return {topic.name: topic for topic in self.topics.values()}
 
@@ -131,14 +136,14 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
     while Kafka runs; OSError.
     """
     paths = [path.rstrip("/") for path in config.log_directories if files.exists(path)]
-    if not foreign.is_foreign(files, paths):
+    if not kafka_directory.is_kafka_directory(files, paths):
         _check_use(config, files, paths)
         logger.info("--adopt: log.dirs=%s is Headgate's already", ",".join(config.log_directories))
         return False
     with contextlib.ExitStack() as locks:
         for path in paths:
             locks.callback(files.lock(f"{path}/{LOCK}").release)
-        survey = foreign.survey(files, paths, _metadata_directory(config))
+        survey = kafka_directory.survey(files, paths, _metadata_directory(config))
         _check_identity(config, survey)
         known = read_metadata(files, survey)
         transactional = 0 if known is not None and known.next_producer_id else next_transactional_id(files, survey)
@@ -157,7 +162,7 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
 
 def _check_use(config: BrokerConfig, files: Files, paths: Sequence[str]) -> None:
     """A broker without a record must not take the place of the one that was meant: groups would begin anew with it."""
-    if not any(files.exists(f"{path}/{directories.META_PROPERTIES}") for path in paths):
+    if not any(files.exists(f"{path}/{layout.META_PROPERTIES}") for path in paths):
         raise StorageError(
             f"--adopt: log.dirs={','.join(config.log_directories)} is no data directory: set that of the Apache Kafka "
             "that was stopped, or start without --adopt"
@@ -185,7 +190,7 @@ def read_metadata(files: Files, survey: Survey) -> KafkaMetadata | None:
         return None
     reading = _Reading()
     try:
-        for value in foreign.metadata_values(files, directory):
+        for value in kafka_directory.metadata_values(files, directory):
             reading.take(value)
     except BadFile as error:
         logger.warning("%s; of Kafka's metadata the %d records before that are used", error, reading.count)
@@ -231,7 +236,7 @@ class _Reading:
 
 def _told(survey: Survey, known: KafkaMetadata | None) -> set[str]:
     """The topics whose configs need no guess."""
-    of_kafka = {} if known is None else known.by_name()
+    of_kafka = {} if known is None else known.exclusive_locks()
     told = {
         topic
         for (topic, _), found in survey.partitions.items()
@@ -244,7 +249,7 @@ def next_transactional_id(files: Files, survey: Survey) -> int:
     """Above all producer ids that belong to transactional ids: these live longer than what a producer wrote."""
     found = 0
     try:
-        for value in foreign.transactional_values(files, survey):
+        for value in kafka_directory.transactional_values(files, survey):
             if len(value) >= _TRANSACTION.size:
                 found = max(found, _TRANSACTION.unpack_from(value)[1] + 1)
     except BadFile as error:
@@ -268,7 +273,7 @@ def plan(
     topics: dict[str, dict[int, Found]] = {}
     for (topic, index), found in sorted(survey.partitions.items()):
         topics.setdefault(topic, {})[index] = found
-    of_kafka = {} if known is None else known.by_name()
+    of_kafka = {} if known is None else known.exclusive_locks()
     for name, partitions in topics.items():
         _adopt_topic(name, partitions, of_kafka.get(name), known, config, adopted, random)
     if survey.others:
@@ -304,7 +309,7 @@ def _adopt_topic(
     if absent > MAX_PARTITIONS_AT_ONCE:
         raise StorageError(f"{absent} of {count} partitions of {name} are not in log.dirs; bring them, or move it away")
     if absent:
-        missing = foreign.named([index for index in range(count) if index not in partitions])
+        missing = kafka_directory.named([index for index in range(count) if index not in partitions])
         adopted.warn(f"{name}: of {count} partitions these are not in log.dirs and begin empty: {missing}")
     adopted.topic_ids[name] = topic_id
     adopted.records.append(TopicRecord(name=name, topic_id=topic_id))
@@ -313,7 +318,7 @@ def _adopt_topic(
         adopted.records.append(_partition(topic_id, index, max(latest, epochs.get(index, -1)) + 1, config.node_id))
     configs = _configs(name, of_kafka, known, config, adopted)
     told = " ".join(f"{key}={value}" for key, value in configs.items()) or "no configs of its own"
-    adopted.notes.append((logging.INFO, f"{name}: {count} partitions, id {directories.format_id(topic_id)}, {told}"))
+    adopted.notes.append((logging.INFO, f"{name}: {count} partitions, id {layout.format_id(topic_id)}, {told}"))
     adopted.records += [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
         for key, value in configs.items()
@@ -327,7 +332,7 @@ def _topic_id(name: str, partitions: Mapping[int, Found], of_kafka: KnownTopic |
         wanted = of_kafka.topic_id if of_kafka is not None else ids.most_common(1)[0][0]
         others = [found.path for found in partitions.values() if found.topic_id not in (None, wanted)]
         raise StorageError(
-            f"{_some(others)}: of another topic that was called {name} too, by {directories.PARTITION_METADATA}; "
+            f"{_some(others)}: of another topic that was called {name} too, by {layout.PARTITION_METADATA}; "
             "move these directories away"
         )
     return next(iter(ids), None if of_kafka is None else of_kafka.topic_id)
@@ -421,8 +426,8 @@ def _write_topic_ids(files: Files, paths: Sequence[str], survey: Survey, adopted
         return
     names = []
     for topic, directory in lacking:
-        path = f"{directory}/{directories.PARTITION_METADATA}"
-        files.write(path + TEMPORARY_SUFFIX, directories.topic_metadata(adopted.topic_ids[topic]))
+        path = f"{directory}/{layout.PARTITION_METADATA}"
+        files.write(path + TEMPORARY_SUFFIX, layout.topic_metadata(adopted.topic_ids[topic]))
         names.append(path)
     for path in paths:
         files.sync_all(path)
@@ -434,12 +439,12 @@ def _write_topic_ids(files: Files, paths: Sequence[str], survey: Survey, adopted
 
 def _write(files: Files, path: str, records: Sequence[MetadataRecord], random: Random, now_ms: int) -> None:
     """The metadata log, as a whole or not at all."""
-    directory = f"{path}/{foreign.OWN_METADATA}"
+    directory = f"{path}/{kafka_directory.OWN_METADATA}"
     unfinished = directory + UNFINISHED_SUFFIX
     if files.exists(unfinished):
         files.remove_tree(unfinished)
     files.make_directories(unfinished)
-    directories.write_topic_id(files, unfinished, METADATA_TOPIC_ID)
+    layout.write_topic_id(files, unfinished, METADATA_TOPIC_ID)
     pool = Pool(files)
     segments = [Segment.create(pool, unfinished, 0, now_ms)]
     log = Log(pool, unfinished, METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG, segments, random)

@@ -14,33 +14,33 @@ import trio
 from headgate.gateway.api.context import Services
 from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
+from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handlers import load
-from headgate.gateway.api.sessions import FetchSessions
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.producer_ids import ProducerIds
 from headgate.gateway.coordinator.runtime import Coordinators
-from headgate.gateway.maintenance.cleaning import Cleaning
-from headgate.gateway.maintenance.opening import Openings
-from headgate.gateway.maintenance.upkeep import Upkeep
-from headgate.gateway.metadata.local import LocalMetadata, Recorded, check_fresh
+from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
+from headgate.gateway.maintenance.log_cleaner import LogCleaner
+from headgate.gateway.maintenance.log_loading import LogLoader
+from headgate.gateway.metadata.embedded import EmbeddedMetadata, Recorded, check_fresh
+from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.registration import refill, register
 from headgate.gateway.metadata.snapshot_generator import SnapshotGenerator
-from headgate.gateway.metadata.topics import METADATA_TOPIC
 from headgate.gateway.network.server import Limits, Server
-from headgate.gateway.replication.appends import Appends
-from headgate.gateway.replication.epoch_bumps import LeaderEpochBumps
-from headgate.gateway.replication.partitions import Partitions
-from headgate.gateway.replication.writer import Disk
+from headgate.gateway.replication.append_queue import DiskMonitor
+from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
+from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock, SystemClock
 from headgate.gateway.runtime.descriptors import for_connections
-from headgate.gateway.runtime.logs import ready_line
+from headgate.gateway.runtime.log_output import ready_line
 from headgate.gateway.runtime.metrics import Metrics
+from headgate.gateway.runtime.purgatory import Purgatory
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.slices import Slices
-from headgate.gateway.runtime.waiting import Purgatory
-from headgate.storage.directory import foreign
-from headgate.storage.directory.opening import ConfigOf
-from headgate.storage.directory.stores import Stores
+from headgate.gateway.runtime.time_slices import TimeSlices
+from headgate.storage.directory import kafka_directory
+from headgate.storage.directory.log_manager import LogManager
+from headgate.storage.directory.log_opening import ConfigOf
 from headgate.storage.disk.reserve import Reserve
 from headgate.storage.files import Files, parent
 
@@ -120,7 +120,7 @@ class Broker:
             metrics = Metrics()
             config_of = self._read_metadata(recorded)
             threads = config.num_recovery_threads_per_data_dir
-            self.openings = Openings(self._store, config_of, self.clock, metrics, threads)
+            self.openings = LogLoader(self._store, config_of, self.clock, metrics, threads)
             self.openings.open_few()
             self.services = self._build(recorded, metrics)
         except BaseException:
@@ -131,7 +131,7 @@ class Broker:
         self.server = Server(dispatcher, _limits(config, open_files), self.clock, self.services.scheduler)
         its = self.services
         self._snapshots = SnapshotGenerator(self._store, its.metadata, recorded.snapshot, self.clock, its.scheduler)
-        self._cleaning = Cleaning(its.partitions, config, self.clock, its.scheduler, its.metrics)
+        self._cleaning = LogCleaner(its.partitions, config, self.clock, its.scheduler, its.metrics)
         self.services.metadata.on_change(lambda *_: self.server.limit(_limits(config, open_files)))
 
     def _give_up(self) -> None:
@@ -144,10 +144,10 @@ class Broker:
         else:
             self._store.abandon()
 
-    def _take_stores(self, files: Files | None) -> Stores:
+    def _take_stores(self, files: Files | None) -> LogManager:
         files = files or Files()
-        foreign.refuse(files, self.config.log_directories)
-        return Stores.take(
+        kafka_directory.refuse(files, self.config.log_directories)
+        return LogManager.take(
             self.config.log_directories,
             files=files,
             node_id=self.config.node_id,
@@ -171,17 +171,17 @@ class Broker:
     def _build(self, recorded: Recorded, metrics: Metrics) -> Services:
         scheduler = Scheduler(self.clock, len(self.config.log_directories))
         purgatory = Purgatory(self.clock, scheduler)
-        metadata = LocalMetadata(self._store, self.config, self.clock, self.random, recorded.image, scheduler)
+        metadata = EmbeddedMetadata(self._store, self.config, self.clock, self.random, recorded.image, scheduler)
         metadata.settled = lambda: purgatory.touch(metadata.waiters)
         self._reserve = Reserve(self._store.files, parent(metadata.directory))
         are_raised = register(metadata, self.config, self.random, self._reserve, was_clean=self._store.was_clean)
-        partitions = Partitions(self._store, self.config, purgatory, Disk(self.clock, scheduler), scheduler)
+        partitions = ReplicaManager(self._store, self.config, purgatory, DiskMonitor(self.clock, scheduler), scheduler)
         partitions.start(metadata.image, epochs_are_raised=are_raised)
         LeaderEpochBumps(metadata, partitions, scheduler)
         self.openings.serve(metadata.log_config, partitions.opened)
         metadata.prepare = partitions.prepare
         metadata.on_change(partitions.follow)
-        appends = Appends()
+        appends = WriteBatcher()
         scheduler.settle = appends.commit
         groups = Coordinators(self.config, self.clock, self.random, scheduler, purgatory, metadata, partitions, appends)
         return Services(
@@ -196,7 +196,7 @@ class Broker:
                 self.config.max_incremental_fetch_session_cache_slots,
                 self.random,
                 touch=purgatory.touch,
-                slowly=Slices(self.clock, scheduler).add,
+                slowly=TimeSlices(self.clock, scheduler).add,
             ),
             producer_ids=ProducerIds(metadata),
             groups=groups,
@@ -205,12 +205,12 @@ class Broker:
             metrics=metrics,
         )
 
-    def _upkeep(self) -> Upkeep:
+    def _upkeep(self) -> BrokerMaintenance:
         services = self.services
         partitions = services.partitions
-        upkeep = Upkeep(self._store, partitions, self.config, self.clock, services.scheduler)
+        upkeep = BrokerMaintenance(self._store, partitions, self.config, self.clock, services.scheduler)
         upkeep.measure(services.metrics)
-        upkeep.room_is_back = partial(refill, self._reserve, services.scheduler)
+        upkeep.space_is_back = partial(refill, self._reserve, services.scheduler)
         return upkeep
 
     async def run(

@@ -187,10 +187,10 @@ def _of_directory(options: argparse.Namespace, settings: BrokerConfig | None) ->
     """The same as the node whose data directories these are, where no node.id is given."""
     if settings is None or any(settings.texts(name)[-1] is not None for name in ("node.id", "broker.id")):
         return settings
-    from headgate.storage.disk import directories
+    from headgate.storage.disk import layout
     from headgate.storage.files import Files
 
-    known = directories.node_id(Files(), settings.log_directories)
+    known = layout.node_id(Files(), settings.log_directories)
     if known is not None and known != settings.node_id:
         options.override.append(f"node.id={known}")
         return _load(options)
@@ -219,9 +219,9 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
     import gc
     import logging
 
-    from headgate.gateway.runtime import descriptors, logs
+    from headgate.gateway.runtime import descriptors, log_output
 
-    logs.configure(log_level)
+    log_output.configure(log_level)
     logger = logging.getLogger("headgate.config")
     for note in settings.notes():
         logger.log(logging.WARNING if note.is_pending else logging.INFO, "%s", note)

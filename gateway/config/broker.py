@@ -108,17 +108,17 @@ class BrokerConfig(Settings):
 
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Value:
         """What a topic setting comes to. `overrides` are the topic's own configs, as checked when they were set."""
-        from headgate.gateway.config import topics
+        from headgate.gateway.config import topic_config
 
-        return topics.resolve(self, name, overrides)
+        return topic_config.resolve(self, name, overrides)
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The settings of one log, from the checked configs of its topic."""
-        from headgate.gateway.config import topics
+        from headgate.gateway.config import topic_config
 
         if self._plain_log_config is None:
-            self._plain_log_config = topics.log_config(self)
-        return topics.with_own(self._plain_log_config, self, overrides) if overrides else self._plain_log_config
+            self._plain_log_config = topic_config.log_config(self)
+        return topic_config.with_own(self._plain_log_config, self, overrides) if overrides else self._plain_log_config
 
 
 def _fitting(texts: Mapping[str, str]) -> Mapping[str, str]:

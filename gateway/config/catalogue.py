@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from headgate.gateway.config import broker_table, foreign_table, topic_table
+from headgate.gateway.config import broker_table, topic_table, unsupported_table
 from headgate.gateway.config.definition import Definition, Effect, Type
 
 
@@ -35,11 +35,11 @@ def _broker(row: broker_table.Row) -> Definition:
 
 
 def _foreign() -> Iterable[Definition]:
-    for reason, beginning, names in foreign_table.GROUPS:
+    for reason, beginning, names in unsupported_table.GROUPS:
         for marked in names.split():
             type_ = Type.PASSWORD if marked.endswith("*") else Type.STRING
             yield Definition(beginning + marked.rstrip("*"), type_, None, "", "", Effect.NONE, reason)
-    for name, (harmless, reason) in foreign_table.REFUSED.items():
+    for name, (harmless, reason) in unsupported_table.REFUSED.items():
         yield Definition(name, Type.STRING, None, "", "", Effect.REFUSED, reason, harmless)
 
 
@@ -85,7 +85,7 @@ def find(name: str) -> Definition | None:
     definition = BROKER.get(name) or known().get(name)
     if definition is not None:
         return definition
-    for beginning, reason in foreign_table.PREFIXES.items():
+    for beginning, reason in unsupported_table.PREFIXES.items():
         if name.startswith(beginning) and _listener_setting_exists(name):
             return Definition(name, Type.PASSWORD, None, "", "", Effect.NONE, reason)
     return None
@@ -108,7 +108,7 @@ def update_mode(name: str) -> Update:
 
 def is_dynamic(name: str) -> bool:
     """Whether that broker setting can be changed here at run time; some of them do nothing here."""
-    return name in broker_table.CLUSTER_WIDE or name in foreign_table.CLUSTER_WIDE
+    return name in broker_table.CLUSTER_WIDE or name in unsupported_table.CLUSTER_WIDE
 
 
 def nearest_broker_setting(name: str) -> str:

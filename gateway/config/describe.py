@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
-from headgate.gateway.config import catalogue, topics
+from headgate.gateway.config import catalogue, topic_config
 from headgate.gateway.config.broker import BrokerConfig
 from headgate.gateway.config.definition import Definition, Effect, Type
 
@@ -160,7 +160,7 @@ class TopicRows(Generic[Row]):
             plain = self._plain[key] = self._rows({}, names)
         if not overrides:
             return list(plain.values())
-        affected = [name for name in (*overrides, *topics.affected(overrides)) if names is None or name in names]
+        affected = [name for name in (*overrides, *topic_config.affected(overrides)) if names is None or name in names]
         return list({**plain, **self._rows(overrides, affected)}.values())
 
     def _rows(self, overrides: Mapping[str, str], names: Collection[str] | None) -> dict[str, Row]:
@@ -169,7 +169,7 @@ class TopicRows(Generic[Row]):
 
 def _foreign_entry(name: str, value: str) -> ConfigEntry:
     source = Source.DYNAMIC_TOPIC_CONFIG
-    reason = topics.without_effect(name)
+    reason = topic_config.without_effect(name)
     documentation = f"Accepted, no effect here, because {reason}." if reason else "Both bounds of a record's time."
     return ConfigEntry(name, value, source, Type.STRING, False, False, documentation, (Synonym(name, value, source),))
 
@@ -177,7 +177,7 @@ def _foreign_entry(name: str, value: str) -> ConfigEntry:
 def _topic_entry(config: BrokerConfig, overrides: Mapping[str, str], definition: Definition) -> ConfigEntry:
     name = definition.name
     synonyms: list[Synonym] = []
-    own = topics.own_name(name, overrides)
+    own = topic_config.own_name(name, overrides)
     if own is not None:
         synonyms.append(Synonym(own, shown(definition, overrides[own]), Source.DYNAMIC_TOPIC_CONFIG))
     for synonym in catalogue.BROKER_SYNONYMS[name]:

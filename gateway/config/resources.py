@@ -8,7 +8,7 @@ from typing import Protocol
 
 from headgate.gateway.api.context import Context
 from headgate.gateway.metadata.image import Topic
-from headgate.gateway.metadata.topics import check_name
+from headgate.gateway.metadata.new_topics import check_name
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 

@@ -9,9 +9,9 @@ One decision at a time. While a slow disk is written to by a thread, those that 
 and is not yet below the high watermark holds back every later reply, reads too: nobody sees what may be lost.
 
 A commit of offsets need not be written by itself: with others of the same turn it is staged, replayed, and written
-before any answer of that turn leaves (`gateway.replication.appends`). Should that write fail, or should the log for any
-other reason hold something else than what was replayed, then the shard is loaded anew from its log. Until it is there,
-and while it is loaded for the first time, requests hear COORDINATOR_LOAD_IN_PROGRESS, and clients come again.
+before any answer of that turn leaves (`gateway.replication.write_batcher`). Should that write fail, or should the log
+for any other reason hold something else than what was replayed, then the shard is loaded anew from its log. Until it
+is there, and while it is loaded for the first time, requests hear COORDINATOR_LOAD_IN_PROGRESS, and clients come again.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Records, Reply, Ticket
-from headgate.gateway.coordinator.groups.groups import Group, Shard
+from headgate.gateway.coordinator.groups.shard import Group, Shard
 from headgate.gateway.coordinator.loading import Loading
-from headgate.gateway.replication.appends import Appends
-from headgate.gateway.replication.partition import ACKS_ALL, GATHER_BYTES, Partition
-from headgate.gateway.replication.writer import Done
+from headgate.gateway.replication.append_queue import Done
+from headgate.gateway.replication.replica import ACKS_ALL, GATHER_BYTES, Replica
+from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
 from headgate.gateway.runtime.scheduler import Scheduler, Timer
-from headgate.gateway.runtime.slices import SLICE_MS, Slices
-from headgate.gateway.runtime.waiting import Purgatory, Waiting, WaitList
+from headgate.gateway.runtime.time_slices import SLICE_MS, TimeSlices
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import encode_key, encode_value
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.compression import finish
 from headgate.protocol.schema import Struct
-from headgate.storage.log.staged import AppendInfo
+from headgate.storage.log.pending_write import AppendInfo
 from headgate.storage.log.validation import OWN
-from headgate.storage.segment import messages
-from headgate.storage.segment.slices import FileSlice, MessagesSlice
+from headgate.storage.segment import legacy_messages
+from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 
 logger = logging.getLogger("headgate.groups")
 
@@ -72,8 +72,8 @@ class Tools(NamedTuple):
     clock: Clock
     scheduler: Scheduler
     purgatory: Purgatory
-    appends: Appends
-    slices: Slices
+    appends: WriteBatcher
+    slices: TimeSlices
     commit_timeout_ms: int
     load_bytes: int
     codec: int
@@ -128,7 +128,7 @@ class Request(Ticket):
 
 
 class _Promise:
-    """A response that tells of a staged write; `Appends` calls `refuse` if that fails."""
+    """A response that tells of a staged write; `WriteBatcher` calls `refuse` if that fails."""
 
     __slots__ = ("_coordinator", "_lost", "_response")
 
@@ -151,14 +151,14 @@ class Coordinator:
 
     def __init__(
         self,
-        partition: Partition,
+        partition: Replica,
         tools: Tools,
         make_shard: Callable[[], Shard],
         loaded: Callable[[Coordinator], None] = lambda _: None,
     ) -> None:
         self.partition = partition
         partition.validate = OWN
-        partition.when_cut = self._log_was_cut
+        partition.on_truncation = self._log_was_cut
         self.tools = tools
         self.ended = WaitList()
         """Touched, and replaced, when all that were asked of this shard have to be asked again."""
@@ -323,9 +323,10 @@ class Coordinator:
     def _reply(self, decision: Decision) -> None:
         """Send the replies once everything that was written before is below the high watermark.
 
-        A reply that promises what is staged is kept back until that is written; see `gateway.replication.appends`.
+        A reply that promises what is staged is kept back until that is written; see
+        `gateway.replication.write_batcher`.
         """
-        if not self.partition.commits_synced or self.partition.high_watermark >= self._end_offset:
+        if not self.partition.fsync_before_commit or self.partition.high_watermark >= self._end_offset:
             for ticket, reply in decision.replies:
                 ticket.answer(reply)  # type: ignore[attr-defined]
             return
@@ -477,7 +478,7 @@ class _Load:
             self._loading.forget_rest()
         piece, position, wanted = self._slice, self._position, self._loading.wanted()
         if isinstance(piece, MessagesSlice):
-            convert = messages.batches_steps(piece, position, self._tools.load_bytes)
+            convert = legacy_messages.batches_steps(piece, position, self._tools.load_bytes)
             self._tools.scheduler.reads(piece.disk).in_thread(lambda: finish(convert), self._has_converted)
             return
         left = piece.length - position

@@ -29,7 +29,7 @@ Reply: TypeAlias = Struct | KafkaError
 """A whole response; or the row of one group, where the handler makes a response of many (`Coordinators.gather`)."""
 
 
-class Caller(NamedTuple):
+class RequestContext(NamedTuple):
     """What a machine may know of a connection and of a request on it; the host as Kafka writes it, "/127.0.0.1"."""
 
     client_id: str

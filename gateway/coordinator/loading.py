@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, UnknownType, check_offset, decode
 from headgate.protocol.records import batch, control

@@ -39,7 +39,7 @@ from headgate.protocol.steps import FEW, rows
 from headgate.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.groups import Group, Shard, TopicsView
+    from headgate.gateway.coordinator.groups.shard import Group, Shard, TopicsView
 
 LONGEST_METADATA_BYTES = 0x7FFF
 """As long as a string may be in the versions of OffsetFetch that are not flexible."""

@@ -132,6 +132,6 @@ class Offsets:
         }
         return [(OffsetCommitKey(group_id, topic, partition), None) for topic, partition in named]
 
-    def hard(self) -> object:
+    def persistent_state(self) -> object:
         """All of it, to be compared: a value may be packed in more than one way."""
         return {group_id: self.of(group_id) for group_id in self.groups}

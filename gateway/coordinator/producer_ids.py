@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from headgate.gateway.metadata.local import Change
+    from headgate.gateway.metadata.embedded import Change
 
 
 class ProducerIdBlocks(Protocol):

@@ -16,19 +16,19 @@ from typing import Any
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.config.resources import ResourceType
-from headgate.gateway.coordinator import expiry
+from headgate.gateway.coordinator import offset_expiration
 from headgate.gateway.coordinator.coordinator import Coordinator, Decide, Lost, Tools
 from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
-from headgate.gateway.coordinator.groups.groups import Shard
-from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.gateway.coordinator.group_settings import GroupSettings
+from headgate.gateway.coordinator.groups.shard import Shard
+from headgate.gateway.metadata.embedded import Change, EmbeddedMetadata
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image
-from headgate.gateway.metadata.local import Change, LocalMetadata
-from headgate.gateway.replication.appends import Appends
-from headgate.gateway.replication.partitions import Partitions
+from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.slices import Slices
-from headgate.gateway.runtime.waiting import Purgatory, Waiting, WaitList
+from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import FEW, Steps
 
@@ -67,7 +67,7 @@ def _partition_of(group_id: str, partitions: int) -> int:
 class ImageTopics:
     """The topics of the image of the moment, as machines see them."""
 
-    def __init__(self, metadata: LocalMetadata) -> None:
+    def __init__(self, metadata: EmbeddedMetadata) -> None:
         self._metadata = metadata
         self.generation = 0
 
@@ -144,9 +144,9 @@ class Coordinators:
         random: Random,
         scheduler: Scheduler,
         purgatory: Purgatory,
-        metadata: LocalMetadata,
-        partitions: Partitions,
-        appends: Appends,
+        metadata: EmbeddedMetadata,
+        partitions: ReplicaManager,
+        appends: WriteBatcher,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -159,7 +159,7 @@ class Coordinators:
         self._coordinators: dict[int, Coordinator] = {}
         self._count = 0
         self._missed: dict[int, set[str]] = {}
-        self.slices = Slices(clock, scheduler)
+        self.slices = TimeSlices(clock, scheduler)
         """The long works of the broker, those of groups and all others: they share one millisecond of a turn."""
         self._tools = Tools(
             clock,
@@ -349,7 +349,7 @@ class Coordinators:
         for coordinator in self._coordinators.values():
             shard = coordinator.shard
             if shard is not None:
-                self._walk(coordinator, shard, expiry.expire(shard, self._clock.now_ms()))
+                self._walk(coordinator, shard, offset_expiration.expire(shard, self._clock.now_ms()))
 
     def _tell(self, names: Sequence[str], new: Image) -> None:
         """Topics have changed: tell the groups that care, and forget the offsets of those that are gone."""
@@ -363,7 +363,7 @@ class Coordinators:
                 self._missed.setdefault(index, set()).update(deleted)
                 continue
             if deleted:
-                self._walk(coordinator, shard, expiry.forget_topics(shard, deleted))
+                self._walk(coordinator, shard, offset_expiration.forget_topics(shard, deleted))
             if any(group.kind != _CLASSIC for group in shard.groups.values()):
                 self._walk(coordinator, shard, self._changed_groups(shard, names))
 
@@ -378,7 +378,7 @@ class Coordinators:
         shard, missed = coordinator.shard, self._missed.pop(coordinator.partition.index, None)
         if missed and shard is not None:
             gone = [name for name in missed if not self._topics.partitions_of(name)]
-            self._walk(coordinator, shard, expiry.forget_topics(shard, gone))
+            self._walk(coordinator, shard, offset_expiration.forget_topics(shard, gone))
 
     def _walk(self, coordinator: Coordinator, shard: Shard, decisions: Iterator[Decision]) -> None:
         """Have many things decided one after another, with a turn for everybody else between any two of them."""

@@ -4,8 +4,8 @@ A disk that fails refuses every write and every sync of every log on it. So the 
 a thread try the directory: see that it is the one it was, make a small file, write it, wait for it, remove it. If that
 fails too, nothing is written to the directory any more: its partitions refuse producers with one reason, and are read
 from as long as that works. The thread tries again, ever more rarely. Once that goes well all that was not known to be
-on the disk is mended (`gateway.maintenance.mender`), and the partitions are served as before. Other directories have
-nothing to do with it.
+on the disk is mended (`gateway.maintenance.repair_queue`), and the partitions are served as before. Other directories
+have nothing to do with it.
 
 Where a disk was unmounted there is a directory all the same, on the disk below. It takes files, and what it took would
 be hidden once the right one is mounted again: only `meta.properties` tells them apart.
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.storage.disk.directories import Meta, check_same
+from headgate.storage.disk.layout import Meta, check_same
 from headgate.storage.files import NO_DESCRIPTORS, NO_ROOM, Files
 
 logger = logging.getLogger("headgate.upkeep")

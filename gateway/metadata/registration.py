@@ -9,7 +9,7 @@ the leader epoch of every partition that exists then and is led by that broker (
 anything is served. So each epoch is above all that were served before, whatever the start has found or not found in the
 logs: a log that lost its end looks like one that never had it.
 
-While the broker runs, a partition gets a PartitionRecord of its own (`gateway.replication.epoch_bumps`).
+While the broker runs, a partition gets a PartitionRecord of its own (`gateway.replication.leader_epoch_bumps`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
-from headgate.gateway.metadata.topics import new_topic_id
+from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RegisterBrokerRecord
 from headgate.storage.disk.checkpoint import TopicPartition
@@ -28,8 +28,8 @@ from headgate.storage.files import NO_ROOM, parent
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.metadata.embedded import EmbeddedMetadata
     from headgate.gateway.metadata.image import Image
-    from headgate.gateway.metadata.local import LocalMetadata
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.storage.disk.reserve import Reserve
 
@@ -37,7 +37,7 @@ logger = logging.getLogger("headgate.metadata")
 
 
 def register(
-    metadata: LocalMetadata, config: BrokerConfig, random: Random, reserve: Reserve, *, was_clean: bool
+    metadata: EmbeddedMetadata, config: BrokerConfig, random: Random, reserve: Reserve, *, was_clean: bool
 ) -> bool:
     """Write the registration of this start. Whether the leader epochs have risen.
 
@@ -77,7 +77,7 @@ def refill(reserve: Reserve, scheduler: Scheduler, directory: str) -> None:
         scheduler.in_thread(reserve.fill, filled)
 
 
-def _write(metadata: LocalMetadata, record: RegisterBrokerRecord, reserve: Reserve) -> None:
+def _write(metadata: EmbeddedMetadata, record: RegisterBrokerRecord, reserve: Reserve) -> None:
     """Raises KafkaError(KAFKA_STORAGE_ERROR)."""
     while True:
         try:

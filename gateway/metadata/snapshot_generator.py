@@ -10,13 +10,13 @@ has. After an error all of it is tried again later. Step 3 makes the name of the
 power cut leaves a snapshot without a log behind it.
 
 Why deleted topics are in a snapshot: a start deletes a directory that no topic owns only if its topic is known to be
-deleted (`storage/directory/strays.py`). An id is forgotten once no log directory has a partition of it, and none can
-appear:
+deleted (`storage/directory/stray_logs.py`). An id is forgotten once no log directory has a partition of it, and none
+can appear:
 
 - all log directories of the configuration are in use, and can be listed (else every id is kept);
 - no directory of a partition names the id, and a sync has made the names safe (`strays.topic_ids_steps`);
-- no thread makes a partition of it (`Stores.being_made`);
-- partitions follow its deletion already (`LocalMetadata.removed_unseen` are those of which they do not).
+- no thread makes a partition of it (`LogManager.being_created`);
+- partitions follow its deletion already (`EmbeddedMetadata.removed_unseen` are those of which they do not).
 
 So there are no more such ids than directories, as long as all log directories are there.
 """
@@ -29,22 +29,22 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.journal import LEADER_EPOCH
+from headgate.gateway.metadata.metadata_log import LEADER_EPOCH
 from headgate.gateway.metadata.records import image_records
 from headgate.gateway.metadata.snapshot import Snapshot, among, is_due, name_of
 from headgate.gateway.runtime.clock import Clock
 from headgate.protocol.internal import metadata_snapshot
 from headgate.protocol.records.compression import Steps
-from headgate.storage.cleanup.expiry import Expired
-from headgate.storage.directory import strays
-from headgate.storage.directory.stores import Stores
+from headgate.storage.cleanup.segment_deletion import SegmentDeletion
+from headgate.storage.directory import stray_logs
+from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.disk import checkpoint
 from headgate.storage.files import Files
-from headgate.storage.log import holding
+from headgate.storage.log import log_lock
 from headgate.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from headgate.gateway.metadata.local import LocalMetadata
+    from headgate.gateway.metadata.embedded import EmbeddedMetadata
     from headgate.gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.metadata")
@@ -76,11 +76,11 @@ class SnapshotGenerator:
     """Looks after each change whether a snapshot is due. One is written at a time."""
 
     def __init__(
-        self, stores: Stores, metadata: LocalMetadata, snapshot: Snapshot, clock: Clock, scheduler: Scheduler
+        self, stores: LogManager, metadata: EmbeddedMetadata, snapshot: Snapshot, clock: Clock, scheduler: Scheduler
     ) -> None:
         """`snapshot`: the one that the start has read. Nothing happens before `start`."""
         self._taken: _Taken | None = None
-        self._expired: Expired | None = None
+        self._expired: SegmentDeletion | None = None
         self._stores = stores
         self._metadata = metadata
         self._journal = metadata.journal
@@ -138,17 +138,17 @@ class SnapshotGenerator:
     def _begin_roll(self) -> Callable[[], None] | None:
         """Take what the snapshot is made of; the roll, for a thread."""
         log = self._log
-        if self._is_over or not holding.may(log, holding.ROLL):
+        if self._is_over or not log_lock.may(log, log_lock.ROLL):
             self._fail("the log waits for its repair")
             return None
         removed, unseen = frozenset(self._stores.removed), frozenset(self._metadata.removed_unseen)
-        kept = unseen | removed.intersection(self._stores.being_made)
+        kept = unseen | removed.intersection(self._stores.being_created)
         self._taken = _Taken(log.end_offset, self._metadata.written_image, removed - kept, kept)
-        holding.lend(log, holding.ROLLING)
+        log_lock.acquire(log, log_lock.ROLLING)
         return partial(_roll, log, self._clock.now_ms())
 
     def _rolled(self, result: object) -> None:
-        holding.give_back(self._log, holding.ROLLING)
+        log_lock.release(self._log, log_lock.ROLLING)
         taken = self._taken
         if isinstance(result, BaseException) or self._is_over or taken is None:
             self._fail(result)
@@ -186,17 +186,17 @@ class SnapshotGenerator:
     def _begin_deletion(self) -> Callable[[], None] | None:
         """Have the log begin at the snapshot, or at the segment that holds its end; the deletion, for a thread."""
         log = self._log
-        if self._is_over or not holding.may(log, holding.DELETE_SEGMENTS):
+        if self._is_over or not log_lock.may(log, log_lock.DELETE_SEGMENTS):
             self._fail("the log waits for its repair")
             return None
         log.advance_start(log.since(self.snapshot.end_offset)[0].base_offset)
-        self._expired = log.begin_expiry(self._clock.now_ms(), log.end_offset)
+        self._expired = log.begin_segment_deletion(self._clock.now_ms(), log.end_offset)
         return partial(_delete, log.pool.files, log.directory, self._expired, self.snapshot)
 
     def _ended(self, result: object) -> None:
         expired, self._expired = self._expired, None
         if expired is not None:
-            self._log.end_expiry(expired)
+            self._log.end_segment_deletion(expired)
         if isinstance(result, BaseException):
             self._fail(result)
         else:
@@ -210,11 +210,11 @@ def _roll(log: Log, now_ms: int) -> None:
         log.roll(now_ms)
 
 
-def _encode_steps(taken: _Taken, stores: Stores | None, now_ms: int) -> Steps[_Encoded]:
+def _encode_steps(taken: _Taken, stores: LogManager | None, now_ms: int) -> Steps[_Encoded]:
     present = taken.removed
     if taken.removed and stores is not None:
         try:
-            present = taken.removed & (yield from strays.topic_ids_steps(stores))
+            present = taken.removed & (yield from stray_logs.topic_ids_steps(stores))
         except OSError as error:
             logger.warning("a log directory cannot be listed, so all ids of deleted topics are kept: %s", error)
     records = image_records(taken.image, present | taken.kept)
@@ -222,7 +222,7 @@ def _encode_steps(taken: _Taken, stores: Stores | None, now_ms: int) -> Steps[_E
     return _Encoded(taken.end_offset, bytes(data), taken.removed - present)
 
 
-def _delete(files: Files, directory: str, expired: Expired | None, snapshot: Snapshot) -> None:
+def _delete(files: Files, directory: str, expired: SegmentDeletion | None, snapshot: Snapshot) -> None:
     """Delete the segments in front of a snapshot, and the other snapshots. Raises OSError."""
     if expired is not None:
         expired.run()

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from headgate.storage.config import LogConfig
-from headgate.storage.directory.foreign import Survey
-from headgate.storage.directory.store import CLEAN_SHUTDOWN
+from headgate.storage.directory.kafka_directory import Survey
+from headgate.storage.directory.log_directory import CLEAN_SHUTDOWN
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.checkpoint import CLEANED_OFFSETS, RECOVERY_POINTS
-from headgate.storage.disk.directories import base_of
+from headgate.storage.disk.layout import base_of
 from headgate.storage.errors import BadFile
 from headgate.storage.files import Files, parent
 from headgate.storage.segment.index import TimeIndex

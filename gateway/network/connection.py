@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 from headgate.gateway.api.context import Client, CloseConnection
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Piece, Reply
-from headgate.gateway.network.memory import SMALL_BYTES, MemoryBudget
-from headgate.gateway.network.strangers import recognise
+from headgate.gateway.network.memory_budget import SMALL_BYTES, MemoryBudget
+from headgate.gateway.network.protocol_detection import detect
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.frame import FrameReader, FrameTooLarge
 
@@ -161,7 +161,7 @@ class Connection:
 
     def _end_with(self, fault: FrameTooLarge) -> None:
         """Close over what is no frame. Who began with another protocol is told so in that."""
-        stranger = recognise(fault.size) if fault.is_first else None
+        stranger = detect(fault.size) if fault.is_first else None
         if stranger is None:
             self.close(str(fault))
             return

@@ -11,8 +11,8 @@ itself is readable, serves what is ready in a bounded turn, then lets other task
 - One receive buffer for all connections: a connection copies what it keeps beyond the call. The rest of a large request
   is received into the buffer that it will have.
 - A round first takes what the sockets have brought, then writes what that left to be written together (see
-  `gateway.replication.appends`), then sends the answers: all of one receive in one send, pieces of files by the kernel.
-  It ends with one more such write, whatever has staged since: nothing staged outlives a round.
+  `gateway.replication.write_batcher`), then sends the answers: all of one receive in one send, pieces of files by the
+  kernel. It ends with one more such write, whatever has staged since: nothing staged outlives a round.
 - A turn is fair by time. The clock is read between the requests of one client, as a request of 50 bytes may cost
   milliseconds: after a millisecond of the turn the others come. It is read between sockets, too: the last round of a
   turn begins within a millisecond and serves sockets for one more, as 64 small writes, made as one, take 1.5 ms. Who
@@ -42,9 +42,9 @@ from typing import Protocol
 import trio
 
 from headgate.gateway.network.connection import Connection
-from headgate.gateway.replication.appends import Appends
+from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.logs import SERVING_FAILED, LimitedLog
+from headgate.gateway.runtime.log_output import SERVING_FAILED, LimitedLog
 from headgate.gateway.runtime.scheduler import Scheduler, Timer
 from headgate.protocol.compiler import Splice
 
@@ -433,7 +433,7 @@ class SocketEngine:
         clock: Clock,
         scheduler: Scheduler,
         log: LimitedLog,
-        appends: Appends,
+        appends: WriteBatcher,
         poller: Poller | None = None,
         sendfile: Sendfile | None = None,
         is_alone: Callable[[], bool] = lambda: False,

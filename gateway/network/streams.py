@@ -7,7 +7,7 @@ not in the page cache are read by a thread, so that the loop never waits for the
 
 A step is what the task does between two waits. It answers requests for `TURN_MS`; then it sends what is answered, or
 lets other tasks have their turn. Each step ends with one commit of what it left to be written together (see
-`gateway.replication.appends`).
+`gateway.replication.write_batcher`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import trio
 
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.logs import SERVING_FAILED, LimitedLog
+from headgate.gateway.runtime.log_output import SERVING_FAILED, LimitedLog
 from headgate.gateway.runtime.workers import MOST_OF_DISK
 from headgate.protocol.compiler import Splice
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import trio
 
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.workers import Share, Workers, most_threads
+from headgate.gateway.runtime.workers import BoundedExecutor, Workers, most_threads
 
 T = TypeVar("T")
 logger = logging.getLogger("headgate.scheduler")
@@ -94,7 +94,7 @@ class Scheduler:
         self._sleeping_until_ms = float("-inf")
         self._nursery: trio.Nursery | None = None
         self._workers: Workers | None = None
-        self._reads: dict[str, Share] = {}
+        self._reads: dict[str, BoundedExecutor] = {}
         self._turn = threading.Lock()
         self._in_slices: set[int] = set()  # threads
         self.is_over = False
@@ -126,11 +126,11 @@ class Scheduler:
             raise RuntimeError("the scheduler is not running: in_thread() was called before run() or after it ended")
         self._workers.run(work, done)
 
-    def reads(self, disk: str) -> Share:
+    def reads(self, disk: str) -> BoundedExecutor:
         """The threads that read for clients what a disk has: that of a log directory, by its path."""
         share = self._reads.get(disk)
         if share is None:
-            share = self._reads[disk] = Share(self)
+            share = self._reads[disk] = BoundedExecutor(self)
         return share
 
     def _wake(self, token: trio.lowlevel.TrioToken) -> None:

@@ -113,7 +113,7 @@ class _Work(NamedTuple):
 _Waiting = _Work | Callable[[], None]
 
 
-class Share:
+class BoundedExecutor:
     """A few of the threads, for one kind of work on one disk. More of it waits for one of these, in order.
 
     Clients of a disk that hangs give up and come again, for as long as it hangs. So what waits is looked through for

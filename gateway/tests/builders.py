@@ -10,30 +10,30 @@ from typing import Any
 
 from headgate.gateway.api.context import Client, Context, Services
 from headgate.gateway.api.conversion import Conversions
+from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handlers import Outcome, load
-from headgate.gateway.api.sessions import FetchSessions
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.producer_ids import ProducerIds
 from headgate.gateway.coordinator.runtime import Coordinators
-from headgate.gateway.maintenance.upkeep import Upkeep
+from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
+from headgate.gateway.metadata.embedded import EmbeddedMetadata, Recorded
 from headgate.gateway.metadata.image import Node as Broker
 from headgate.gateway.metadata.image import Topic
-from headgate.gateway.metadata.local import LocalMetadata, Recorded
+from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.registration import register
-from headgate.gateway.metadata.topics import METADATA_TOPIC
-from headgate.gateway.replication.appends import Appends
-from headgate.gateway.replication.epoch_bumps import LeaderEpochBumps
-from headgate.gateway.replication.partitions import Partitions
-from headgate.gateway.replication.writer import Disk
-from headgate.gateway.runtime.slices import Slices
-from headgate.gateway.runtime.waiting import Purgatory, Waiting
+from headgate.gateway.replication.append_queue import DiskMonitor
+from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
+from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.replication.write_batcher import WriteBatcher
+from headgate.gateway.runtime.purgatory import Purgatory, Waiting
+from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.gateway.tests.manual import ManualTime
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.compression import finish
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import are_steps
-from headgate.storage.directory.stores import Stores
+from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.disk.reserve import Reserve
 from headgate.storage.files import File, Files, parent
 
@@ -78,8 +78,8 @@ class Node:
         """Where it keeps its files; a subclass may have another one."""
         return UnsyncedFiles()
 
-    def _open_store(self) -> Stores:
-        stores = Stores.take(
+    def _open_store(self) -> LogManager:
+        stores = LogManager.take(
             self.config.log_directories,
             files=self.disk(),
             node_id=self.config.node_id,
@@ -102,14 +102,14 @@ class Node:
         clock, scheduler = self.time.clock, self.time.scheduler
         scheduler.in_thread = at_once  # type: ignore[method-assign]
         purgatory = Purgatory(clock, scheduler)
-        metadata = LocalMetadata(self._store, self.config, clock, self.random)
+        metadata = EmbeddedMetadata(self._store, self.config, clock, self.random)
         reserve = Reserve(self._store.files, parent(metadata.directory))
         are_raised = register(metadata, self.config, Random(1), reserve, was_clean=self._store.was_clean)
-        partitions = Partitions(self._store, self.config, purgatory, Disk(clock, scheduler))
+        partitions = ReplicaManager(self._store, self.config, purgatory, DiskMonitor(clock, scheduler))
         partitions.start(metadata.image, epochs_are_raised=are_raised)
         LeaderEpochBumps(metadata, partitions, scheduler)
         metadata.on_change(partitions.follow)
-        appends = Appends()
+        appends = WriteBatcher()
         scheduler.settle = appends.commit
         groups = Coordinators(self.config, clock, self.random, scheduler, purgatory, metadata, partitions, appends)
         groups.start()
@@ -125,7 +125,7 @@ class Node:
                 self.config.max_incremental_fetch_session_cache_slots,
                 self.random,
                 touch=purgatory.touch,
-                slowly=Slices(clock, scheduler).add,
+                slowly=TimeSlices(clock, scheduler).add,
             ),
             producer_ids=ProducerIds(metadata),
             groups=groups,
@@ -220,7 +220,7 @@ def led_by(topic: Topic, leader: int) -> Topic:
     return topic._replace(partitions=(topic.partitions[0]._replace(leader=leader, leader_epoch=7),))
 
 
-def upkeep(node: Node) -> Upkeep:
+def upkeep(node: Node) -> BrokerMaintenance:
     """What recurs on its directories."""
     services = node.services
-    return Upkeep(node._store, services.partitions, node.config, services.clock, services.scheduler)
+    return BrokerMaintenance(node._store, services.partitions, node.config, services.clock, services.scheduler)

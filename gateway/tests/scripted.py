@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from headgate.gateway.runtime.waiting import Purgatory, WaitList
+from headgate.gateway.runtime.purgatory import Purgatory, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import LOG_OVERHEAD, patch, read_header
 from headgate.storage.files import File
-from headgate.storage.log.staged import AppendInfo, Staged
-from headgate.storage.segment.slices import FileSlice, MessagesSlice
+from headgate.storage.log.pending_write import AppendInfo, PendingWrite
+from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 
 Done = Callable[[AppendInfo | KafkaError], None]
 STORAGE_ERROR = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
@@ -53,7 +53,7 @@ class ScriptedLog:
         self.batches: list[bytes] = []
         self.start_offset = 0
         self.end_offset = 0
-        self.staged: Staged | None = None
+        self.staged: PendingWrite | None = None
         self.batches_a_segment = 1_000_000
         self.is_warm = True
 
@@ -95,7 +95,7 @@ class ScriptedPartition:
         return "ScriptedPartition()"
 
     @property
-    def commits_synced(self) -> bool:
+    def fsync_before_commit(self) -> bool:
         return self.holds  # whatever it waits for, the write alone does not move the high watermark
 
     def check_writable(self) -> None:
@@ -120,7 +120,7 @@ class ScriptedPartition:
     def stage(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
         first = self.log.end_offset
         if self.log.staged is None:
-            self.log.staged = Staged(first, 0)
+            self.log.staged = PendingWrite(first, 0)
             self.staged_batches = []
         self.staged_batches += _split(bytearray(records), first)
         self.log.end_offset = read_header(self.staged_batches[-1]).last_offset + 1

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records.compression import Steps
-from headgate.storage.disk.directories import base_of
+from headgate.storage.disk.layout import base_of
 from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
 from headgate.storage.errors import CorruptLog
 from headgate.storage.files import Files

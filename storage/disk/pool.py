@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from headgate.storage.disk.doomed import Doomed
+from headgate.storage.disk.pending_deletions import PendingDeletions
 from headgate.storage.files import File, Files, HeldFiles, parent
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ class Pool:
         """The files that pieces keep open, beside those of segments; several pools may share it."""
         self.defers_blocks = False
         """Whether blocks of indexes stay in memory, as the disk is slow: until it is not, or the segment ends."""
-        self.is_patient = True
-        """Whether what is read may wait for the disk; if not, `storage.files.ColdRead` is raised instead."""
+        self.may_block = True
+        """Whether what is read may wait for the disk; if not, `storage.files.WouldBlock` is raised instead."""
         self.write_recovery_points: Callable[[], None] = _nothing
         """Called before a log is cut below its recovery point: the checkpoint must not promise what will be gone."""
-        self.doomed = Doomed(files)
+        self.doomed = PendingDeletions(files)
         """Files of deleted segments, renamed already, and directories of deleted partitions."""
-        self.broken: list[Log] = []
-        """Those of which a sync failed: `storage.recovery.mending` is to be done to them."""
+        self.needs_repair: list[Log] = []
+        """Those of which a sync failed: `storage.recovery.sync_failure_repair` is to be done to them."""
         # Half of what the process may open is left to connections.
         self._max_open_segments = max(1, min(max_open_segments, files.open_limit() // 2))
         self._max_index_bytes = max_index_bytes
@@ -63,13 +63,13 @@ class Pool:
         self._loaded_bytes = 0
 
     @contextmanager
-    def waiting(self, patient: bool) -> Iterator[None]:
+    def waiting(self, blocking: bool) -> Iterator[None]:
         """Have what is read in the meantime wait for the disk, or not. A fetch does that by hand, which is quicker."""
-        self.is_patient = patient
+        self.may_block = blocking
         try:
             yield
         finally:
-            self.is_patient = True
+            self.may_block = True
 
     def open(self, path: str) -> File:
         """Open a file of a segment, which may have got its name in this moment: see `replacement`. Raises OSError."""

@@ -15,8 +15,8 @@ from headgate.protocol.records import control
 from headgate.protocol.records.batch import BatchHeader, patch
 from headgate.storage.config import LOG_APPEND_TIME
 from headgate.storage.log import rolling, validation
+from headgate.storage.log.pending_write import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, PendingWrite
 from headgate.storage.log.producers import WrittenBatch
-from headgate.storage.log.staged import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Staged
 from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def stage_closely(
     return AppendInfo(first_offset, last_offset, append_time, log.start_offset, max_timestamp, False)
 
 
-def _record_producer(log: Log, header: BatchHeader, part: memoryview, staged: Staged) -> None:
+def _record_producer(log: Log, header: BatchHeader, part: memoryview, staged: PendingWrite) -> None:
     if header.attributes & control.TRANSACTION_BITS and not log.has_transactions:
         log.follow_transactions()
     marker = control.read(part) if header.is_control else None
@@ -75,7 +75,9 @@ def _record_producer(log: Log, header: BatchHeader, part: memoryview, staged: St
         staged.aborted += (aborted,)
 
 
-def make_room(log: Log, size: int, max_timestamp: int, last_offset: int, now_ms: int, leader_epoch: int) -> Staged:
+def make_room(
+    log: Log, size: int, max_timestamp: int, last_offset: int, now_ms: int, leader_epoch: int
+) -> PendingWrite:
     """Write what is staged, roll if that is due, and begin anew with as much room as the segment has."""
     log.write_staged()
     if log.sync_error is not None:
@@ -96,7 +98,7 @@ def make_room(log: Log, size: int, max_timestamp: int, last_offset: int, now_ms:
                 log.owner.write_epochs_soon()
     except OSError as error:
         raise log.disk_error(error) from error
-    staged = log.staged = Staged(log.end_offset, log.epochs.latest)
+    staged = log.staged = PendingWrite(log.end_offset, log.epochs.latest)
     # With less to go by, each append looks for itself.
     if active.size and active.first_timestamp >= 0 and not active.is_full(config.segment_index_bytes, MAX_BATCHES):
         staged.max_bytes = min(config.segment_bytes - active.size, MAX_STAGED_BYTES)
@@ -105,7 +107,7 @@ def make_room(log: Log, size: int, max_timestamp: int, last_offset: int, now_ms:
     return staged
 
 
-def begin_write(log: Log) -> Staged | None:
+def begin_write(log: Log) -> PendingWrite | None:
     """See `Log.begin_write`."""
     staged, log.staged = log.staged, None
     if staged is not None:
@@ -119,7 +121,7 @@ def begin_write(log: Log) -> Staged | None:
     return staged
 
 
-def end_write(log: Log, staged: Staged, error: BaseException | None) -> None:
+def end_write(log: Log, staged: PendingWrite, error: BaseException | None) -> None:
     """See `Log.end_write`."""
     log.being_written = None
     staged.release()
@@ -135,7 +137,7 @@ def end_write(log: Log, staged: Staged, error: BaseException | None) -> None:
     written(log, staged)
 
 
-def take_back(log: Log, staged: Staged, error: OSError | KafkaError) -> KafkaError:
+def take_back(log: Log, staged: PendingWrite, error: OSError | KafkaError) -> KafkaError:
     """What was staged was not written: the log is as before. What to raise, and to tell those who appended it."""
     log.end_offset = staged.first_offset
     # The file was cut where it ended before; until that is on the disk, what was cut off can come back.
@@ -147,7 +149,7 @@ def take_back(log: Log, staged: Staged, error: OSError | KafkaError) -> KafkaErr
     return staged.error
 
 
-def written(log: Log, staged: Staged) -> None:
+def written(log: Log, staged: PendingWrite) -> None:
     """What was staged is in the page cache: flush it where that is due. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
     if staged.aborted:
         log.active.follow_transactions(staged.aborted)

@@ -5,7 +5,8 @@ and may do so in another thread while the log goes on appending. One flush may s
 its end.
 
 After a sync that failed the system may have dropped what it could not write, and say at the next one that all is well:
-so there is no next one. The log keeps the error, and takes nothing until `storage.recovery.mending` has made sure.
+so there is no next one. The log keeps the error, and takes nothing until `storage.recovery.sync_failure_repair` has
+made sure.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.storage.disk.directories import PARTITION_METADATA
+from headgate.storage.disk.layout import PARTITION_METADATA
 from headgate.storage.files import NO_DESCRIPTORS, File, Files, parent
-from headgate.storage.log import holding
+from headgate.storage.log import log_lock
 
 if TYPE_CHECKING:
     from headgate.storage.log.log import Log
@@ -113,10 +114,10 @@ def is_due(log: Log, now_ms: int) -> bool:
         is_wanted = (
             now_ms - log.last_flush_ms >= log.config.flush_ms
             or log.recovery_point < log.active_base_offset
-            or log.config.commits_synced
+            or log.config.fsync_before_commit
             or bool(log.indexes_unsynced)
         )
-    return is_wanted and holding.may(log, holding.FLUSH)
+    return is_wanted and log_lock.may(log, log_lock.FLUSH)
 
 
 def make(log: Log, now_ms: int | None) -> None:
@@ -149,7 +150,7 @@ def begin(log: Log) -> Flush:
         raise log.refusal()
     # The system tells of an error once: of two at a time the other would believe that all is well.
     assert log.flushing is None, f"{log!r} is being flushed"
-    assert not log.by_name & holding.BY_NAME, f"a thread works with the files of {log!r}"
+    assert not log.exclusive_locks & log_lock.BY_NAME, f"a thread works with the files of {log!r}"
     # What is begun from here on, by whomever, is for the next flush.
     owed_indexes, owes_names = log.indexes_unsynced, log.names_unsynced
     log.indexes_unsynced, log.names_unsynced = [], False
@@ -216,7 +217,7 @@ def end(log: Log, made: Flush, now_ms: int | None) -> None:
         log.indexes_unsynced[:0] = made.indexes
         return
     log.recovery_point = max(log.recovery_point, min(made.end_offset, log.end_offset))
-    log.decided_offset = max(log.decided_offset, min(made.stable_offset, log.recovery_point))
+    log.last_decided_offset = max(log.last_decided_offset, min(made.stable_offset, log.recovery_point))
     if now_ms is not None:
         log.last_flush_ms = now_ms
 
@@ -228,7 +229,7 @@ def finish(log: Log) -> bool:
             log.end_write(log.being_written, OSError(errno.ECANCELED, "the log was closed"))
     if log.flushing is not None:  # its end has not been taken up, and will not be
         end(log, log.flushing, None)
-    log.by_name = 0  # nor was what a thread was to do there, if it had not begun
+    log.exclusive_locks = 0  # nor was what a thread was to do there, if it had not begun
     if log.sync_error is not None:
         raise log.refusal()
     try:
@@ -237,21 +238,21 @@ def finish(log: Log) -> bool:
             log.epochs.begin_write(needs_room=False)()
     except OSError as error:
         raise log.disk_error(error) from error
-    if log.active.was_cut and log.active.path not in log.indexes_unsynced:
+    if log.active.was_truncated and log.active.path not in log.indexes_unsynced:
         log.indexes_unsynced.append(log.active.path)
     is_unsynced = log.recovery_point < log.end_offset or bool(log.indexes_unsynced)
     return is_changed or is_unsynced or (log.names_unsynced and log.size > 0)
 
 
 def fail(log: Log, error: OSError) -> None:
-    """Have a log take nothing more, as a sync of its files failed: see `storage.recovery.mending`."""
+    """Have a log take nothing more, as a sync of its files failed: see `storage.recovery.sync_failure_repair`."""
     if log.sync_error is None and error.errno not in _NOT_BEGUN:
         message = (
             f"a sync of {log.topic}-{log.partition} failed ({error}): it takes no records until all behind offset"
             f" {log.recovery_point} was read, checked and written once more, which is tried by itself"
         )
         log.sync_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-        log.pool.broken.append(log)
+        log.pool.needs_repair.append(log)
 
 
 def _hold(segments: Iterable[Segment]) -> list[File]:

@@ -16,22 +16,22 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch_head
 from headgate.protocol.records.compression import Steps, finish
 from headgate.protocol.records.control import Marker
-from headgate.storage.cleanup import expiry
+from headgate.storage.cleanup import segment_deletion
 from headgate.storage.cleanup.replacement import Compacted
 from headgate.storage.config import LogConfig
 from headgate.storage.disk.pool import Pool
-from headgate.storage.log import appending, flush, rolling, snapshots, times, truncation, validation
+from headgate.storage.log import appending, flush, rolling, snapshots, timestamp_lookup, truncation, validation
 from headgate.storage.log.appending import Owner, make_room, written
 from headgate.storage.log.epochs import Epochs
 from headgate.storage.log.flush import Flush
+from headgate.storage.log.pending_write import AppendInfo, PendingWrite
 from headgate.storage.log.producers import Producers
 from headgate.storage.log.segments import Segments
-from headgate.storage.log.staged import AppendInfo, Staged
-from headgate.storage.log.times import More, TimestampOffset
+from headgate.storage.log.timestamp_lookup import More, TimestampOffset
 from headgate.storage.log.validation import FULL, OWN
-from headgate.storage.segment.aborted import Reaching
+from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.segment.segment import Segment
-from headgate.storage.segment.slices import FileSlice
+from headgate.storage.segment.transaction_index import Reaching
 
 __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
 
@@ -48,18 +48,18 @@ class Log:
         "_segments",
         "_snapshot_offset",
         "being_written",
-        "by_name",
         "config",
-        "decided_offset",
         "directory",
         "end_offset",
         "epochs",
+        "exclusive_locks",
         "flushing",
         "has_transactions",
         "indexes_unsynced",
         "is_ahead",
         "is_retired",
         "key",
+        "last_decided_offset",
         "last_flush_ms",
         "names_unsynced",
         "owner",
@@ -83,7 +83,7 @@ class Log:
         segments: list[Segment],
         random: Random,
     ) -> None:
-        """`recovery.open_log` and `Store.create` make logs; what they know better is set by them afterwards."""
+        """`recovery.open_log` and `LogDirectory.create` make logs; what they know better is set by them afterwards."""
         self.pool = pool
         self._random = random
         self.directory = directory
@@ -98,21 +98,21 @@ class Log:
         self._snapshot_offset = self.end_offset
         self.has_transactions = False
         """Whether there is, or was, a transaction in it."""
-        self.decided_offset = 0
+        self.last_decided_offset = 0
         """Below it every transaction has ended with a marker that is on the disk, as far as is known."""
         self.names_unsynced = False
         self.indexes_unsynced: list[str] = []  # of segments rolled since the last flush; and segments that were cut
         self.is_retired = False  # deleted, or about to be
-        self.by_name = 0  # who works with the names of its files, in a thread: see `holding`
+        self.exclusive_locks = 0  # who works with the names of its files, in a thread: see `holding`
         self.owner: Owner | None = None
         """Without one, whoever appends waits for the disk."""
         self.flushing: Flush | None = None  # from `begin_flush` until `end_flush`
         self.last_flush_ms = 0
         self.sync_error: KafkaError | None = None
         """What kept the disk from taking the log: since then nobody knows what is on it, and no flush is made."""
-        self.is_ahead = False  # of its files, which `storage.recovery.mending` has follow
-        self.staged: Staged | None = None
-        self.being_written: Staged | None = None  # by a thread: see `begin_write`
+        self.is_ahead = False  # of its files, which `storage.recovery.sync_failure_repair` has follow
+        self.staged: PendingWrite | None = None
+        self.being_written: PendingWrite | None = None  # by a thread: see `begin_write`
         self._jitter = random.random()  # the share of segment.jitter.ms that the segment being written has
 
     def __repr__(self) -> str:
@@ -169,9 +169,9 @@ class Log:
         return self._segments.size
 
     @property
-    def holds_messages(self) -> bool:
+    def has_legacy_format(self) -> bool:
         """Whether there may be messages of magic 0 and 1 in it, as in what was adopted from Apache Kafka."""
-        return self._segments.hold_messages
+        return self._segments.has_legacy_format
 
     @property
     def has_own_start(self) -> bool:
@@ -210,7 +210,7 @@ class Log:
         does; what was staged before is then still staged, or was written.
         """
         config = self.config
-        is_kept = (config.keeps_batches and validate != FULL) or validate == OWN
+        is_kept = (config.allows_verbatim and validate != FULL) or validate == OWN
         header = validation.plain_batch(view, config, now_ms) if is_kept else None
         if header is None:
             return appending.stage_closely(self, view, leader_epoch, now_ms, validate, gather_bytes)
@@ -239,8 +239,8 @@ class Log:
     def write_staged(self) -> None:
         """Write what `stage` took.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR), which stands in `Staged.error` too; if it was the write that failed, the
-        log is then as it was before the first of it.
+        Raises KafkaError(KAFKA_STORAGE_ERROR), which stands in `PendingWrite.error` too; if it was the write that
+        failed, the log is then as it was before the first of it.
         """
         staged, self.staged = self.staged, None
         if staged is None:
@@ -254,21 +254,21 @@ class Log:
         written(self, staged)
 
     def look_up(self) -> None:
-        """Have in memory what the next append asks for. Raises ColdRead if that is not to be had at once.
+        """Have in memory what the next append asks for. Raises WouldBlock if that is not to be had at once.
 
         Raises OSError and KafkaError, with which the append would be refused too.
         """
         with self.pool.waiting(False):
             self._segments.active.look_up()
 
-    def begin_write(self) -> Staged | None:
+    def begin_write(self) -> PendingWrite | None:
         """Hand out what is staged: a thread may call its `write`, then comes `end_write`. None if nothing is staged.
 
         What may be done with the log meanwhile says `holding`. Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
         return appending.begin_write(self)
 
-    def end_write(self, staged: Staged, error: BaseException | None) -> None:
+    def end_write(self, staged: PendingWrite, error: BaseException | None) -> None:
         """The write has ended. Raises KafkaError(KAFKA_STORAGE_ERROR) as `write_staged` does."""
         appending.end_write(self, staged, error)
 
@@ -394,15 +394,15 @@ class Log:
     # Reading
 
     def read(
-        self, offset: int, max_bytes: int, up_to: int, at_least_one: bool, patient: bool = True
+        self, offset: int, max_bytes: int, up_to: int, at_least_one: bool, blocking: bool = True
     ) -> FileSlice | None:
         """Plan a read of whole batches, from the one with `offset` on, `max_bytes` at most, none reaching `up_to`.
 
         `up_to` is a batch boundary, or the end. With `at_least_one` the first batch comes even if it is larger than
         `max_bytes`, and even if pieces of other files may keep no more of these open (`HeldFiles`). None where there is
         nothing: `offset` is `up_to`, not even one batch fits, or the file may not be kept open. Raises KafkaError:
-        OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR. If not `patient`, raises ColdRead rather than
-        wait for the disk.
+        OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR. If not `blocking`, raises WouldBlock rather
+        than wait for the disk.
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise KafkaError(
@@ -413,25 +413,25 @@ class Log:
             return None
         if not at_least_one and self.pool.held.is_full and not self._segments.owner(offset).is_lent:
             return None
-        self.pool.is_patient = patient
+        self.pool.may_block = blocking
         try:
             return self._segments.plan(offset, max_bytes, up_to, self.end_offset, at_least_one)
         except OSError as error:
             raise self.disk_error(error) from error
         finally:
-            self.pool.is_patient = True
+            self.pool.may_block = True
 
     def locate(self, offset: int) -> tuple[Segment, int]:
         """Where the batch that holds `offset`, or the next one behind it, begins. Raises OSError, KafkaError."""
         return self._segments.locate(offset)
 
-    def aborted(self, start: int, up_to: int, piece: FileSlice | None = None, patient: bool = True) -> Reaching:
+    def aborted(self, start: int, up_to: int, piece: FileSlice | None = None, blocking: bool = True) -> Reaching:
         """The aborted transactions with records from `start` on and before `up_to`, also if none is left of these.
 
         With a piece that `read` planned from `start` on, little more than what concerns that. Raises
-        KafkaError(KAFKA_STORAGE_ERROR), and ColdRead if not `patient`.
+        KafkaError(KAFKA_STORAGE_ERROR), and WouldBlock if not `blocking`.
         """
-        self.pool.is_patient = patient
+        self.pool.may_block = blocking
         try:
             if piece is not None:
                 up_to = min(up_to, self._segments.bound(start, piece, self.end_offset))
@@ -439,26 +439,32 @@ class Log:
         except OSError as error:
             raise self.disk_error(error) from error
         finally:
-            self.pool.is_patient = True
+            self.pool.may_block = True
 
     def offset_for_time(
-        self, timestamp_ms: int, up_to: int, more: More | None = None, patient: bool = True
-    ) -> Steps[times.Found]:
+        self, timestamp_ms: int, up_to: int, more: More | None = None, blocking: bool = True
+    ) -> Steps[timestamp_lookup.Found]:
         """In slices, the first record of this time or later, below `up_to`. They need nothing of the log any more.
 
-        If they end with `More`, ask again with that. Raises KafkaError(KAFKA_STORAGE_ERROR), and ColdRead if not
-        `patient`; the slices OSError.
+        If they end with `More`, ask again with that. Raises KafkaError(KAFKA_STORAGE_ERROR), and WouldBlock if not
+        `blocking`; the slices OSError.
         """
         start_offset = self.start_offset if more is None else max(self.start_offset, more.base_offset)
-        return self._search(times.first_from, patient, start_offset, timestamp_ms, start_offset).steps(up_to)
+        return self._search(timestamp_lookup.first_from, blocking, start_offset, timestamp_ms, start_offset).steps(
+            up_to
+        )
 
-    def max_timestamp(self, up_to: int, more: More | None = None, patient: bool = True) -> Steps[times.Found]:
+    def max_timestamp(
+        self, up_to: int, more: More | None = None, blocking: bool = True
+    ) -> Steps[timestamp_lookup.Found]:
         """The same for the first record with the highest timestamp, if that is below `up_to`. Source: KIP-734."""
-        return self._search(times.newest, patient, self.start_offset, self.start_offset, more).steps(up_to)
+        return self._search(timestamp_lookup.newest, blocking, self.start_offset, self.start_offset, more).steps(up_to)
 
-    def _search(self, plan: Callable[..., times.Search], patient: bool, since: int, *wanted: object) -> times.Search:
+    def _search(
+        self, plan: Callable[..., timestamp_lookup.Search], blocking: bool, since: int, *wanted: object
+    ) -> timestamp_lookup.Search:
         try:
-            with self.pool.waiting(patient):
+            with self.pool.waiting(blocking):
                 return plan(self._segments.since(since), *wanted)
         except OSError as error:
             raise self.disk_error(error) from error
@@ -477,30 +483,30 @@ class Log:
 
     # Upkeep
 
-    def begin_expiry(
-        self, now_ms: int, up_to: int, most: int | None = None, *, patient: bool = True
-    ) -> expiry.Expired | None:
+    def begin_segment_deletion(
+        self, now_ms: int, up_to: int, most: int | None = None, *, blocking: bool = True
+    ) -> segment_deletion.SegmentDeletion | None:
         """Give up the oldest segments, `most` at most, that retention does not keep, below the high watermark `up_to`.
 
-        They are to be run, in any thread, and handed to `end_expiry`. None if there are none, or not now: see
-        `holding`. Raises OSError, of these WrongIndex for `mending.remake_steps`; ColdRead if not `patient`.
+        They are to be run, in any thread, and handed to `end_segment_deletion`. None if there are none, or not now: see
+        `holding`. Raises OSError, of these WrongIndex for `mending.remake_steps`; WouldBlock if not `blocking`.
         """
-        with self.pool.waiting(patient):
-            return expiry.begin(self, self._segments, now_ms, up_to, most)
+        with self.pool.waiting(blocking):
+            return segment_deletion.begin(self, self._segments, now_ms, up_to, most)
 
-    def end_expiry(self, expired: expiry.Expired) -> None:
+    def end_segment_deletion(self, expired: segment_deletion.SegmentDeletion) -> None:
         """They were run: those that are left are tried again with the next ones."""
-        expiry.end(self, self._segments, expired)
+        segment_deletion.end(self, self._segments, expired)
 
-    def is_outlived(self, now_ms: int, up_to: int, *, patient: bool = True) -> bool:
+    def all_expired(self, now_ms: int, up_to: int, *, blocking: bool = True) -> bool:
         """Whether nothing in the log is kept, so that its only segment may go too: see `leave`.
 
-        Raises OSError; ColdRead if not `patient`.
+        Raises OSError; WouldBlock if not `blocking`.
         """
         if len(self._segments) > 1 or not self.active.size:
             return False
-        with self.pool.waiting(patient):
-            return expiry.expired(self, self._segments, now_ms, up_to) > 0
+        with self.pool.waiting(blocking):
+            return segment_deletion.expired(self, self._segments, now_ms, up_to) > 0
 
     def leave(self, now_ms: int) -> None:
         """Begin a new segment behind one that is to be deleted: unlike `roll` that needs no room on the disk.
@@ -512,7 +518,7 @@ class Log:
         self._begin_segment(now_ms)
 
     def advance_start(self, offset: int) -> None:
-        """Records before `offset` are no longer to be had; their segments go with `begin_expiry`."""
+        """Records before `offset` are no longer to be had; their segments go with `begin_segment_deletion`."""
         if offset > self.start_offset:
             self.start_offset = offset
             self.epochs.start_from(offset)
@@ -535,10 +541,10 @@ class Log:
         flush.end(self, made, now_ms)
 
     def fail(self, error: OSError) -> None:
-        """A sync of its files failed: nothing is taken or flushed until `storage.recovery.mending` is done."""
+        """Refuse appends and flushes after a failed sync, until `storage.recovery.sync_failure_repair` is done."""
         flush.fail(self, error)
 
-    def mended(self) -> None:
+    def repaired(self) -> None:
         """Everything there is was checked, and is on the disk."""
         self.sync_error, self.is_ahead = None, False
         self.flushed()

@@ -16,10 +16,10 @@ from headgate.protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHead
 from headgate.protocol.records.control import Marker
 from headgate.storage.cleanup.replacement import Compacted
 from headgate.storage.cleanup.retention import Expirable
-from headgate.storage.segment.aborted import Reaching
-from headgate.storage.segment.hops import seek
+from headgate.storage.segment.batch_seek import seek
+from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 from headgate.storage.segment.segment import Segment
-from headgate.storage.segment.slices import FileSlice, MessagesSlice
+from headgate.storage.segment.transaction_index import Reaching
 
 _MEMO_ENTRIES = 64
 _MOST_EMPTY = 1000  # are passed over in one read: each takes two microseconds
@@ -72,12 +72,12 @@ class Segments:
         return sum(segment.size for segment in self._items)
 
     @property
-    def hold_messages(self) -> bool:
+    def has_legacy_format(self) -> bool:
         """Whether there may be messages of magic 0 and 1 in one of them."""
-        return any(segment.holds_messages for segment in self._items)
+        return any(segment.has_legacy_format for segment in self._items)
 
     def facts(self, start_offset: int, end_offset: int, *, reads_times: bool) -> Iterator[Expirable]:
-        """What decides which of them may go, the oldest first, each when it is asked for. Raises OSError, ColdRead.
+        """What decides which of them may go, the oldest first, each when it is asked for. Raises OSError, WouldBlock.
 
         Times are not read where nobody wants them, nor of a segment before the log's start.
         """
@@ -156,7 +156,7 @@ class Segments:
     def aborted(self, start: int, up_to: int) -> Reaching:
         """The aborted transactions with records from `start` on and before `up_to`.
 
-        They are known where their markers are, which may be in a later segment. Raises OSError, ColdRead.
+        They are known where their markers are, which may be in a later segment. Raises OSError, WouldBlock.
         """
         found = []
         for number in range(self.position_of(start), len(self._items)):
@@ -181,7 +181,7 @@ class Segments:
         return self._items[self.position_of(segment.base_offset) + 1].base_offset
 
     def plan(self, offset: int, max_bytes: int, up_to: int, end_offset: int, at_least_one: bool) -> FileSlice | None:
-        """A read of whole batches of one segment, as `Log.read` describes it. Raises OSError, ColdRead."""
+        """A read of whole batches of one segment, as `Log.read` describes it. Raises OSError, WouldBlock."""
         segment, position = self.locate(offset)
         if self._compacted is not None and offset < self._compacted.offset:
             segment, position = self._behind_empty(segment, position, up_to)
@@ -192,7 +192,7 @@ class Segments:
             self._remember(min(up_to, end_offset), segment, limit)
         if limit <= position:
             return None
-        kind = MessagesSlice if segment.holds_messages else FileSlice
+        kind = MessagesSlice if segment.has_legacy_format else FileSlice
         return kind(segment.file, position, limit - position)
 
     def _behind_empty(self, segment: Segment, position: int, up_to: int) -> tuple[Segment, int]:
@@ -202,7 +202,7 @@ class Segments:
         """
         found = segment, position
         for _ in range(_MOST_EMPTY):
-            if segment.holds_messages:  # a message of that size is none of these
+            if segment.has_legacy_format:  # a message of that size is none of these
                 break
             hop = seek(segment, position, position)
             if hop is None:

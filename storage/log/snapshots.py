@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 
 from headgate.protocol.records.compression import Steps
-from headgate.storage.disk.directories import base_of
+from headgate.storage.disk.layout import base_of
 from headgate.storage.errors import BadFile
 from headgate.storage.files import Files
 from headgate.storage.log.producers import SNAPSHOT_SUFFIX, Producers

@@ -53,7 +53,7 @@ def promise_less(log: Log, offset: int) -> None:
     if log.flushing is not None:  # of what is appended from now on it knows nothing
         log.flushing.end_offset = min(log.flushing.end_offset, offset)
         log.flushing.stable_offset = 0
-    log.recovery_point, log.decided_offset = min(log.recovery_point, offset), 0
+    log.recovery_point, log.last_decided_offset = min(log.recovery_point, offset), 0
     log.pool.write_recovery_points()  # which may say more than is known here: see `appending.take_back`
 
 

@@ -10,18 +10,18 @@ from headgate.storage.disk.pool import Pool
 from headgate.storage.files import NO_ROOM
 from headgate.storage.log import snapshots
 from headgate.storage.log.log import Log
-from headgate.storage.recovery.aside import keep_aside
-from headgate.storage.recovery.found import Found, corrupt
-from headgate.storage.recovery.soundness import end_of_finished, has_indexes
-from headgate.storage.segment import sealing
-from headgate.storage.segment.aborted import AbortedIndex
+from headgate.storage.recovery.index_check import end_of_finished, has_indexes
+from headgate.storage.recovery.quarantine import quarantine_cut
+from headgate.storage.recovery.recovery_input import RecoveryInput, corrupt
+from headgate.storage.segment import index_finalization
 from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.transaction_index import TransactionIndex
 from headgate.storage.segment.transactions import Transactions
 
 logger = logging.getLogger("headgate.storage")
 
 
-def check_indexes(log: Log, found: Found, segment: Segment, end_offset: int | None = None) -> Steps[None]:
+def check_indexes(log: Log, found: RecoveryInput, segment: Segment, end_offset: int | None = None) -> Steps[None]:
     """Make the indexes of a segment that is safe on the disk again, if they are not what they should be.
 
     With `end_offset`, where the next segment begins, they are looked through, and nothing stays behind it.
@@ -38,7 +38,7 @@ def check_indexes(log: Log, found: Found, segment: Segment, end_offset: int | No
     yield from rebuild(log, found, segment)
 
 
-def _drop_leftover(log: Log, found: Found, segment: Segment, end_offset: int) -> Steps[None]:
+def _drop_leftover(log: Log, found: RecoveryInput, segment: Segment, end_offset: int) -> Steps[None]:
     """Cut off what a write has left that failed just before a roll: it was cut off then, but not yet on the disk."""
     walk = segment.walk()
     for _, header in walk:
@@ -49,12 +49,14 @@ def _drop_leftover(log: Log, found: Found, segment: Segment, end_offset: int) ->
     if is_whole and walk.position < segment.size:
         left = segment.size - walk.position
         logger.warning("%s: %d bytes behind the last batch of %s are cut off", found, left, segment.path)
-        yield from keep_aside(log.pool.files, segment, walk.position)
+        yield from quarantine_cut(log.pool.files, segment, walk.position)
         segment.rebuild(log.config.index_interval_bytes)
         segment.truncate(walk.position)
 
 
-def rebuild(log: Log, found: Found, segment: Segment, known: Transactions | None = None) -> Steps[Transactions | None]:
+def rebuild(
+    log: Log, found: RecoveryInput, segment: Segment, known: Transactions | None = None
+) -> Steps[Transactions | None]:
     """Make the indexes of a segment again. `known` and the result: the transactions open at its ends, if known."""
     pool = log.pool
     pool.defers_blocks = True
@@ -93,7 +95,7 @@ def transactions_at(log: Log, offset: int) -> Steps[Transactions]:
     return producers.transactions
 
 
-def check_transactions(log: Log, found: Found) -> Steps[None]:
+def check_transactions(log: Log, found: RecoveryInput) -> Steps[None]:
     """Make the indexes of aborted transactions that are missing again, if the log may have any.
 
     That is seen in its producers, or in such an index of another segment. Else nothing is missing.
@@ -110,7 +112,7 @@ def check_transactions(log: Log, found: Found) -> Steps[None]:
         made += is_missing
     log.follow_transactions()
     if made:
-        logger.info("%s: made %s files of %d segments that had none", found, AbortedIndex.SUFFIX, made)
+        logger.info("%s: made %s files of %d segments that had none", found, TransactionIndex.SUFFIX, made)
 
 
 def _write(pool: Pool, segment: Segment) -> None:
@@ -120,11 +122,11 @@ def _write(pool: Pool, segment: Segment) -> None:
     """
     segment.file.sync()
     try:
-        sealing.write(pool.files, segment)
+        index_finalization.write(pool.files, segment)
     except OSError as error:
         _without_room(segment, error)
     else:
-        sealing.note_written(pool, segment)
+        index_finalization.note_written(pool, segment)
 
 
 def seal(segment: Segment) -> None:

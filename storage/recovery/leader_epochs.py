@@ -14,17 +14,17 @@ from headgate.storage.errors import BadFile
 from headgate.storage.files import Files
 from headgate.storage.log.epochs import NO_EPOCH, read_entries
 from headgate.storage.log.log import Log
-from headgate.storage.recovery.found import Found
-from headgate.storage.segment import messages
-from headgate.storage.segment.hops import NO_LIMIT, seek
+from headgate.storage.recovery.recovery_input import RecoveryInput
+from headgate.storage.segment import legacy_messages
+from headgate.storage.segment.batch_seek import NO_LIMIT, seek
 from headgate.storage.segment.segment import Segment
 
 logger = logging.getLogger("headgate.storage")
 
-_HEAD_BYTES = messages.MAGIC_POSITION + 1
+_HEAD_BYTES = legacy_messages.MAGIC_POSITION + 1
 
 
-def read(files: Files, found: Found) -> list[tuple[int, int]] | None:
+def read(files: Files, found: RecoveryInput) -> list[tuple[int, int]] | None:
     """The entries of the file; None if there is none, or none that can be read, which is logged."""
     try:
         return read_entries(files, found.directory)
@@ -62,7 +62,7 @@ def _cover(epochs: list[tuple[int, int]], start_offset: int) -> bool:
     return bool(epochs) and epochs[0][1] <= start_offset
 
 
-def derive_steps(log: Log, found: Found) -> Steps[list[tuple[int, int]]]:
+def derive_steps(log: Log, found: RecoveryInput) -> Steps[list[tuple[int, int]]]:
     """From the batches: only epochs in which nothing was written are not found again."""
     old = [segment.base_offset for segment in log.segments if _begins_with_message(segment)]
     if old and _ends_with_message(log):
@@ -93,16 +93,16 @@ def note_formats(log: Log, epochs: list[tuple[int, int]], start_offset: int) -> 
     """
     first = epochs[0][1] if epochs else NO_LIMIT
     for segment in log.segments:
-        segment.holds_messages = segment.size > 0 and segment.base_offset < first
-        if segment.holds_messages and first <= start_offset:
-            segment.holds_messages = _begins_with_message(segment)
+        segment.has_legacy_format = segment.size > 0 and segment.base_offset < first
+        if segment.has_legacy_format and first <= start_offset:
+            segment.has_legacy_format = _begins_with_message(segment)
 
 
 def _begins_with_message(segment: Segment, position: int = 0) -> bool:
-    if not segment.holds_messages:
+    if not segment.has_legacy_format:
         return False
     head = segment.file.read_at(_HEAD_BYTES, position)
-    return len(head) == _HEAD_BYTES and head[messages.MAGIC_POSITION] < batch.MAGIC
+    return len(head) == _HEAD_BYTES and head[legacy_messages.MAGIC_POSITION] < batch.MAGIC
 
 
 def _ends_with_message(log: Log) -> bool:

@@ -10,7 +10,7 @@ from headgate.protocol.errors import KafkaError
 from headgate.protocol.records.compression import Steps, finish
 from headgate.storage.cleanup import replacement
 from headgate.storage.config import LogConfig
-from headgate.storage.disk import directories
+from headgate.storage.disk import layout
 from headgate.storage.disk.checkpoint import START_OFFSETS, TEMPORARY_SUFFIX
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import CorruptLog, NotALog
@@ -19,9 +19,9 @@ from headgate.storage.log import snapshots
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
 from headgate.storage.recovery import leader_epochs
-from headgate.storage.recovery.aside import put_replaced_aside
-from headgate.storage.recovery.found import Found, bases_of, corrupt, how_to_mend, of_log, sizes_of
 from headgate.storage.recovery.indexes import check_indexes, check_transactions, rebuild
+from headgate.storage.recovery.quarantine import quarantine_replaced
+from headgate.storage.recovery.recovery_input import RecoveryInput, bases_of, corrupt, of_log, repair_advice, sizes_of
 from headgate.storage.recovery.scan import scan
 from headgate.storage.segment.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment
 
@@ -31,12 +31,12 @@ SCANNED_BYTES = 1 << 20
 """From so much on, what was scanned of a log is made safe soon after."""
 
 
-def open_log(pool: Pool, found: Found, config: LogConfig, random: Random, now_ms: int) -> Log:
+def open_log(pool: Pool, found: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> Log:
     """The log in a directory, at once. Raises what `open_log_steps` raises."""
     return finish(open_log_steps(pool, found, config, random, now_ms))
 
 
-def open_log_steps(pool: Pool, found: Found, config: LogConfig, random: Random, now_ms: int) -> Steps[Log]:
+def open_log_steps(pool: Pool, found: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> Steps[Log]:
     """The log in a directory.
 
     Raises CorruptLog, UnsupportedLog (the partition stays closed and untouched), NotALog for a directory of somebody
@@ -44,12 +44,12 @@ def open_log_steps(pool: Pool, found: Found, config: LogConfig, random: Random, 
     """
     listed = pool.files.list(found.directory)
     names = of_log(listed)
-    if directories.is_no_partition(listed) and not found.recovery_point:
+    if layout.is_no_partition(listed) and not found.recovery_point:
         raise NotALog(f"{found.directory} is called like a partition's directory, and holds nothing of a log")
     names = of_log((yield from replacement.finish_steps(pool, found.directory, names)))
     _tidy(pool, found, names)
     if config.is_compacted and not found.is_clean:
-        yield from put_replaced_aside(pool, found, names)
+        yield from quarantine_replaced(pool, found, names)
     segments = _segments(pool, found, names, now_ms)
     log = Log(pool, found.directory, found.topic, found.index, found.topic_id, config, segments, random)
     entries = leader_epochs.read(pool.files, found)
@@ -74,19 +74,19 @@ def open_log_steps(pool: Pool, found: Found, config: LogConfig, random: Random, 
     leader_epochs.note_formats(log, epochs, log.start_offset)
     log.epochs.keep(epochs, always=entries is None and log.size > 0)
     log.epochs.start_from(log.start_offset)
-    log.active.was_cut = not found.is_clean  # maybe, by who was killed, and to nothing
+    log.active.was_truncated = not found.is_clean  # maybe, by who was killed, and to nothing
     log.names_unsynced = not found.is_clean or not log.size  # an empty log has never had a reason to be flushed
     yield from log.reload_producers_steps(snapshots.offsets(names), producers)
     yield from check_transactions(log, found)
     if found.bytes_scanned >= SCANNED_BYTES and log.recovery_point < log.end_offset:
         _keep_found(log, found)
-    if config.commits_synced and log.recovery_point < log.end_offset:
+    if config.fsync_before_commit and log.recovery_point < log.end_offset:
         log.flush()  # a killed broker may have left in memory what a power cut could still take back from consumers
     log.release()  # most partitions are idle: files are opened again where they are needed
     return log
 
 
-def _check_start(found: Found, end_offset: int) -> None:
+def _check_start(found: RecoveryInput, end_offset: int) -> None:
     """Raises CorruptLog if a log begins behind where it ends, and no power cut can have taken what was there."""
     if found.is_clean or found.start_offset > found.high_watermark:
         raise CorruptLog(
@@ -95,7 +95,7 @@ def _check_start(found: Found, end_offset: int) -> None:
         )
 
 
-def _keep_found(log: Log, found: Found) -> None:
+def _keep_found(log: Log, found: RecoveryInput) -> None:
     """Write down what a scan has found, as a stop would, and have a flush be due: the next start need not scan it."""
     try:
         log.seal()
@@ -105,7 +105,7 @@ def _keep_found(log: Log, found: Found) -> None:
         logger.warning("%s: there is no room for what the scan has found; the next start may scan it again", found)
 
 
-def _tidy(pool: Pool, found: Found, names: dict[str, int]) -> None:
+def _tidy(pool: Pool, found: RecoveryInput, names: dict[str, int]) -> None:
     """Finish what a crash interrupted: deletions and replacements that had not happened yet."""
     for name in list(names):
         of_size = names.get(name.rpartition(".")[0] + LOG_SUFFIX, -1)
@@ -118,20 +118,20 @@ def _tidy(pool: Pool, found: Found, names: dict[str, int]) -> None:
             pool.files.remove(path)
 
 
-def _segments(pool: Pool, found: Found, names: dict[str, int], now_ms: int) -> list[Segment]:
+def _segments(pool: Pool, found: RecoveryInput, names: dict[str, int], now_ms: int) -> list[Segment]:
     directory = found.directory
     bases = bases_of(names)
     if not bases:
         if found.recovery_point > found.start_offset:
             raise CorruptLog(
                 f"{found}: {directory} has no segments, but offsets up to {found.recovery_point} were on the "
-                f"disk; {how_to_mend(found)}"
+                f"disk; {repair_advice(found)}"
             )
         return [Segment.create(pool, directory, found.start_offset, now_ms)]
     return [Segment(pool, directory, base, sizes_of(names, base), created_ms=now_ms) for base in bases]
 
 
-def _look_at_ends(log: Log, found: Found) -> Steps[None]:
+def _look_at_ends(log: Log, found: RecoveryInput) -> Steps[None]:
     """After a clean stop: all is as it should be, unless someone deleted what can be derived."""
     for segment in log.segments:
         yield from check_indexes(log, found, segment)
@@ -148,7 +148,7 @@ def _look_at_ends(log: Log, found: Found) -> Steps[None]:
         )
 
 
-def _end_offset(log: Log, found: Found, last: Segment) -> Steps[int]:
+def _end_offset(log: Log, found: RecoveryInput, last: Segment) -> Steps[int]:
     """Where the last segment ends. Raises KafkaError where that is no batch."""
     end_offset: int | None = None
     with contextlib.suppress(KafkaError):

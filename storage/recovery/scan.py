@@ -24,18 +24,18 @@ from headgate.storage.log import snapshots
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
 from headgate.storage.recovery import leader_epochs
-from headgate.storage.recovery.aside import TORN_SUFFIX, keep_aside
-from headgate.storage.recovery.found import Found, corrupt, first_to_scan
+from headgate.storage.recovery.index_check import is_untouched
 from headgate.storage.recovery.indexes import check_indexes, seal, transactions_at
-from headgate.storage.recovery.soundness import is_untouched
-from headgate.storage.segment import messages
+from headgate.storage.recovery.quarantine import TORN_SUFFIX, quarantine_cut
+from headgate.storage.recovery.recovery_input import RecoveryInput, corrupt, first_to_scan
+from headgate.storage.segment import legacy_messages
+from headgate.storage.segment.batch_iterator import BatchIterator
 from headgate.storage.segment.segment import Segment
 from headgate.storage.segment.transactions import Transactions
-from headgate.storage.segment.walk import Walk
 
 logger = logging.getLogger("headgate.storage")
 
-_HEAD_BYTES = messages.MAGIC_POSITION + 1
+_HEAD_BYTES = legacy_messages.MAGIC_POSITION + 1
 
 
 class Clean(NamedTuple):
@@ -60,7 +60,7 @@ class Corrupt(NamedTuple):
 Verdict = Clean | Torn | Corrupt
 
 
-def judge(walk: Walk, recovery_point: int) -> Verdict:
+def classify(walk: BatchIterator, recovery_point: int) -> Verdict:
     """What the end of a scan means. Pure."""
     if walk.problem is not None:
         if walk.next_offset < recovery_point:
@@ -71,7 +71,9 @@ def judge(walk: Walk, recovery_point: int) -> Verdict:
     return Clean()
 
 
-def scan(log: Log, found: Found, names: Mapping[str, int]) -> Steps[tuple[list[tuple[int, int]], Producers | None]]:
+def scan(
+    log: Log, found: RecoveryInput, names: Mapping[str, int]
+) -> Steps[tuple[list[tuple[int, int]], Producers | None]]:
     """After a crash: check what lies behind the recovery point, and make the indexes of these segments again.
 
     The leader epochs of what is there then, and its producers, if they have come to be known by the way.
@@ -114,7 +116,7 @@ def _producers_at(log: Log, names: Mapping[str, int], segment: Segment) -> Produ
 
 def _scan_segment(
     log: Log,
-    found: Found,
+    found: RecoveryInput,
     segment: Segment,
     epochs: list[tuple[int, int]],
     known: Transactions | None,
@@ -140,27 +142,27 @@ def _scan_segment(
         found.bytes_scanned += header.size
         yield
     log.end_offset = walk.next_offset
-    if walk.problem is not None and not segment.holds_messages and _is_old_format(segment, walk.position):
+    if walk.problem is not None and not segment.has_legacy_format and _is_old_format(segment, walk.position):
         raise UnsupportedLog(
             f"{found}: {segment.path} holds messages of magic 0 or 1, where the leader epochs in {log.epochs.path} "
             "say that there are none; delete that file, and they are read"
         )
-    return judge(walk, found.recovery_point), walk.transactions or known
+    return classify(walk, found.recovery_point), walk.transactions or known
 
 
 def _is_old_format(segment: Segment, position: int) -> bool:
     """Whether a whole message of magic 0 or 1 is there."""
     head = segment.file.read_at(_HEAD_BYTES, position)
-    if len(head) < _HEAD_BYTES or head[messages.MAGIC_POSITION] >= batch.MAGIC:
+    if len(head) < _HEAD_BYTES or head[legacy_messages.MAGIC_POSITION] >= batch.MAGIC:
         return False
     with contextlib.suppress(KafkaError):
-        size = messages.size_at(head) or 0
+        size = legacy_messages.size_at(head) or 0
         if size <= segment.size - position:
-            return messages.sound_bytes(segment.file.read_at(size, position)) == size
+            return legacy_messages.sound_bytes(segment.file.read_at(size, position)) == size
     return False
 
 
-def _cut(log: Log, found: Found, segment: Segment, torn: Torn, later: Sequence[Segment]) -> Steps[None]:
+def _cut(log: Log, found: RecoveryInput, segment: Segment, torn: Torn, later: Sequence[Segment]) -> Steps[None]:
     """Make the log end where it is torn; keep the bytes behind that aside."""
     logger.warning(
         "%s: cut at byte %d of %s, offset %d: %s; %d bytes there and %d later segments are kept in files named *%s",
@@ -169,9 +171,9 @@ def _cut(log: Log, found: Found, segment: Segment, torn: Torn, later: Sequence[S
     files = log.pool.files
     is_worth_little = torn.is_beginning and not later  # and a power cut may leave one in each of 10,000 logs
     try:
-        yield from keep_aside(files, segment, torn.at, is_synced=not is_worth_little)
+        yield from quarantine_cut(files, segment, torn.at, is_synced=not is_worth_little)
         for unreachable in later:
-            yield from keep_aside(files, unreachable, 0)
+            yield from quarantine_cut(files, unreachable, 0)
     except OSError as error:
         if error.errno not in NO_ROOM or not is_worth_little:
             raise  # so it stays closed, and whole, until there is room

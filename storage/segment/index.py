@@ -24,7 +24,7 @@ from operator import lt
 from typing import ClassVar
 
 from headgate.storage.disk.pool import Pool
-from headgate.storage.files import ColdRead
+from headgate.storage.files import WouldBlock
 
 BLOCK_BYTES = 4096
 """As much is kept in memory before it is written."""
@@ -33,7 +33,7 @@ MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
 
 
 class WrongIndex(OSError):
-    """A file is not what was written to it; `storage.recovery.mending` makes it again."""
+    """A file is not what was written to it; `storage.recovery.sync_failure_repair` makes it again."""
 
     def __init__(self, path: str, base_offset: int, what: str = "was cut") -> None:
         super().__init__(errno.EIO, f"the index {what}: changed behind the broker's back, it is to be made again", path)
@@ -103,18 +103,18 @@ class EntryFile:
         return written + self._pending
 
     def _read_written(self) -> bytes:
-        """What is in the file. Raises ColdRead if the pool is not patient."""
+        """What is in the file. Raises WouldBlock if the pool is not patient."""
         return self._read(self._written, 0)
 
     def _read(self, length: int, position: int) -> bytes:
-        """Some of the file; less where it was cut. Raises ColdRead if the pool is not patient."""
+        """Some of the file; less where it was cut. Raises WouldBlock if the pool is not patient."""
         file = self._pool.open(self.path)
         try:
-            if self._pool.is_patient:
+            if self._pool.may_block:
                 return file.read_at(length, position)
             data = file.read_cached(length, position)
             if data is None and file.size() >= position + length:
-                raise ColdRead(file, self.path, length, position)
+                raise WouldBlock(file, self.path, length, position)
             return file.read_at(length, position) if data is None else bytes(data)
         finally:
             file.release()
@@ -213,7 +213,7 @@ class Index(EntryFile):
         self._last: tuple[int, int] | None = None
 
     def last(self) -> tuple[int, int]:
-        """Key and value of the last entry, both relative. Raises IndexError if there is none, ColdRead as `_load`."""
+        """Key and value of the last entry, both relative. Raises IndexError if there is none, WouldBlock as `_load`."""
         if self._last is None:
             self._last = self._read_last()
         return self._last
@@ -273,7 +273,7 @@ class Index(EntryFile):
         return key, value
 
     def _load(self) -> tuple[array[int], array[int]]:
-        """All entries, in memory from now on. Raises ColdRead if the pool is not patient."""
+        """All entries, in memory from now on. Raises WouldBlock if the pool is not patient."""
         columns = self._columns
         if columns is None:
             data = self.content()

@@ -16,17 +16,17 @@ from typing import TypeAlias
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import BatchHeader
 from headgate.storage.disk.pool import Pool
-from headgate.storage.files import ColdRead, File
-from headgate.storage.segment import locating, messages
-from headgate.storage.segment.aborted import Aborted, AbortedIndex
-from headgate.storage.segment.hops import WINDOW_BYTES, Hop, damaged, seek
+from headgate.storage.files import File, WouldBlock
+from headgate.storage.segment import legacy_messages, offset_lookup
+from headgate.storage.segment.batch_iterator import BatchIterator
+from headgate.storage.segment.batch_seek import WINDOW_BYTES, Hop, damaged, seek
+from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 from headgate.storage.segment.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
-from headgate.storage.segment.slices import FileSlice, MessagesSlice
-from headgate.storage.segment.walk import Walk
+from headgate.storage.segment.transaction_index import AbortedEntry, TransactionIndex
 
 LOG_SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"
-DERIVED_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, AbortedIndex.SUFFIX, ".snapshot")
+DERIVED_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX, ".snapshot")
 _UNKNOWN = -2  # a timestamp that has to be looked up first
 
 Written: TypeAlias = tuple[int, int, int]
@@ -51,13 +51,13 @@ class Segment:
         "base_offset",
         "created_ms",
         "directory",
-        "holds_messages",
+        "has_legacy_format",
         "is_sealed",
         "may_be_longer",
         "offsets",
         "size",
         "times",
-        "was_cut",
+        "was_truncated",
     )
 
     def __init__(
@@ -83,14 +83,14 @@ class Segment:
         self.offsets = OffsetIndex(pool, directory, base_offset, offsets_size, suffix)
         self.times = TimeIndex(pool, directory, base_offset, times_size, suffix)
         has_aborted = aborted_size >= 0
-        self.aborted = AbortedIndex(pool, directory, base_offset, aborted_size, suffix) if has_aborted else None
+        self.aborted = TransactionIndex(pool, directory, base_offset, aborted_size, suffix) if has_aborted else None
         self.created_ms = created_ms
         self._suffix = LOG_SUFFIX + suffix
-        self.holds_messages = False
-        """Whether there may be messages of magic 0 and 1 in it: see `storage.segment.messages`."""
+        self.has_legacy_format = False
+        """Whether there may be messages of magic 0 and 1 in it: see `storage.segment.legacy_messages`."""
         self._file: File | None = None
         self._has_debris = False  # bytes of a failed write lie behind the end, and the disk refused to cut them off
-        self.was_cut = False
+        self.was_truncated = False
         """Whether bytes behind the end were cut off, as a failed write's: until a sync they are there after a crash."""
         self.may_be_longer = False  # the file: a thread appends to it, or is to cut it
         self._is_retired = False
@@ -150,7 +150,7 @@ class Segment:
     def _cut_debris(self, file: File) -> None:
         """Cut off what a failed write left behind the end. Raises OSError."""
         file.truncate(self.size)
-        self._has_debris, self.was_cut = False, True
+        self._has_debris, self.was_truncated = False, True
 
     def _check_alive(self) -> None:
         if self._is_retired:
@@ -240,7 +240,7 @@ class Segment:
     # Writing
 
     def look_up(self) -> None:
-        """Have in memory what the first append since the start asks for. Raises OSError, ColdRead, and KafkaError.
+        """Have in memory what the first append since the start asks for. Raises OSError, WouldBlock, and KafkaError.
 
         That is its age, what `_unseal` looks at, and the page in which the file ends.
         """
@@ -366,13 +366,13 @@ class Segment:
 
     @property
     def sealed_files(self) -> list[str]:
-        """The same, and the segment if it `was_cut`: its offsets do not tell that it has to be synced."""
-        return [*self.sealed_indexes, self.path] if self.was_cut else self.sealed_indexes
+        """The same, and the segment if it `was_truncated`: its offsets do not tell that it has to be synced."""
+        return [*self.sealed_indexes, self.path] if self.was_truncated else self.sealed_indexes
 
-    def follow_transactions(self, aborted: Iterable[Aborted] = ()) -> None:
+    def follow_transactions(self, aborted: Iterable[AbortedEntry] = ()) -> None:
         """Have a `.txnindex` from now on, with these that ended here."""
         if self.aborted is None:
-            self.aborted = AbortedIndex(self._pool, self.directory, self.base_offset, suffix=self.suffix)
+            self.aborted = TransactionIndex(self._pool, self.directory, self.base_offset, suffix=self.suffix)
         for one in aborted:
             self.aborted.append(one)
 
@@ -403,17 +403,17 @@ class Segment:
             if header.max_timestamp > self.max_timestamp:
                 self._max_timestamp, self._max_offset = header.max_timestamp, header.last_offset
 
-    def rebuild(self, index_interval_bytes: int) -> Walk:
+    def rebuild(self, index_interval_bytes: int) -> BatchIterator:
         """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early.
 
-        Who knows which transactions are open at the base offset says so in `Walk.transactions`.
+        Who knows which transactions are open at the base offset says so in `BatchIterator.transactions`.
         """
         for index in (self.offsets, self.times, self.aborted):
             if index is not None:
                 index.truncate(0)
         self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
         self._max_offset, self._indexed_position, self.is_sealed = self.base_offset, 0, False
-        return Walk(self, 0, index_interval_bytes)
+        return BatchIterator(self, 0, index_interval_bytes)
 
     def delete(self, delay_ms: float = 0.0, replaced: int | None = None) -> None:
         """Have the files removed after `delay_ms`; may be called again where it fails. Raises OSError.
@@ -440,19 +440,19 @@ class Segment:
     # Reading
 
     def read_window(self, position: int) -> bytes | bytearray:
-        """As much as hops look at together. Raises ColdRead if the pool is not patient."""
+        """As much as hops look at together. Raises WouldBlock if the pool is not patient."""
         file = self._file or self.file
-        if self._pool.is_patient:
+        if self._pool.may_block:
             return file.read_at(WINDOW_BYTES, position)
         length = min(WINDOW_BYTES, self.size - position)
         data = file.read_cached(length, position)
         if data is None:
-            raise ColdRead(file, self.path, length, position)
+            raise WouldBlock(file, self.path, length, position)
         return data
 
     def locate(self, offset: int) -> int:
         """Where the first batch begins that does not end before `offset`; the segment's size if all do."""
-        return locating.locate(self, offset)
+        return offset_lookup.locate(self, offset)
 
     def end_offset(self) -> int:
         """The offset behind the last batch; the base offset if there is none."""
@@ -461,7 +461,7 @@ class Segment:
 
     def cut(self, position: int, limit: int) -> Hop:
         """The first batch, from `position` on, that ends behind the position `limit`. There must be one."""
-        hop = locating.cut(self, position, limit)
+        hop = offset_lookup.cut(self, position, limit)
         if hop is None:
             raise damaged(self, self.size)
         return hop
@@ -469,12 +469,12 @@ class Segment:
     @property
     def read_head(self) -> Callable[[batch.Buffer], BatchHeader]:
         """What reads the header at the beginning of some bytes, or raises KafkaError(CORRUPT_MESSAGE)."""
-        return messages.read_head if self.holds_messages else batch.read_header
+        return legacy_messages.read_head if self.has_legacy_format else batch.read_header
 
     def slice(self, position: int, length: int) -> FileSlice:
         """A piece of the file. Raises OSError."""
-        return (MessagesSlice if self.holds_messages else FileSlice)(self.file, position, length)
+        return (MessagesSlice if self.has_legacy_format else FileSlice)(self.file, position, length)
 
-    def walk(self, position: int = 0) -> Walk:
+    def walk(self, position: int = 0) -> BatchIterator:
         """The headers from `position` on."""
-        return Walk(self, position, None)
+        return BatchIterator(self, position, None)

@@ -10,14 +10,14 @@ from headgate.protocol.records import control
 from headgate.protocol.records.batch import NO_PRODUCER_ID, BatchHeader, Record, build, read_header
 from headgate.protocol.records.control import Marker
 from headgate.storage.config import LogConfig
-from headgate.storage.directory.store import Store
+from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.files import Files
-from headgate.storage.log import holding
+from headgate.storage.log import log_lock
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
 from headgate.storage.log.validation import HEADER, OWN
-from headgate.storage.segment.aborted import Aborted, parse
 from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.transaction_index import AbortedEntry, parse
 from headgate.storage.segment.transactions import Transactions
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -52,8 +52,10 @@ def marker(is_commit: bool, *, producer_id: int = 7, epoch: int = 0, coordinator
     return memoryview(control.build(ended, producer_id=producer_id, producer_epoch=epoch, timestamp=NOW_MS))
 
 
-def open_store(files: Files, config: LogConfig = SMALL, **settings: Any) -> Store:
-    return Store.open(DIRECTORY, files=files, node_id=0, config=config, now_ms=NOW_MS, random=Random(1), **settings)
+def open_store(files: Files, config: LogConfig = SMALL, **settings: Any) -> LogDirectory:
+    return LogDirectory.open(
+        DIRECTORY, files=files, node_id=0, config=config, now_ms=NOW_MS, random=Random(1), **settings
+    )
 
 
 class StillOwner:
@@ -189,7 +191,7 @@ def assert_transactions(log: Log, *, is_compacted: bool = False) -> None:
     """
     # A cut that a power cut interrupts may leave an empty segment in front, and a gap behind that.
     start = next((segment.base_offset for segment in log.segments if segment.size), log.active_base_offset)
-    transactions, expected = Transactions(), dict[int, Aborted]()
+    transactions, expected = Transactions(), dict[int, AbortedEntry]()
     for header, ended in log.batches(start):
         aborted = transactions.follow(header, header.base_offset, ended)
         if aborted is not None:
@@ -212,7 +214,7 @@ def assert_transactions(log: Log, *, is_compacted: bool = False) -> None:
         assert is_compacted or log.producers.transactions.open == transactions.open
 
 
-def entries(segment: Segment) -> list[Aborted]:
+def entries(segment: Segment) -> list[AbortedEntry]:
     """What its `.txnindex` says, within the bounds of the segment."""
     assert segment.aborted is not None
     found = parse(segment.aborted.content())
@@ -250,17 +252,17 @@ def assert_index_files(log: Log, files: Files) -> None:
 
 
 def delete_old_segments(log: Log, now_ms: int, up_to: int, most: int | None = None) -> int:
-    """What `gateway/maintenance/retention.py` does with a log, all at once; how many segments went."""
+    """What `gateway/maintenance/retention_task.py` does with a log, all at once; how many segments went."""
     count = 0
-    while (expired := log.begin_expiry(now_ms, up_to, most)) is not None:
+    while (expired := log.begin_segment_deletion(now_ms, up_to, most)) is not None:
         count += len(expired.left)
         try:
             expired.run()
         finally:
-            log.end_expiry(expired)
+            log.end_segment_deletion(expired)
         if most is not None:
             break
-    if holding.may(log, holding.ROLL | holding.DELETE_SEGMENTS) and log.is_outlived(now_ms, up_to):
+    if log_lock.may(log, log_lock.ROLL | log_lock.DELETE_SEGMENTS) and log.all_expired(now_ms, up_to):
         log.leave(now_ms)
         count += delete_old_segments(log, now_ms, up_to)
     return count

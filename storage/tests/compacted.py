@@ -11,7 +11,7 @@ from headgate.protocol.records.batch import BatchHeader, Record, build, iterate,
 from headgate.protocol.records.compression import finish
 from headgate.protocol.records.control import Marker
 from headgate.storage.cleanup.compaction.job import Job, assess, plan
-from headgate.storage.cleanup.compaction.rounds import new_segment
+from headgate.storage.cleanup.compaction.log_compaction import new_segment
 from headgate.storage.cleanup.compaction.work import Compaction
 from headgate.storage.config import LogConfig
 from headgate.storage.log.log import Log

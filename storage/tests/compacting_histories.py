@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from headgate.protocol.records.batch import BatchHeader, Record, build, iterate, split
 from headgate.storage.cleanup.compaction.job import assess, plan
-from headgate.storage.cleanup.compaction.rounds import compact, new_segment
+from headgate.storage.cleanup.compaction.log_compaction import compact, new_segment
 from headgate.storage.cleanup.compaction.work import Compaction
 from headgate.storage.disk.pool import Pool
 from headgate.storage.log.log import Log

@@ -12,14 +12,14 @@ from random import Random
 from headgate.protocol.records.batch import BatchHeader, read_header
 from headgate.protocol.records.compression import finish
 from headgate.storage.config import LogConfig
-from headgate.storage.directory.store import Store
+from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
-from headgate.storage.disk.directories import META_PROPERTIES, is_of_log
+from headgate.storage.disk.layout import META_PROPERTIES, is_of_log
 from headgate.storage.errors import StorageError
 from headgate.storage.log import epochs
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
-from headgate.storage.log.times import More, TimestampOffset
+from headgate.storage.log.timestamp_lookup import More, TimestampOffset
 from headgate.storage.segment.segment import DELETED_SUFFIX, LOG_SUFFIX
 from headgate.storage.tests.builders import DIRECTORY, NOW_MS, next_offset, open_store, read, replayed, stored
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -100,7 +100,7 @@ def is_log(name: str, size: int) -> bool:
     return name.endswith(LOG_SUFFIX) and size > 0
 
 
-def compare(expected: Log, store: Store, random: Random, *, is_snapshot: bool) -> set[str]:
+def compare(expected: Log, store: LogDirectory, random: Random, *, is_snapshot: bool) -> set[str]:
     """What the log answers otherwise than it would have; that no record is lost, and each is found, is asserted."""
     log, wrong = store.logs[KEY], set[str]()
     assert log.end_offset == expected.end_offset

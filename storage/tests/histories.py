@@ -21,16 +21,16 @@ from random import Random
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import BatchHeader, read_header, split
-from headgate.storage.cleanup.expiry import Expired
+from headgate.storage.cleanup.segment_deletion import SegmentDeletion
 from headgate.storage.config import CACHE, COMMIT, LogConfig
-from headgate.storage.directory.store import Store
+from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import BadFile
-from headgate.storage.log import holding, snapshots
+from headgate.storage.log import log_lock, snapshots
 from headgate.storage.log.flush import Flush
 from headgate.storage.log.log import Log
+from headgate.storage.log.pending_write import AppendInfo, PendingWrite
 from headgate.storage.log.producers import Producers
-from headgate.storage.log.staged import AppendInfo, Staged
-from headgate.storage.segment.slices import FileSlice
+from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.tests.builders import (
     NOW_MS,
     TOPIC_ID,
@@ -50,7 +50,7 @@ from headgate.storage.tests.builders import (
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 from headgate.storage.tests.damaged import look_at_wrong_bit
 from headgate.storage.tests.damaged_files import look_at_wrong_file
-from headgate.storage.tests.readers import Readers, mend
+from headgate.storage.tests.readers import Readers, repair
 from headgate.storage.tests.sent import Sent, is_of, validation_of
 
 KEY = "t", 0
@@ -68,7 +68,7 @@ ONCE = (
 )
 STEPS = {"append": 8, "gather": 3, "append_aside": 2, "retry": 2, **dict.fromkeys(ONCE.split(), 1)}
 """Step -> how often, against each other."""
-BESIDE = ("begin_flush", "end_flush", "end_expiry", "look", "sweep")
+BESIDE = ("begin_flush", "end_flush", "end_segment_deletion", "look", "sweep")
 """What may go on while a thread appends."""
 
 
@@ -108,7 +108,7 @@ class History:
 
     def forget_what_is_under_way(self) -> None:
         self.flushes: list[Flush] = []
-        self.expired: list[Expired] = []
+        self.expired: list[SegmentDeletion] = []
         self.checkpoints: list[tuple[Callable[[], None], int]] = []
         self.held: list[tuple[FileSlice, bytes]] = []
 
@@ -138,7 +138,7 @@ class History:
             self.safe_end = max(self.safe_end, self.log.recovery_point)
             # What is told to be safe in a log of `headgate.flush=commit` is safe when the client is answered.
             is_answered = step in {"append", "gather", "append_aside"}
-            assert not is_answered or not self.config.commits_synced or self.log.recovery_point == self.end
+            assert not is_answered or not self.config.fsync_before_commit or self.log.recovery_point == self.end
             self.readers.advance(self.log)
             self.check_readers(may_differ=False)
             if self.random.random() < 0.2:
@@ -154,17 +154,17 @@ class History:
         if step in {"truncate", "restart", "start_full"}:
             self.kill(all_must_be_there=step != "truncate")
         elif self.log.sync_error is not None:
-            self.mend()
+            self.repair()
         else:
             assert self.log.end_offset == self.end
             if step in {"retain", "shrink", "delete_records"}:  # what is half deleted is so when it is tried again
                 self.delete_old_segments()
             self.settle(all_must_be_there=True)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """What a sync did not write is written once more; what the system has dropped meanwhile is lost, as it says."""
-        self.end_expiry()
-        self.may_differ = mend(self.log)
+        self.end_segment_deletion()
+        self.may_differ = repair(self.log)
         self.leader_epoch += self.log.end_offset < self.readers.high_watermark
         assert self.log.recovery_point == self.log.end_offset
         if self.files.drops_failed:
@@ -175,10 +175,10 @@ class History:
 
     def open(self) -> None:
         """Start, and compare with the model afterwards (`settle`)."""
-        self.store: Store = open_store(self.files, self.config)
+        self.store: LogDirectory = open_store(self.files, self.config)
         if self.store.refused and self.files.room is not None:  # it waits for room, and nothing was touched
             self.files.heal()
-            self.store.forgive(KEY)
+            self.store.allow_retry(KEY)
             self.store.open_now(KEY, self.config, NOW_MS)
         assert not self.store.failed, self.store.failed
         log = self.store.logs.get(KEY)
@@ -345,7 +345,7 @@ class History:
             finally:
                 self.acknowledge()
 
-    def write_aside(self, staged: Staged) -> OSError | None:
+    def write_aside(self, staged: PendingWrite) -> OSError | None:
         """What a thread does, and what goes on meanwhile; why it failed."""
         if not self.files.faults and self.files.room is None:
             before = self.size_up_to(staged.first_offset)
@@ -407,14 +407,14 @@ class History:
     # Durability
 
     def flush(self) -> None:
-        self.end_expiry()
+        self.end_segment_deletion()
         while self.flushes:  # there is one at a time
             self.end_flush()
         self.log.flush()
         assert self.log.recovery_point >= self.log.end_offset
 
     def begin_flush(self) -> None:
-        if holding.may(self.log, holding.FLUSH):
+        if log_lock.may(self.log, log_lock.FLUSH):
             self.flushes.append(self.log.begin_flush())
 
     def end_flush(self) -> None:
@@ -427,7 +427,7 @@ class History:
 
     def sync_soon(self) -> None:
         """An append is answered when this is done: one that is under way knows nothing of it."""
-        self.end_expiry()
+        self.end_segment_deletion()
         self.end_flush()
         self.log.flush()
 
@@ -439,7 +439,7 @@ class History:
 
     def commit(self) -> None:
         """Set, or set back, `headgate.flush`; what is there already becomes safe with the next append."""
-        is_set = self.config.commits_synced
+        is_set = self.config.fsync_before_commit
         self.config = self.log.config = dataclasses.replace(self.config, headgate_flush=CACHE if is_set else COMMIT)
 
     def checkpoint(self) -> None:
@@ -494,20 +494,20 @@ class History:
         self.log.advance_start(offset)
         self.delete_old_segments()
 
-    def begin_expiry(self) -> None:
+    def begin_segment_deletion(self) -> None:
         """The same as `delete_records`, with the files left to a thread."""
         if not self.files.mixes_names:
             self.move_start()
-            expired = self.log.begin_expiry(NOW_MS, self.log.end_offset)
+            expired = self.log.begin_segment_deletion(NOW_MS, self.log.end_offset)
             self.expired += () if expired is None else (expired,)
 
-    def end_expiry(self) -> None:
+    def end_segment_deletion(self) -> None:
         if self.expired:
             expired = self.expired.pop()
             try:
                 expired.run()
             finally:
-                self.log.end_expiry(expired)
+                self.log.end_segment_deletion(expired)
 
     def delete_old_segments(self) -> None:
         if not self.files.mixes_names:
@@ -521,7 +521,7 @@ class History:
         self.held.clear()
         self.heal_syncs()
         self.end_flush()
-        self.end_expiry()
+        self.end_segment_deletion()
         ends = [sent.end for sent in self.acknowledged if sent.end >= self.log.start_offset]
         target = self.random.choice([self.log.start_offset, *ends])
         self.attempts = [self.acknowledged]  # what lies before a start that is lost may come back as well
@@ -563,7 +563,7 @@ class History:
     def restart(self) -> None:
         self.heal_syncs()
         self.end_flush()  # threads are waited for at a stop
-        self.end_expiry()
+        self.end_segment_deletion()
         self.forget_what_is_under_way()
         is_sound = self.files.room is None and not self.files.faults
         self.store.close()

@@ -12,7 +12,7 @@ from random import Random
 
 from headgate.protocol.records.compression import finish
 from headgate.storage.log.log import Log
-from headgate.storage.recovery import mending
+from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.sent import Sent
 
 MOST_READERS = 6
@@ -46,12 +46,12 @@ class Readers:
 
     def start(self, log: Log) -> None:
         """As a partition whose log was opened."""
-        self.high_watermark = log.recovery_point if log.config.commits_synced else log.end_offset
+        self.high_watermark = log.recovery_point if log.config.fsync_before_commit else log.end_offset
 
     def advance(self, log: Log) -> None:
         """As a partition after an append or a flush."""
         end_offset = log.end_offset
-        if log.config.commits_synced:
+        if log.config.fsync_before_commit:
             end_offset = max(self.high_watermark, min(log.recovery_point, end_offset))
         self.high_watermark = min(end_offset, log.end_offset)
 
@@ -89,14 +89,14 @@ def _has_records(log: Log, start: int, end: int) -> bool:
     return end < 0 or (header is not None and header.base_offset < end)
 
 
-def mend(log: Log) -> bool:
+def repair(log: Log) -> bool:
     """A repair, of which all that it says of losses is true; whether there was one."""
     end_offset = log.end_offset
-    work = mending.begin(log)
+    work = sync_failure_repair.begin(log)
     assert work is not None
     finish(work.steps())
-    if mending.take_up(log, work):
+    if sync_failure_repair.take_up(log, work):
         finish(work.settle_steps())
-    assert mending.end(log, work)
+    assert sync_failure_repair.end(log, work)
     assert work.has_lost_records == (log.end_offset < end_offset), (work.lost, end_offset, log.end_offset)
     return work.has_lost_records

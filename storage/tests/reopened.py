@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from headgate.storage.directory.store import Store
+from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, numbered, open_store
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -13,7 +13,7 @@ KEY = "t", 0
 FIRST = f"{PARTITION}/{0:020d}.log"
 
 
-def filled(files: CrashingFiles, batches: int = 40, flush_at: int = 20) -> Store:
+def filled(files: CrashingFiles, batches: int = 40, flush_at: int = 20) -> LogDirectory:
     """A store whose log t-0 has several segments, flushed and checkpointed in between."""
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
@@ -30,7 +30,7 @@ def killed(files: CrashingFiles) -> CrashingFiles:
     return files.crash(Random(1), power=False)
 
 
-def reopened(files: CrashingFiles) -> Store:
+def reopened(files: CrashingFiles) -> LogDirectory:
     """What the start after a kill makes of it."""
     return open_store(killed(files))
 

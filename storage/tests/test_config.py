@@ -11,7 +11,7 @@ from headgate.storage.config import LogConfig
 
 def test_by_default_batches_are_kept_as_they_come() -> None:
     config = LogConfig()
-    assert config.keeps_batches
+    assert config.allows_verbatim
     assert config.is_deleted
     assert not config.is_compacted
     with pytest.raises(FrozenInstanceError):
@@ -27,7 +27,7 @@ def test_by_default_batches_are_kept_as_they_come() -> None:
     ],
 )
 def test_what_makes_a_broker_look_into_batches(change: dict[str, object]) -> None:
-    assert not replace(LogConfig(), **change).keeps_batches  # type: ignore[arg-type]
+    assert not replace(LogConfig(), **change).allows_verbatim  # type: ignore[arg-type]
 
 
 def test_policies_are_told_apart() -> None:

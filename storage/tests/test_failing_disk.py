@@ -11,9 +11,9 @@ import pytest
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import iterate, split
 from headgate.storage.config import LogConfig
-from headgate.storage.directory.store import Store
+from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.log.log import Log
-from headgate.storage.recovery import mending
+from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.builders import (
     NOW_MS,
     TOPIC_ID,
@@ -48,7 +48,7 @@ def insist(log: Log, act: Callable[[], object]) -> int:
             if isinstance(error, KafkaError) and error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
             if log.sync_error is not None:
-                mending.mend(log)
+                sync_failure_repair.repair(log)
         else:
             return failures
     raise AssertionError("it never came back")
@@ -65,7 +65,7 @@ def history(log: Log) -> None:
         log.release()  # so that files are opened again
 
 
-def new_log(files: CrashingFiles) -> tuple[Store, Log]:
+def new_log(files: CrashingFiles) -> tuple[LogDirectory, Log]:
     store = open_store(files, CONFIG)
     return store, store.create("t", 0, TOPIC_ID, CONFIG, NOW_MS)
 
@@ -108,7 +108,7 @@ def test_whatever_fails_nothing_is_lost_and_nothing_comes_twice(code: int, times
         assert again.producers.by_id[7].last_sequence == 13
 
 
-def after(ending: str, store: Store, files: CrashingFiles, seed: int) -> Log:
+def after(ending: str, store: LogDirectory, files: CrashingFiles, seed: int) -> Log:
     """The log as the next start has it."""
     if ending == "stop":
         store.close()
@@ -118,7 +118,7 @@ def after(ending: str, store: Store, files: CrashingFiles, seed: int) -> Log:
     return open_store(files, CONFIG).logs["t", 0]
 
 
-def full_store(files: CrashingFiles) -> tuple[Store, Log]:
+def full_store(files: CrashingFiles) -> tuple[LogDirectory, Log]:
     """A log on a disk that has become full: appended to until it was refused."""
     store, log = new_log(files)
     files.room = 4_000

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from headgate.protocol.errors import KafkaError
-from headgate.storage.directory.store import LOCK
-from headgate.storage.disk.directories import META_PROPERTIES
+from headgate.storage.directory.log_directory import LOCK
+from headgate.storage.disk.layout import META_PROPERTIES
 from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
 from headgate.storage.errors import StorageError
 from headgate.storage.files import Files

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
 from headgate.protocol.records.control import Marker
-from headgate.storage.disk import directories
+from headgate.storage.disk import layout
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile
 from headgate.storage.files import Files
@@ -23,12 +23,12 @@ from headgate.storage.log import epochs as leader_epochs
 from headgate.storage.log import snapshots
 from headgate.storage.log.epochs import Epochs
 from headgate.storage.log.producers import DEFAULT_EXPIRATION_MS, SNAPSHOT_SUFFIX, Producers
-from headgate.storage.segment import aborted
-from headgate.storage.segment.aborted import AbortedIndex
+from headgate.storage.segment import transaction_index
+from headgate.storage.segment.batch_iterator import BatchIterator
 from headgate.storage.segment.index import Index, OffsetIndex, TimeIndex
 from headgate.storage.segment.segment import DERIVED_SUFFIXES, Segment
+from headgate.storage.segment.transaction_index import TransactionIndex
 from headgate.storage.segment.transactions import Transactions
-from headgate.storage.segment.walk import Walk
 from headgate.tools.log import overlaps, reading, scanning
 from headgate.tools.log.overlay import Overlay
 from headgate.tools.log.places import DataDirectory, PartitionDirectory, is_empty
@@ -231,7 +231,7 @@ class _Check:
 
     # Indexes
 
-    def _rebuild(self, found: SegmentReport, interval_bytes: int) -> Walk:
+    def _rebuild(self, found: SegmentReport, interval_bytes: int) -> BatchIterator:
         walk = found.segment.rebuild(interval_bytes)
         walk.transactions = Transactions(found.opened)
         return walk
@@ -260,9 +260,9 @@ class _Check:
         true = {
             OffsetIndex.SUFFIX: not truth.false_offsets and _is_whole(OffsetIndex, held[OffsetIndex.SUFFIX]),
             TimeIndex.SUFFIX: not truth.false_times and _is_whole(TimeIndex, held[TimeIndex.SUFFIX]),
-            AbortedIndex.SUFFIX: is_as_good(
-                held[AbortedIndex.SUFFIX] or b"",
-                self._made(segment, AbortedIndex.SUFFIX),
+            TransactionIndex.SUFFIX: is_as_good(
+                held[TransactionIndex.SUFFIX] or b"",
+                self._made(segment, TransactionIndex.SUFFIX),
                 may_have_more=self._cleaned > 0,
             ),
         }
@@ -294,9 +294,9 @@ class _Check:
     def _check_small_files(self) -> None:
         directory = self._partition.directory
         try:
-            directories.read_topic_id(self._disk, directory)
+            layout.read_topic_id(self._disk, directory)
         except BadFile as error:
-            self._add_file(f"{directory}/{directories.PARTITION_METADATA}", error)
+            self._add_file(f"{directory}/{layout.PARTITION_METADATA}", error)
         path = f"{directory}/{leader_epochs.FILE_NAME}"
         try:
             entries = [] if is_empty(self._disk, path) else leader_epochs.read_entries(self._disk, directory)
@@ -348,7 +348,7 @@ def is_as_good(held: bytes, made: bytes, *, may_have_more: bool = False) -> bool
     log that was compacted an index may have entries of transactions of which only the marker is left.
     """
     try:
-        ours, theirs = aborted.parse(made), aborted.parse(held)
+        ours, theirs = transaction_index.parse(made), transaction_index.parse(held)
     except BadFile:
         return False
     known = {(one.producer_id, one.last_offset): one for one in theirs}

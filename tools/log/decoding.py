@@ -15,7 +15,7 @@ from headgate.protocol.internal import consumer_protocol, metadata, offsets, tra
 from headgate.protocol.records import compression, control
 from headgate.protocol.records.batch import BatchHeader, Record
 from headgate.protocol.schema import Struct, uuid
-from headgate.storage.disk.directories import format_id
+from headgate.storage.disk.layout import format_id
 from headgate.tools.log.reading import Stored
 from headgate.tools.output import Row
 

@@ -9,8 +9,8 @@ from headgate.protocol.errors import KafkaError
 from headgate.storage.cleanup.replacement import CLEANED_SUFFIX
 from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
 from headgate.storage.files import Files
-from headgate.storage.recovery.aside import TORN_SUFFIX
-from headgate.storage.segment.hops import seek
+from headgate.storage.recovery.quarantine import TORN_SUFFIX
+from headgate.storage.segment.batch_seek import seek
 from headgate.storage.segment.segment import DELETED_SUFFIX, Segment
 from headgate.tools.log import reading
 from headgate.tools.log.overlay import Overlay

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.storage.directory.store import CLEAN_SHUTDOWN, LOCK
-from headgate.storage.disk import checkpoint, directories
+from headgate.storage.directory.log_directory import CLEAN_SHUTDOWN, LOCK
+from headgate.storage.disk import checkpoint, layout
 from headgate.storage.disk.checkpoint import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
@@ -82,8 +82,8 @@ class DataDirectory:
         data.high_watermarks = data._offsets(files, HIGH_WATERMARKS)
         data.start_offsets = data._offsets(files, START_OFFSETS)
         data.cleaned = data._offsets(files, CLEANED_OFFSETS)
-        with data._told(f"{path}/{directories.META_PROPERTIES}"):
-            directories.read_meta(files, path)
+        with data._told(f"{path}/{layout.META_PROPERTIES}"):
+            layout.read_meta(files, path)
         return data
 
     def _offsets(self, files: Files, name: str) -> Mapping[TopicPartition, int]:
@@ -193,14 +193,14 @@ def _directory(files: Files, path: str) -> tuple[str, list[PartitionDirectory]]:
     """The data directory, and what is in it, or the one partition that is meant."""
     names, real = [entry.name for entry in Path(path).iterdir()], Path(path).resolve()
     own = _parse(str(real))
-    if own is not None and any(map(directories.is_of_log, names)):
+    if own is not None and any(map(layout.is_of_log, names)):
         above = parent(path)
         is_above = Path(above).resolve() == real.parent  # not so of ".", nor of a link
         return above if is_above else str(real.parent), [own._replace(directory=path)]
     parsed = (_parse(f"{path}/{name}") for name in names)
     partitions_of = (one for one in parsed if one is not None and _may_be_one(files, one.directory))
     found = sorted(partitions_of, key=lambda one: (one.key, one.directory))
-    if not found and not files.exists(f"{path}/{directories.META_PROPERTIES}"):
+    if not found and not files.exists(f"{path}/{layout.META_PROPERTIES}"):
         raise NotFound(f"{path} is neither a data directory nor a partition's: nothing in it is named <topic>-<number>")
     return path, found
 
@@ -208,7 +208,7 @@ def _directory(files: Files, path: str) -> tuple[str, list[PartitionDirectory]]:
 def _may_be_one(files: Files, directory: str) -> bool:
     """Whether what is called like a partition's directory is one; so is what cannot be read: who reads it tells why."""
     try:
-        return not directories.is_no_partition(files.list(directory))
+        return not layout.is_no_partition(files.list(directory))
     except FileNotFoundError:
         return Path(directory).is_symlink()  # else it went meanwhile
     except OSError:
@@ -218,7 +218,7 @@ def _may_be_one(files: Files, directory: str) -> bool:
 def _parse(path: str) -> PartitionDirectory | None:
     name = path.rpartition("/")[2]
     leaving = _LEAVING.fullmatch(name)
-    key = directories.parse_partition(leaving["name"] if leaving else name)
+    key = layout.parse_partition(leaving["name"] if leaving else name)
     return None if key is None else PartitionDirectory(path, *key, leaving["state"] if leaving else "")
 
 

@@ -8,15 +8,15 @@ from typing import NamedTuple
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import batch, legacy
 from headgate.protocol.records.batch import BatchHeader, Record
-from headgate.storage.disk.directories import base_of
+from headgate.storage.disk.layout import base_of
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
-from headgate.storage.segment.aborted import AbortedIndex
 from headgate.storage.segment.index import OffsetIndex, TimeIndex
-from headgate.storage.segment.messages import MAGIC_POSITION
+from headgate.storage.segment.legacy_messages import MAGIC_POSITION
 from headgate.storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.storage.segment.transaction_index import TransactionIndex
 
-_SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, AbortedIndex.SUFFIX)
+_SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)
 
 
 class Damaged(Exception):
@@ -42,7 +42,7 @@ class LogFile(Segment):
         directory, _, self._name = path.rpartition("/")
         base_offset = base_of(self._name.partition(LOG_SUFFIX)[0] + LOG_SUFFIX) or 0
         super().__init__(pool, directory or ".", base_offset, (pool.files.size(path), -1, -1, -1))
-        self.holds_messages = _begins_with_a_message(pool.files, path)
+        self.has_legacy_format = _begins_with_a_message(pool.files, path)
 
     @property
     def path(self) -> str:
@@ -78,7 +78,7 @@ def segments(pool: Pool, directory: str, names: Mapping[str, int]) -> list[Segme
         for base in bases
     ]
     for segment in found:
-        segment.holds_messages = _begins_with_a_message(pool.files, segment.path)
+        segment.has_legacy_format = _begins_with_a_message(pool.files, segment.path)
     return found
 
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.checkpoint import RECOVERY_POINTS, TEMPORARY_SUFFIX
-from headgate.storage.disk.directories import META_PROPERTIES
+from headgate.storage.disk.layout import META_PROPERTIES
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
-from headgate.storage.recovery.aside import TORN_SUFFIX
+from headgate.storage.recovery.quarantine import TORN_SUFFIX
 from headgate.storage.segment.segment import LOG_SUFFIX
 from headgate.storage.segment.transactions import Transactions
 from headgate.tools.log import reading

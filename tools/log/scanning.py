@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from headgate.protocol.records.batch import LOG_OVERHEAD, BatchHeader
+from headgate.storage.segment.batch_iterator import BatchIterator
 from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
 from headgate.storage.segment.segment import Segment
-from headgate.storage.segment.walk import Walk
 
 _WINDOW_BYTES = 1 << 20
 _OFFSET_BYTES, _MAGIC_AT = 8, 16
@@ -36,7 +36,7 @@ class Bad(NamedTuple):
     end_offset: int | None = None
 
 
-def scan(segment: Segment, first: Walk, limit_offset: int, visit: Visit) -> list[Bad]:
+def scan(segment: Segment, first: BatchIterator, limit_offset: int, visit: Visit) -> list[Bad]:
     """Go through a segment, from the walk `first` on; every checksum is looked at. What is bad, in order.
 
     Offsets from `limit_offset` on are another segment's. Raises OSError.
@@ -58,7 +58,7 @@ def scan(segment: Segment, first: Walk, limit_offset: int, visit: Visit) -> list
         walk.next_offset = expected
 
 
-def _go(segment: Segment, walk: Walk, limit_offset: int, visit: Visit) -> tuple[int, int, str | None]:
+def _go(segment: Segment, walk: BatchIterator, limit_offset: int, visit: Visit) -> tuple[int, int, str | None]:
     """Walk as far as it goes: where it ends, which offset would come there, and what is wrong with what does.
 
     The base offset of a batch is the one thing that no checksum covers. One that is too high shows in the next batch,
@@ -88,7 +88,7 @@ def _go(segment: Segment, walk: Walk, limit_offset: int, visit: Visit) -> tuple[
     return walk.position, expected, f"offset {header.last_offset} belongs to the next segment, from {limit_offset} on"
 
 
-def _goes_back_to(segment: Segment, walk: Walk, expected: int) -> bool:
+def _goes_back_to(segment: Segment, walk: BatchIterator, expected: int) -> bool:
     """Whether the batch at which a walk ended is sound, and follows the one before the last."""
     again = segment.walk(walk.position)
     again.next_offset, again.check_crc_from = expected, 0

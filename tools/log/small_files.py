@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from headgate.storage.disk import checkpoint, directories
+from headgate.storage.disk import checkpoint, layout
 from headgate.storage.disk.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile
 from headgate.storage.files import Files, parent
 from headgate.storage.log import epochs as leader_epochs
 from headgate.storage.log.producers import SNAPSHOT_SUFFIX, Producers
-from headgate.storage.segment import aborted
-from headgate.storage.segment.aborted import AbortedIndex
+from headgate.storage.segment import transaction_index
 from headgate.storage.segment.index import Index, OffsetIndex, TimeIndex
+from headgate.storage.segment.transaction_index import TransactionIndex
 from headgate.tools.log.places import is_empty
 from headgate.tools.output import Row
 
@@ -39,13 +39,13 @@ def read_entries(kind: type[Index], data: bytes) -> Entries:
 
 def reader_of(name: str) -> Reader | None:
     """What reads a file of this name; None for one of batches, and for one that is not known."""
-    if directories.base_of(name) is None:
+    if layout.base_of(name) is None:
         return _BY_NAME.get(name)
     return _BY_SUFFIX.get("." + name.split(".")[1])  # behind that may be what it has while it is replaced or deleted
 
 
 def _base_offset(path: str) -> int:
-    base = directories.base_of(path.rpartition("/")[2])
+    base = layout.base_of(path.rpartition("/")[2])
     assert base is not None, path  # `reader_of` has looked
     return base
 
@@ -68,7 +68,7 @@ def _whole(path: str, entries: Entries) -> list[tuple[int, int]]:
 
 def _aborted(files: Files, path: str) -> Iterator[Row]:
     try:
-        entries = aborted.parse(files.read(path))
+        entries = transaction_index.parse(files.read(path))
     except BadFile as error:
         raise BadFile(f"{path}: {error}; a broker makes it again from the log when it starts") from None
     return (entry._asdict() for entry in entries)
@@ -103,12 +103,12 @@ def _epochs(files: Files, path: str) -> Iterator[Row]:
 
 
 def _partition_metadata(files: Files, path: str) -> Iterator[Row]:
-    topic_id = directories.read_topic_id(files, parent(path))
-    yield {"topic_id": None if topic_id is None else directories.format_id(topic_id)}
+    topic_id = layout.read_topic_id(files, parent(path))
+    yield {"topic_id": None if topic_id is None else layout.format_id(topic_id)}
 
 
 def _meta(files: Files, path: str) -> Iterator[Row]:
-    meta = directories.read_meta(files, parent(path))
+    meta = layout.read_meta(files, parent(path))
     if meta is not None:
         yield {"cluster_id": meta.cluster_id, "node_id": meta.node_id, "directory_id": meta.directory_id or None}
 
@@ -123,13 +123,13 @@ def _offsets(files: Files, path: str) -> Iterator[Row]:
 _BY_SUFFIX: dict[str, Reader] = {
     OffsetIndex.SUFFIX: _offset_index,
     TimeIndex.SUFFIX: _time_index,
-    AbortedIndex.SUFFIX: _aborted,
+    TransactionIndex.SUFFIX: _aborted,
     SNAPSHOT_SUFFIX: _snapshot,
 }
 _BY_NAME: dict[str, Reader] = {
     leader_epochs.FILE_NAME: _epochs,
-    directories.PARTITION_METADATA: _partition_metadata,
-    directories.META_PROPERTIES: _meta,
+    layout.PARTITION_METADATA: _partition_metadata,
+    layout.META_PROPERTIES: _meta,
     **dict.fromkeys((HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, CLEANED_OFFSETS), _offsets),
 }
 
@@ -137,7 +137,7 @@ _BY_NAME: dict[str, Reader] = {
 def topic_id_of(pool: Pool, directory: str) -> str | None:
     """The id of a partition's topic; None where none can be read."""
     try:
-        topic_id = directories.read_topic_id(pool.files, directory)
+        topic_id = layout.read_topic_id(pool.files, directory)
     except BadFile:
         return None
-    return None if topic_id is None else directories.format_id(topic_id)
+    return None if topic_id is None else layout.format_id(topic_id)

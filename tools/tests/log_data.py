@@ -10,7 +10,7 @@ from typing import Self
 
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.config import LogConfig
-from headgate.storage.directory.store import Store
+from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.files import Files
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID
@@ -25,10 +25,10 @@ class Data:
         self.path = path
         self.config = config
         self.is_clean = is_clean
-        self.store: Store | None = None
+        self.store: LogDirectory | None = None
 
     def __enter__(self) -> Self:
-        self.store = Store.open(
+        self.store = LogDirectory.open(
             str(self.path), files=Files(), node_id=0, config=self.config, now_ms=NOW_MS, random=Random(1)
         )
         return self

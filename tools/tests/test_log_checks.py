@@ -10,7 +10,7 @@ from headgate.protocol.records.batch import BatchHeader
 from headgate.storage.config import LogConfig
 from headgate.storage.files import Files
 from headgate.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
-from headgate.storage.segment.aborted import AbortedIndex
+from headgate.storage.segment.transaction_index import TransactionIndex
 from headgate.tools.log import checks
 from headgate.tools.log.checks import Finding, Report, contradictions, is_as_good
 from headgate.tools.log.places import DataDirectory, PartitionDirectory
@@ -106,7 +106,7 @@ def test_indexes(data: Data, suffix: str) -> None:
 
 def test_aborted_transactions_of_a_compacted_log() -> None:
     def entries(*rows: tuple[int, int, int, int]) -> bytes:
-        return b"".join(AbortedIndex.ENTRY.pack(0, *row) for row in rows)
+        return b"".join(TransactionIndex.ENTRY.pack(0, *row) for row in rows)
 
     made = entries((7, 10, 20, 21), (8, 15, 30, 31))
     assert is_as_good(made, made)

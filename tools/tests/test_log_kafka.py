@@ -230,10 +230,10 @@ def snapshot(tmp_path: Path) -> Path:
         change_after = Record(timestamp=NOW_MS, value=encode(RECORDS[-1]))
         log.append(memoryview(build([change_after])), leader_epoch=0, now_ms=NOW_MS)
         log.advance_start(len(RECORDS) * 2)
-        expired = log.begin_expiry(NOW_MS, log.end_offset)
+        expired = log.begin_segment_deletion(NOW_MS, log.end_offset)
         assert expired is not None
         expired.run()
-        log.end_expiry(expired)
+        log.end_segment_deletion(expired)
     path = made.directory(METADATA) / f"{len(RECORDS) * 2:020d}-0000000000.checkpoint"
     path.write_bytes(finish(encode_steps(RECORDS, 0, NOW_MS)))
     return path

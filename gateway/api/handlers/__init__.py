@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 from headgate.gateway.api.context import Context
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import Steps
 
@@ -25,8 +25,8 @@ class Range(NamedTuple):
     """Versions of one API, both ends included, that are handled by the same function.
 
     `is_lasting(response)`: whether the same request from the same viewpoint has the same answer, and no effect, as long
-    as the image does not change. Then the answer is kept (`gateway.api.answers`).
-    `stages`: whether it may leave appends to be written with others of its turn (`gateway.replication.appends`).
+    as the image does not change. Then the answer is kept (`gateway.api.response_cache`).
+    `stages`: whether it may leave appends to be written with others of its turn (`gateway.replication.write_batcher`).
     """
 
     first: int

@@ -17,7 +17,7 @@ from headgate.gateway.config.resources import (
     altered_topic,
     has_no_settings,
 )
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.alter_configs import (
     AlterableConfig,

@@ -10,7 +10,7 @@ from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import TOO_MANY, each_row, is_too_many
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.topics import check_brokers
+from headgate.gateway.metadata.new_topics import check_brokers
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -11,8 +11,8 @@ from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
 from headgate.gateway.metadata.image import Topic
-from headgate.gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import (
     CreatableTopic,

@@ -6,8 +6,8 @@ v2 flexible   v3 error messages
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.groups.groups import Shard
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.coordinator.groups.shard import Shard
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

@@ -9,7 +9,7 @@ from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_topics import (
     DeletableTopicResult,

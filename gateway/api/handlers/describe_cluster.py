@@ -3,9 +3,9 @@
 v1 endpoint type (KIP-919)   v2 fenced brokers (KIP-1073)
 """
 
-from headgate.gateway.api import operations
-from headgate.gateway.api.advertised import endpoints
+from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.context import Context
+from headgate.gateway.api.endpoints import endpoints
 from headgate.gateway.api.handlers import handles
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_cluster import (
@@ -30,5 +30,7 @@ def describe_cluster(request: DescribeClusterRequest, context: Context) -> Descr
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         brokers=[DescribeClusterBroker(*endpoint) for endpoint in endpoints(context)],
-        cluster_authorized_operations=operations.CLUSTER if wants_operations else operations.UNKNOWN,
+        cluster_authorized_operations=authorized_operations.CLUSTER
+        if wants_operations
+        else authorized_operations.UNKNOWN,
     )

@@ -10,11 +10,11 @@ from typing import Any
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_row
-from headgate.gateway.config import BrokerConfig, describe, groups, loggers
+from headgate.gateway.config import BrokerConfig, describe, group_config, loggers
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
 from headgate.gateway.config.resources import ResourceType, altered_group, has_no_settings, this_broker
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.topics import check_name
+from headgate.gateway.metadata.new_topics import check_name
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -83,7 +83,7 @@ def _entries(
         return loggers.describe(names)
     if resource.resource_type == ResourceType.GROUP:
         configs = image.configs.get((ResourceType.GROUP, altered_group(resource)), {})
-        return groups.describe(config, configs, names)
+        return group_config.describe(config, configs, names)
     raise has_no_settings(resource)
 
 

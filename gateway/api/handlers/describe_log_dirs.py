@@ -10,7 +10,7 @@ from typing import Any
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
-from headgate.gateway.replication.partition import Partition
+from headgate.gateway.replication.replica import Replica
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -31,7 +31,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Any:
 
 
 def _describe(
-    request: DescribeLogDirsRequest, here: Iterable[Partition], context: Context
+    request: DescribeLogDirsRequest, here: Iterable[Replica], context: Context
 ) -> Steps[DescribeLogDirsResponse]:
     named: set[tuple[str, int]] = set()
     for topic in request.topics or ():

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row
-from headgate.gateway.metadata.topics import check_name
+from headgate.gateway.metadata.new_topics import check_name
 from headgate.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

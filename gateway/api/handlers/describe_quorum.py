@@ -5,8 +5,8 @@ v1 times of fetches (KIP-836)   v2 messages, directory ids, addresses of the vot
 Kafka's tools ask for it. The quorum is this node alone: the log of metadata is its own, and on disk when it answers.
 """
 
-from headgate.gateway.api.advertised import own_endpoint
 from headgate.gateway.api.context import Context
+from headgate.gateway.api.endpoints import own_endpoint
 from headgate.gateway.api.handlers import handles
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_quorum import (

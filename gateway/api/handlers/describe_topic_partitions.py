@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headgate.gateway.api import operations
+from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.metadata.image import PartitionState, Topic
-from headgate.gateway.metadata.topics import check_name
+from headgate.gateway.metadata.new_topics import check_name
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -84,7 +84,7 @@ def _describe(topic: Topic, start: int, end: int, context: Context) -> DescribeT
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=rows,
-        topic_authorized_operations=operations.TOPIC,
+        topic_authorized_operations=authorized_operations.TOPIC,
     )
 
 
@@ -108,5 +108,5 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     except KafkaError as error:
         code = error.code
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, topic_authorized_operations=operations.TOPIC
+        error_code=code, name=name, topic_authorized_operations=authorized_operations.TOPIC
     )

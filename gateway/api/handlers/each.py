@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from headgate.gateway.api import operations
+from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.context import Context
 from headgate.gateway.config.resources import Resource
-from headgate.gateway.coordinator.decision import Caller, Decision, Ticket
-from headgate.gateway.coordinator.groups.groups import Shard
-from headgate.gateway.runtime.slices import Work
-from headgate.gateway.runtime.waiting import Waiting, WaitList
+from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
+from headgate.gateway.coordinator.groups.shard import Shard
+from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.runtime.time_slices import Work
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.compression import finish
 from headgate.protocol.steps import FEW, Steps, in_steps, rows
 
 if TYPE_CHECKING:
-    from headgate.gateway.metadata.local import Change
+    from headgate.gateway.metadata.embedded import Change
 
 P = TypeVar("P")
 N = TypeVar("N")
@@ -299,15 +299,15 @@ class Described(Protocol):
 
 Asked = TypeVar("Asked", bound=OfAMember)
 Row = TypeVar("Row", bound=Described)
-Machine = Callable[[Shard, Asked, Caller, Ticket, float], Decision]
+Machine = Callable[[Shard, Asked, RequestContext, Ticket, float], Decision]
 
 
 def ask_group(machine: Machine[Asked], request: Asked, context: Context) -> Any:
     """Have the machine decide what a member asks of its group: the response, or what it is awaited by."""
-    caller, clock = context.caller, context.broker.clock
+    request_context, clock = context.request_context, context.broker.clock
 
     def decide(shard: Shard, ticket: Ticket) -> Decision:
-        return machine(shard, request, caller, ticket, clock.monotonic_ms())
+        return machine(shard, request, request_context, ticket, clock.monotonic_ms())
 
     return context.broker.groups.submit(request.group_id, decide)
 
@@ -337,7 +337,9 @@ def describe_groups_each(
         ]
         if with_operations:
             for row in described:
-                row.authorized_operations = operations.UNKNOWN if row.error_code else operations.GROUP
+                row.authorized_operations = (
+                    authorized_operations.UNKNOWN if row.error_code else authorized_operations.GROUP
+                )
         return respond(described)
 
     return context.broker.groups.gather(unique, decide, assemble)

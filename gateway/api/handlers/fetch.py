@@ -17,15 +17,15 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from headgate.gateway.api import conversion
-from headgate.gateway.api.advertised import leader_of
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.conversion import Steps
+from headgate.gateway.api.endpoints import leader_of
 from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS, NO_DIVERGENCE, FetchPlan, late, release
+from headgate.gateway.api.fetch_sessions import FetchTurn, TopicKey
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import known_code, refusal
-from headgate.gateway.api.sessions import FetchTurn, TopicKey
-from headgate.gateway.replication.partition import READ_COMMITTED, Partition
-from headgate.gateway.runtime.waiting import Waiting, WaitList
+from headgate.gateway.replication.replica import READ_COMMITTED, Replica
+from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import (
     AbortedTransaction,
@@ -37,7 +37,7 @@ from headgate.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from headgate.storage.segment.slices import FileSlice, MessagesSlice
+from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 
 _BLANK = PartitionData()
 # The defaults themselves, which the writer need not look into.
@@ -62,9 +62,12 @@ class Plan(FetchPlan):
     __slots__ = ()
 
     def _row(
-        self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, patient: bool = True
+        self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, blocking: bool = True
     ) -> PartitionData:
-        """What a partition has; notes in `_is_told` an error or a diverging epoch. Raises ColdRead if not `patient`."""
+        """Read one partition; note an error or a diverging epoch in `_is_told`.
+
+        Raises WouldBlock if not `blocking`.
+        """
         diverging, records, aborted = NO_DIVERGENCE, None, list[AbortedTransaction]()
         self._seen = None
         try:
@@ -76,9 +79,9 @@ class Plan(FetchPlan):
             if diverging is not NO_DIVERGENCE:
                 self._is_told = True
             elif max_bytes > 0 or is_first:
-                records = partition.read(wanted.fetch_offset, max_bytes, self._isolation_level, is_first, patient)
+                records = partition.read(wanted.fetch_offset, max_bytes, self._isolation_level, is_first, blocking)
                 if records and self._isolation_level == READ_COMMITTED and partition.log.has_transactions:
-                    found = partition.aborted(wanted.fetch_offset, records, patient)
+                    found = partition.aborted(wanted.fetch_offset, records, blocking)
                     aborted = [AbortedTransaction(*one) for one in found]
         except (KafkaError, OSError) as error:
             return self._refused(key, wanted, error)
@@ -128,7 +131,7 @@ def fetch(
 ) -> FetchResponse | Waiting:
     """Plan pieces of files for every partition wanted, or wait until there is enough to plan."""
     broker = context.broker
-    if kind is Plan and broker.partitions.hold_messages:
+    if kind is Plan and broker.partitions.has_legacy_format:
         kind = PlanOfBatches
     now_ms = broker.clock.monotonic_ms()
     turn = broker.fetch_sessions.begin(request, context.version, now_ms)
@@ -312,10 +315,10 @@ class PlanOfSets(_Converting):
             turn.partitions = turn.partitions[first:] + turn.partitions[:first]
 
     def _row(
-        self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, patient: bool = True
+        self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, blocking: bool = True
     ) -> PartitionData:
         is_whole = is_first or (self._is_hard and max_bytes > 0 and not self._broker.partitions.held.is_full)
-        return super()._row(key, wanted, max_bytes, is_whole, patient)
+        return super()._row(key, wanted, max_bytes, is_whole, blocking)
 
     def _convert_one(
         self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
@@ -339,7 +342,7 @@ def _give_up(row: PartitionData, records: bytes | bytearray) -> None:
     row.records = records
 
 
-def _diverging(partition: Partition, wanted: FetchPartition) -> EpochEndOffset:
+def _diverging(partition: Replica, wanted: FetchPartition) -> EpochEndOffset:
     """Where the client's history leaves this leader's, NO_DIVERGENCE if it does not (KIP-595).
 
     Raises KafkaError(OFFSET_OUT_OF_RANGE) for an epoch that this leader has never heard of, as Kafka does.

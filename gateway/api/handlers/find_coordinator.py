@@ -8,11 +8,11 @@ cannot be, hears COORDINATOR_NOT_AVAILABLE and asks again. Of transactions every
 Served from version 0 from the first day: librdkafka compresses with lz4 only if it is.
 """
 
-from headgate.gateway.api.advertised import Endpoint, endpoints, own_endpoint
 from headgate.gateway.api.context import Context
+from headgate.gateway.api.endpoints import Endpoint, endpoints, own_endpoint
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row, settled
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.find_coordinator import (
     GROUP,

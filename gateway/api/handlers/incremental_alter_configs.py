@@ -21,7 +21,7 @@ from headgate.gateway.config.resources import (
     this_broker,
 )
 from headgate.gateway.metadata.image import Topic
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import BROKER_RESOURCE
 from headgate.protocol.messages.incremental_alter_configs import (

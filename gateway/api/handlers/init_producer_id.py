@@ -6,7 +6,7 @@ v2 flexible   v3 the id and epoch to be raised (KIP-360)   v4 PRODUCER_FENCED   
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import settled
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

@@ -15,8 +15,8 @@ from headgate.gateway.api.context import Context, Services
 from headgate.gateway.api.conversion import ROW_BYTES, caught
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_steps, refusal
-from headgate.gateway.replication.partition import Partition
-from headgate.gateway.runtime.waiting import Waiting, WaitList
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -27,9 +27,9 @@ from headgate.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from headgate.protocol.steps import Steps, at_once
-from headgate.storage.files import ColdRead, Place, planned
+from headgate.storage.files import Place, WouldBlock, planned
 from headgate.storage.log.log import Log
-from headgate.storage.log.times import Found, More, TimestampOffset
+from headgate.storage.log.timestamp_lookup import Found, More, TimestampOffset
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -46,7 +46,7 @@ MOST_OFFSETS = 100_000
 """So many offsets where segments begin are in a reply; rows for which there is no more room have one each."""
 
 Row = ListOffsetsPartitionResponse
-Answer = Callable[[ListOffsetsPartition, Partition], Row]
+Answer = Callable[[ListOffsetsPartition, Replica], Row]
 Outcome = Found | KafkaError | OSError
 
 
@@ -56,7 +56,7 @@ class Search(NamedTuple):
     `more`: what was looked through already. `brought`: what a thread has just read for its plan.
     """
 
-    partition: Partition
+    partition: Replica
     timestamp: int
     rows: list[Row]
     more: More | None = None
@@ -74,9 +74,9 @@ def _count(request: ListOffsetsRequest) -> int:
 
 
 def _list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse | Waiting]:
-    searches: dict[tuple[Partition, int], Search] = {}
+    searches: dict[tuple[Replica, int], Search] = {}
 
-    def answer(wanted: ListOffsetsPartition, partition: Partition) -> Row:
+    def answer(wanted: ListOffsetsPartition, partition: Replica) -> Row:
         partition.check_leader_epoch(wanted.current_leader_epoch)
         timestamp = wanted.timestamp
         _check_time(timestamp, context.version)
@@ -96,10 +96,10 @@ def _list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOf
 @handles(ListOffsetsRequest, versions="0")
 def list_segments(request: ListOffsetsRequest, context: Context) -> Any:
     """Answer every partition with the offsets where its segments begin."""
-    known: dict[Partition, SegmentStarts] = {}
+    known: dict[Replica, SegmentStarts] = {}
     room = MOST_OFFSETS
 
-    def answer(wanted: ListOffsetsPartition, partition: Partition) -> Row:
+    def answer(wanted: ListOffsetsPartition, partition: Replica) -> Row:
         nonlocal room
         starts = known.get(partition)
         if starts is None:
@@ -176,8 +176,8 @@ class Searching:
             search = self._left.popleft()
             try:
                 planned.append(self._plan(search))
-            except ColdRead as cold:
-                self._bring(search, cold)
+            except WouldBlock as cold:
+                self._warm_log(search, cold)
             except KafkaError as error:
                 _fill(search, error)
             else:
@@ -188,7 +188,7 @@ class Searching:
             made = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters), is_reading=True)
             self._found = self._found if made is None else made
 
-    def _bring(self, search: Search, cold: ColdRead) -> None:
+    def _warm_log(self, search: Search, cold: WouldBlock) -> None:
         """Have a thread of its disk read what is not in memory: a disk that hangs holds up no conversions."""
         cold.__traceback__ = None  # it holds the frames of what was given up, and these the files of segments
         self._bringing += 1
@@ -205,13 +205,13 @@ class Searching:
         self._broker.scheduler.reads(cold.disk).in_thread(cold.warm, brought, lambda: bool(self._moved.waiters))
 
     def _plan(self, search: Search) -> Steps[Found]:
-        """What finds it. Raises KafkaError, and ColdRead unless what was brought is gone again."""
+        """What finds it. Raises KafkaError, and WouldBlock unless what was brought is gone again."""
         log, end = search.partition.log, search.partition.readable_end(self._isolation_level)
 
-        def plan(patient: bool) -> Steps[Found]:
+        def plan(blocking: bool) -> Steps[Found]:
             if search.timestamp == MAX_TIMESTAMP:
-                return log.max_timestamp(end, search.more, patient)
-            return log.offset_for_time(search.timestamp, end, search.more, patient)
+                return log.max_timestamp(end, search.more, blocking)
+            return log.offset_for_time(search.timestamp, end, search.more, blocking)
 
         return planned(plan, search.brought)
 
@@ -283,7 +283,7 @@ def _check_time(timestamp: int, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
-def _place(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> tuple[int, int, int]:
+def _place(partition: Replica, timestamp: int, request: ListOffsetsRequest) -> tuple[int, int, int]:
     """Timestamp (-1), offset and leader epoch of an end of the log."""
     if timestamp == LATEST:
         return -1, partition.readable_end(request.isolation_level), partition.leader_epoch

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
-from headgate.gateway.api import operations
-from headgate.gateway.api.advertised import endpoints
+from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.context import Context
+from headgate.gateway.api.endpoints import endpoints
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
 from headgate.gateway.metadata.image import INTERNAL_TOPICS, Topic
-from headgate.gateway.metadata.topics import MAX_PARTITIONS_AT_ONCE, check_name
+from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, check_name
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import (
     MetadataRequest,
@@ -69,7 +69,9 @@ def _respond(
         brokers=[MetadataResponseBroker(*endpoint) for endpoint in endpoints(context)],
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        cluster_authorized_operations=operations.CLUSTER if wants_operations else operations.UNKNOWN,
+        cluster_authorized_operations=authorized_operations.CLUSTER
+        if wants_operations
+        else authorized_operations.UNKNOWN,
     )
     is_large = len(wanted) > FEW or any(description.is_large(one) for one in wanted)
     if not is_large:
@@ -169,7 +171,7 @@ class _Description:
         self._opening: Container[tuple[str, int]] = partitions.opening
         self._all_are_open = not (partitions.offline or partitions.opening)
         wants_operations = request.include_topic_authorized_operations
-        self._operations = operations.TOPIC if wants_operations else operations.UNKNOWN
+        self._operations = authorized_operations.TOPIC if wants_operations else authorized_operations.UNKNOWN
 
     def freeze(self, context: Context) -> None:
         """Keep what the image does not have: the rows are made later."""
@@ -192,7 +194,7 @@ class _Description:
                 error_code=refused.get((wanted.name, wanted.topic_id), error.code),
                 name=wanted.name,
                 topic_id=wanted.topic_id,
-                topic_authorized_operations=self._operations if is_told else operations.UNKNOWN,
+                topic_authorized_operations=self._operations if is_told else authorized_operations.UNKNOWN,
             )
 
     def _find(self, wanted: MetadataRequestTopic) -> Topic:

@@ -14,7 +14,7 @@ from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator import offset_requests
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
 
-from headgate.gateway.api.advertised import Endpoint, leader_of
 from headgate.gateway.api.context import CloseConnection, Context
 from headgate.gateway.api.conversion import Done, Steps, batch_steps, set_steps
+from headgate.gateway.api.endpoints import Endpoint, leader_of
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import known_code, refusal
-from headgate.gateway.replication.partition import ACKS_ALL, Partition
-from headgate.gateway.replication.writer import Writer
-from headgate.gateway.runtime.waiting import SILENCE, Waiting, WaitList
+from headgate.gateway.replication.append_queue import AppendQueue
+from headgate.gateway.replication.replica import ACKS_ALL, Replica
+from headgate.gateway.runtime.purgatory import SILENCE, Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -33,7 +33,7 @@ from headgate.protocol.messages.produce import (
 from headgate.protocol.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, BatchHeader
 from headgate.protocol.records.compression import ZSTD
 from headgate.storage.config import LogConfig
-from headgate.storage.log.staged import AppendInfo
+from headgate.storage.log.pending_write import AppendInfo
 from headgate.storage.log.validation import OWN, PREPARED, prepare
 
 logger = logging.getLogger("headgate.handlers")
@@ -61,7 +61,7 @@ class Behind:
     def __init__(
         self,
         row: PartitionProduceResponse,
-        partition: Partition,
+        partition: Replica,
         acks: int,
         end_offset: int | None,
         version: int = STORAGE_ERROR_SINCE,
@@ -171,11 +171,11 @@ class Elsewhere(Behind):
 def _append(
     acks: int, topic: str, data: PartitionProduceData, context: Context, now_ms: int, behind: list[Behind]
 ) -> PartitionProduceResponse:
-    """Append to one partition. The row promises what was staged; `Appends.commit` takes that back if it must."""
+    """Append to one partition. The row promises what was staged; `WriteBatcher.commit` takes that back if it must."""
     broker = context.broker
     try:
         partition = broker.partitions.get(topic, data.index)
-        if not partition.takes_as_is:
+        if not partition.stores_verbatim:
             return _append_adapted(acks, topic, data, context, behind)
         records = data.records if isinstance(data.records, memoryview) else _NOTHING
         writer = partition.writer()
@@ -192,7 +192,7 @@ def _append(
     staged = partition.log.staged
     if staged is not None:
         broker.appends.promise(partition, staged, row if context.version >= STORAGE_ERROR_SINCE else RowOfOld(row))
-    if acks == ACKS_ALL and partition.commits_synced and partition.high_watermark <= info.last_offset:
+    if acks == ACKS_ALL and partition.fsync_before_commit and partition.high_watermark <= info.last_offset:
         behind.append(Unsynced(row, partition, acks, info.last_offset + 1, context.version))
     return row
 
@@ -374,7 +374,7 @@ def _record_errors(error: KafkaError | OSError) -> list[BatchIndexAndErrorMessag
 
 
 def _append_later(
-    acks: int, writer: Writer, partition: Partition, records: memoryview, context: Context, behind: list[Behind]
+    acks: int, writer: AppendQueue, partition: Replica, records: memoryview, context: Context, behind: list[Behind]
 ) -> PartitionProduceResponse:
     now_ms = context.broker.clock.now_ms()
     # Now, and not when it is its turn: what the loop has no time for is found out by `_append`.

@@ -7,7 +7,7 @@ from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups import classic
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 

@@ -7,7 +7,7 @@ from headgate.gateway.api import features
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import settled
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.update_features import (
     SAFE_DOWNGRADE,

@@ -17,7 +17,7 @@ from headgate.gateway.api.tests.test_handlers_fetch import (
     sizes,
     wanted,
 )
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.workers import MOST_OF_DISK
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.messages.fetch import FetchRequest
@@ -87,9 +87,9 @@ def test_nobody_reads_on_the_loop_while_a_disk_may_hang(disks: Node, monkeypatch
     threads, patience = let_cool(disks, monkeypatch), list[bool]()
     warm, read = File.warm, Log.read
 
-    def spied(log: Log, offset: int, size: int, up_to: int, is_first: bool, patient: bool = True) -> Any:
-        patience.append(patient)
-        return read(log, offset, size, up_to, is_first, patient)
+    def spied(log: Log, offset: int, size: int, up_to: int, is_first: bool, blocking: bool = True) -> Any:
+        patience.append(blocking)
+        return read(log, offset, size, up_to, is_first, blocking)
 
     monkeypatch.setattr(Log, "read", spied)
     monkeypatch.setattr(File, "warm", lambda file, length, position: None)

@@ -11,8 +11,8 @@ import trio
 from headgate.gateway.api.context import Client, CloseConnection, Context
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Route
 from headgate.gateway.api.handlers import Range, Registration, load
+from headgate.gateway.runtime.purgatory import SILENCE, Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.waiting import SILENCE, Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest

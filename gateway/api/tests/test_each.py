@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.handlers.each import AT_ONCE, MOST_PENDING, PENDING_PAUSE_MS, each, each_in_turns
-from headgate.gateway.metadata.local import Change
-from headgate.gateway.runtime.waiting import Waiting, WaitList
+from headgate.gateway.metadata.embedded import Change
+from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

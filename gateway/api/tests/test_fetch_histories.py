@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from headgate.gateway.api.fetch_sessions import FetchTurn
 from headgate.gateway.api.handlers.fetch import Plan
-from headgate.gateway.api.sessions import FetchTurn
-from headgate.gateway.replication.partition import Partition
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -35,7 +35,7 @@ from headgate.protocol.records import control
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.control import Marker
 from headgate.storage.log.validation import OWN
-from headgate.storage.segment.slices import FileSlice
+from headgate.storage.segment.file_slice import FileSlice
 
 NOW_MS = 1_700_000_000_000
 TOPICS = {"t": 3, "u": 2, "v": 1}
@@ -72,7 +72,7 @@ class LooksAtAll:
     def plan(self, node: Node, request: FetchRequest, version: int) -> list[PartitionData]:
         turn = FetchTurn([(key[0], wanted) for key, wanted in self.wanted.items()])
         rows: list[PartitionData] = []
-        Plan(request, node.context(version), turn, 0.0)._plan_some(rows, len(turn.partitions), patient=True)
+        Plan(request, node.context(version), turn, 0.0)._plan_some(rows, len(turn.partitions), blocking=True)
         return rows
 
     def tell(self, rows: list[PartitionData], is_full: bool) -> list[tuple[str | bytes, tuple[Any, ...]]]:
@@ -99,7 +99,7 @@ class Histories(RuleBasedStateMachine):
             self.node.services.metadata.create_topic(name, count)
         self.reference = LooksAtAll()
         self.session_id = self.epoch = 0
-        self.sequences: dict[tuple[Partition, int], int] = {}
+        self.sequences: dict[tuple[Replica, int], int] = {}
         self.parked: tuple[Waiting, FetchRequest, list[Any]] | None = None
         self.answers: dict[Key, ErrorCode] = {}  # that ask for another fetch
 
@@ -107,7 +107,7 @@ class Histories(RuleBasedStateMachine):
         self.node.close()
         shutil.rmtree(self.path)
 
-    def partition(self, which: tuple[str, int]) -> Partition | None:
+    def partition(self, which: tuple[str, int]) -> Replica | None:
         try:
             return self.node.services.partitions.get(*which)
         except KafkaError:
@@ -144,7 +144,7 @@ class Histories(RuleBasedStateMachine):
         """From now on the high watermark follows what is synced, or does not."""
         partition = self.partition(which)
         if partition is not None:
-            partition.disk, partition.commits_synced = None, is_on
+            partition.disk, partition.fsync_before_commit = None, is_on
             partition.advance()
 
     @rule(which=ANY_PARTITION)
@@ -165,7 +165,7 @@ class Histories(RuleBasedStateMachine):
         partition = self.partition(which)
         if partition is not None:
             partition.log.truncate_to(max(partition.log.start_offset, partition.log.end_offset - back))
-            partition.was_cut()
+            partition.was_truncated()
 
     @rule(which=ANY_PARTITION)
     def roll(self, which: tuple[str, int]) -> None:

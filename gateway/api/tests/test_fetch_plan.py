@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.fetch_plan import AT_ONCE, FetchPlan
+from headgate.gateway.api.fetch_sessions import FEW
 from headgate.gateway.api.handlers.fetch import Plan
-from headgate.gateway.api.sessions import FEW
 from headgate.gateway.api.tests.test_handlers_fetch import append, from_offset, parked, request, rows, sizes, wanted
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchResponse
-from headgate.storage.segment.slices import FileSlice
+from headgate.storage.segment.file_slice import FileSlice
 
 MANY = 2 * FEW
 
@@ -156,9 +156,9 @@ def test_many_partitions_are_planned_and_told_in_slices(node: Node, monkeypatch:
     planned: list[int] = []
     plan_some = FetchPlan._plan_some
 
-    def slow(plan: FetchPlan, found: Any, end: int, patient: bool) -> None:
+    def slow(plan: FetchPlan, found: Any, end: int, blocking: bool) -> None:
         before = len(found)
-        plan_some(plan, found, end, patient)
+        plan_some(plan, found, end, blocking)
         planned.append(len(found) - before)
         node.time.clock.elapsed_ms += 0.6
 
@@ -181,8 +181,8 @@ def test_what_changes_while_it_is_in_slices_is_noticed(node: Node, monkeypatch: 
     plan_some = FetchPlan._plan_some
     sent: list[int] = []
 
-    def changing(plan: FetchPlan, found: Any, end: int, patient: bool) -> None:
-        plan_some(plan, found, end, patient)
+    def changing(plan: FetchPlan, found: Any, end: int, blocking: bool) -> None:
+        plan_some(plan, found, end, blocking)
         if end > MANY / 2 and not sent:
             sent.append(append(node, "t", b"behind", index=3))
 
@@ -211,7 +211,7 @@ def test_who_goes_while_it_is_in_slices_leaves_no_files(node: Node) -> None:
 
 def test_a_session_that_outgrew_its_limit_is_told_so_from_slices(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     session_id = opened(node, FEW)
-    monkeypatch.setattr("headgate.gateway.api.sessions.MAX_SESSION_PARTITIONS", FEW)
+    monkeypatch.setattr("headgate.gateway.api.fetch_sessions.MAX_SESSION_PARTITIONS", FEW)
     more = wanted(node, "t", 12, *[from_offset(0, index) for index in range(2 * FEW)])
     waiting = node.handle(go_on(session_id, 1, more), 12)
     assert isinstance(waiting, Waiting)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api import operations
+from headgate.gateway.api import authorized_operations
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.consumer_group_describe import (
@@ -85,7 +85,7 @@ def test_describe(node: Node, version: int) -> None:
     request = ConsumerGroupDescribeRequest(["group", "classic", "missing"], include_authorized_operations=True)
     group, classic, missing = node.ask(request, version).groups
     assert (group.error_code, group.group_state, group.group_epoch, group.assignor_name) == (0, "Stable", 1, "uniform")
-    assert group.authorized_operations == operations.GROUP
+    assert group.authorized_operations == authorized_operations.GROUP
     (member,) = group.members
     assert (member.member_id, member.member_epoch) == ("m", 1)
     assert member.member_type == (CONSUMER_MEMBER if version >= 1 else UNKNOWN_MEMBER)
@@ -95,7 +95,7 @@ def test_describe(node: Node, version: int) -> None:
     for other, reason in ((classic, "is not a consumer group"), (missing, "not found")):
         assert other.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert reason in other.error_message
-        assert other.authorized_operations == operations.UNKNOWN
+        assert other.authorized_operations == authorized_operations.UNKNOWN
 
 
 def test_a_group_that_is_named_often_is_described_once(node: Node) -> None:

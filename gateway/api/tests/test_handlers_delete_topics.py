@@ -12,7 +12,7 @@ from headgate.protocol.wire import ZERO_UUID
 UNKNOWN_ID = bytes(range(16))
 
 
-def by_name(version: int, *names: str) -> DeleteTopicsRequest:
+def exclusive_locks(version: int, *names: str) -> DeleteTopicsRequest:
     if version < 6:
         return DeleteTopicsRequest(topic_names=list(names), timeout_ms=1_000)
     return DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=1_000)
@@ -22,7 +22,7 @@ def by_name(version: int, *names: str) -> DeleteTopicsRequest:
 def test_by_name(node: Node, version: int) -> None:
     topic_id = node.services.metadata.create_topic("a", 2).topic_id
     node.services.metadata.create_topic("kept", 1)
-    rows = node.ask(by_name(version, "a", "unknown"), version).responses
+    rows = node.ask(exclusive_locks(version, "a", "unknown"), version).responses
     assert [(row.name, row.error_code) for row in rows] == [("a", 0), ("unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     assert rows[0].topic_id == (topic_id if version >= 6 else ZERO_UUID)
     assert bool(rows[1].error_message) == (version >= 5)
@@ -52,7 +52,7 @@ def test_a_topic_is_named_in_one_way(node: Node) -> None:
 
 def test_a_topic_that_is_named_twice_is_not_deleted(node: Node) -> None:
     node.services.metadata.create_topic("a", 1)
-    rows = node.ask(by_name(6, "a", "a"), 6).responses
+    rows = node.ask(exclusive_locks(6, "a", "a"), 6).responses
     assert [(row.name, row.error_code) for row in rows] == [("a", ErrorCode.INVALID_REQUEST)]
     assert "a" in node.services.metadata.image.topics
 
@@ -61,13 +61,13 @@ def test_a_topic_that_is_named_twice_is_not_deleted(node: Node) -> None:
 def test_where_deletion_is_off(tmp_path: Path, version: int, code: ErrorCode) -> None:
     node = Node(tmp_path, delete_topic_enable="false")
     node.services.metadata.create_topic("a", 1)
-    assert [row.error_code for row in node.ask(by_name(version, "a"), version).responses] == [code]
+    assert [row.error_code for row in node.ask(exclusive_locks(version, "a"), version).responses] == [code]
     assert "a" in node.services.metadata.image.topics
     node.close()
 
 
 def test_a_topic_can_be_made_again_with_another_id(node: Node) -> None:
     first = node.services.metadata.create_topic("a", 1).topic_id
-    node.ask(by_name(6, "a"), 6)
+    node.ask(exclusive_locks(6, "a"), 6)
     assert node.services.metadata.create_topic("a", 3).topic_id != first
     assert node.services.partitions.get("a", 2).high_watermark == 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.api import operations
+from headgate.gateway.api import authorized_operations
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -18,13 +18,13 @@ def test_the_cluster_is_this_node(tmp_path: Path, version: int) -> None:
     assert (response.cluster_id, response.controller_id) == (node.services.metadata.image.cluster_id, 3)
     rows = [(row.broker_id, row.host, row.port, row.rack, row.is_fenced) for row in response.brokers]
     assert rows == [(3, "192.0.2.1", 9092, "r1", False)]
-    assert response.cluster_authorized_operations == operations.UNKNOWN
+    assert response.cluster_authorized_operations == authorized_operations.UNKNOWN
     node.close()
 
 
 def test_operations_are_told_when_asked(node: Node) -> None:
     response = node.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
-    assert response.cluster_authorized_operations == operations.CLUSTER > 0
+    assert response.cluster_authorized_operations == authorized_operations.CLUSTER > 0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api import operations
+from headgate.gateway.api import authorized_operations
 from headgate.gateway.tests.builders import Node, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
@@ -41,7 +41,7 @@ def page(response: Any) -> tuple[list[tuple[str, list[int]]], tuple[str, int] | 
 def test_what_is_told_of_a_topic(filled: Node) -> None:
     (topic,) = filled.ask(request("c"), 0).topics
     assert (topic.error_code, topic.topic_id) == (0, filled.services.metadata.image.topics["c"].topic_id)
-    assert topic.topic_authorized_operations == operations.TOPIC
+    assert topic.topic_authorized_operations == authorized_operations.TOPIC
     assert not topic.is_internal
     (row,) = topic.partitions
     assert (row.error_code, row.leader_id, row.leader_epoch, row.replica_nodes, row.isr_nodes) == (0, 0, 0, [0], [0])

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.cold_reads import COLD_AT_ONCE
+from headgate.gateway.api.disk_reads import COLD_AT_ONCE
 from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -15,7 +15,7 @@ from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import Record, build, iterate, split
 from headgate.storage.files import File
 from headgate.storage.log.validation import PREPARED
-from headgate.storage.segment.slices import FileSlice
+from headgate.storage.segment.file_slice import FileSlice
 
 NOW_MS = 1_700_000_000_000
 VERSIONS = range(4, 19)

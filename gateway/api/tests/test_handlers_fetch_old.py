@@ -11,7 +11,7 @@ from crc32c import crc32c
 from headgate.gateway.api.conversion import ROW_BYTES
 from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
 from headgate.gateway.api.tests.test_handlers_fetch import NOW_MS, RECORDS, from_offset, old, put, request, rows, wanted
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control, legacy
@@ -19,7 +19,7 @@ from headgate.protocol.records.batch import Record, build, check_crc, iterate, s
 from headgate.protocol.records.compression import finish
 from headgate.protocol.records.control import Marker
 from headgate.storage.log.validation import OWN
-from headgate.storage.segment.slices import FileSlice
+from headgate.storage.segment.file_slice import FileSlice
 
 OLD = range(4)
 

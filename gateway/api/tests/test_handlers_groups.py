@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from headgate.gateway.api import operations
+from headgate.gateway.api import authorized_operations
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from headgate.protocol.errors import ErrorCode
@@ -104,9 +104,9 @@ def test_a_group_and_one_that_is_not_there(node: Node, version: int) -> None:
 @pytest.mark.parametrize("version", [3, 6])
 def test_what_a_client_may_do_is_told_if_it_asks(node: Node, version: int) -> None:
     asked = node.ask(DescribeGroupsRequest(["busy"], include_authorized_operations=True), version).groups
-    assert [row.authorized_operations for row in asked] == [operations.GROUP]
+    assert [row.authorized_operations for row in asked] == [authorized_operations.GROUP]
     unasked = node.ask(DescribeGroupsRequest(["busy"]), version).groups
-    assert [row.authorized_operations for row in unasked] == [operations.UNKNOWN]
+    assert [row.authorized_operations for row in unasked] == [authorized_operations.UNKNOWN]
 
 
 # DeleteGroups

@@ -9,7 +9,7 @@ import pytest
 from headgate.gateway.api.conversion import ROW_BYTES
 from headgate.gateway.api.handlers import list_offsets
 from headgate.gateway.api.handlers.list_offsets import AT_ONCE, DEADLINE_MS
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.workers import MOST_OF_DISK
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads
@@ -17,7 +17,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.compression import ZSTD, finish
-from headgate.storage.files import ColdRead, File, Files, parent
+from headgate.storage.files import File, Files, WouldBlock, parent
 
 NOW_MS = 1_700_000_000_000
 NOTHING = (0, -1, -1)
@@ -382,7 +382,7 @@ def test_searches_that_were_given_up_leave_nothing_that_waits_for_the_disk(
 ) -> None:
     done = list[str]()
     for name in ("warm", "release"):
-        monkeypatch.setattr(ColdRead, name, lambda _, name=name: done.append(name))
+        monkeypatch.setattr(WouldBlock, name, lambda _, name=name: done.append(name))
     share = node.services.scheduler.reads(parent(node.services.partitions.get("t", 0).log.directory))
     for _ in range(20):
         parked(node, seek(node, *[(0, NOW_MS + number) for number in range(AT_ONCE)]))

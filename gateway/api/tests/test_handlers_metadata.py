@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api import operations
+from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.handlers import load
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -150,11 +150,15 @@ def test_many_unknown_topics_may_be_asked_for_where_none_is_created(tmp_path: Pa
 
 def test_operations_are_told_when_asked(closed: Node) -> None:
     silent = closed.ask(named("a"), 8)
-    assert silent.cluster_authorized_operations == silent.topics[0].topic_authorized_operations == operations.UNKNOWN
+    assert (
+        silent.cluster_authorized_operations
+        == silent.topics[0].topic_authorized_operations
+        == authorized_operations.UNKNOWN
+    )
     request = named("a", include_cluster_authorized_operations=True, include_topic_authorized_operations=True)
     told = closed.ask(request, 8)
-    assert told.cluster_authorized_operations == operations.CLUSTER
-    assert told.topics[0].topic_authorized_operations == operations.TOPIC
+    assert told.cluster_authorized_operations == authorized_operations.CLUSTER
+    assert told.topics[0].topic_authorized_operations == authorized_operations.TOPIC
 
 
 def test_a_damaged_partition_has_no_leader(tmp_path: Path) -> None:

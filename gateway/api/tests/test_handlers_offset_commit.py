@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.coordinator.runtime import partition_of
-from headgate.gateway.replication.partition import Partition
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
@@ -108,9 +108,9 @@ def test_a_commit_that_is_not_replicated_in_time(
     node.ask(OffsetCommitRequest("g", topics=[topic]), 8)
     replies: list[object] = []
     for coordinator in node.services.groups._coordinators.values():
-        coordinator.partition.commits_synced = True
+        coordinator.partition.fsync_before_commit = True
     with monkeypatch.context() as patch:
-        patch.setattr(Partition, "advance", lambda _: None)
+        patch.setattr(Replica, "advance", lambda _: None)
         outcome = node.handle(OffsetCommitRequest("g", topics=[topic]), 8)
     assert isinstance(outcome, Waiting)
     node.services.purgatory.park(outcome, replies.append)

@@ -6,8 +6,8 @@ import pytest
 
 from headgate.gateway.api.tests.large import Loop
 from headgate.gateway.coordinator.runtime import partition_of
-from headgate.gateway.replication.partition import Partition
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import (
@@ -157,9 +157,9 @@ def test_where_old_versions_have_their_errors(filled: Node) -> None:
 def test_what_may_be_lost_is_not_told(filled: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(1, 43)])
     for coordinator in filled.services.groups._coordinators.values():
-        coordinator.partition.commits_synced = True
+        coordinator.partition.fsync_before_commit = True
     with monkeypatch.context() as patch:
-        patch.setattr(Partition, "advance", lambda _: None)
+        patch.setattr(Replica, "advance", lambda _: None)
         filled.handle(OffsetCommitRequest("g", topics=[topic]), 8)
     outcome = filled.handle(request(filled, version, {"t": [1]}, "g"), version)
     assert isinstance(outcome, Waiting)

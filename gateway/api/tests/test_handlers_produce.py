@@ -8,7 +8,7 @@ import pytest
 
 from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.api.handlers.produce import LEAST_WAIT_MS, Behind
-from headgate.gateway.runtime.waiting import SILENCE, Waiting
+from headgate.gateway.runtime.purgatory import SILENCE, Waiting
 from headgate.gateway.tests.builders import Node, led_elsewhere
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -116,11 +116,11 @@ class Follower:
     def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         self.partition = node.services.partitions.get("t", 0)
         self._advance = type(self.partition).advance
-        self.partition.commits_synced = True  # the write alone does not move it
+        self.partition.fsync_before_commit = True  # the write alone does not move it
         monkeypatch.setattr(type(self.partition), "advance", lambda partition: None)
 
     def catch_up(self) -> None:
-        self.partition.commits_synced = False
+        self.partition.fsync_before_commit = False
         self._advance(self.partition)
 
 
@@ -563,7 +563,7 @@ def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
     node.services.metadata.create_topic("t", 1)
     disk = node.services.partitions.get("t", 0).disk
     assert disk is not None
-    disk.is_slow = is_slow  # appends go through a `Writer`
+    disk.is_slow = is_slow  # appends go through a `AppendQueue`
 
     def fail(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")

@@ -13,8 +13,8 @@ from headgate.gateway.api.dispatch import Parked
 from headgate.gateway.api.handlers import Range, Registration
 from headgate.gateway.api.parked import ParkedRequest
 from headgate.gateway.api.tests.large import LOOK_MS, Loop, frame
-from headgate.gateway.runtime.slices import SLICE_MS, Work
-from headgate.gateway.runtime.waiting import Waiting, WaitList
+from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.runtime.time_slices import SLICE_MS, Work
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.replication.partition import ACKS_ALL, READ_COMMITTED, READ_UNCOMMITTED, Partition
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.replication.replica import ACKS_ALL, READ_COMMITTED, READ_UNCOMMITTED, Replica
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, over_the_wire
 from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -18,14 +18,14 @@ from headgate.protocol.records.batch import Record, build, split
 from headgate.protocol.records.control import Marker
 from headgate.storage.files import File
 from headgate.storage.log.validation import OWN
-from headgate.storage.segment.aborted import AbortedIndex
-from headgate.storage.segment.slices import FileSlice
+from headgate.storage.segment.file_slice import FileSlice
+from headgate.storage.segment.transaction_index import TransactionIndex
 
 NOW_MS = 1_700_000_000_000
 VERSIONS = range(4, 19)
 
 
-def partition_of(node: Node) -> Partition:
+def partition_of(node: Node) -> Replica:
     if "t" not in node.services.metadata.image.topics:
         node.services.metadata.create_topic("t", 1)
     return node.services.partitions.get("t", 0)
@@ -134,7 +134,7 @@ def test_a_waiting_reader_is_woken_by_the_marker(node: Node) -> None:
 
 def test_a_log_without_transactions_is_not_asked_for_them(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     partition_of(node).append(memoryview(build([Record(value=b"x")])), 1, NOW_MS)
-    monkeypatch.setattr(Partition, "aborted", None)
+    monkeypatch.setattr(Replica, "aborted", None)
     assert aborted(row_of(node, 12, 0)) == []
 
 
@@ -175,7 +175,7 @@ def test_an_impatient_reader_waits_for_the_index_with_the_rest(node: Node, monke
     read_cached, threads, brought = File.read_cached, list[Any](), list[int]()
 
     def without_the_index(file: File, length: int, position: int) -> bytes | bytearray | None:
-        return None if length == AbortedIndex.ENTRY.size and not brought else read_cached(file, length, position)
+        return None if length == TransactionIndex.ENTRY.size and not brought else read_cached(file, length, position)
 
     monkeypatch.setattr(File, "read_cached", without_the_index)
     monkeypatch.setattr(File, "warm", lambda _, length, __: brought.append(length))
@@ -187,7 +187,7 @@ def test_an_impatient_reader_waits_for_the_index_with_the_rest(node: Node, monke
     ((work, done),) = threads
     done(work())
     node.time.advance()
-    assert brought == [AbortedIndex.ENTRY.size]
+    assert brought == [TransactionIndex.ENTRY.size]
     (response,) = replies
     row = response.responses[0].partitions[0]
     assert aborted(row) == [(7, 0)]

@@ -11,7 +11,7 @@ from headgate.gateway.app import adoption
 from headgate.gateway.app.adoption import KafkaMetadata
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.journal import Journal
+from headgate.gateway.metadata.metadata_log import MetadataLog
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -24,10 +24,10 @@ from headgate.protocol.internal.metadata import (
     encode,
 )
 from headgate.protocol.records.batch import Record, build, read_header
-from headgate.storage.directory import foreign
-from headgate.storage.directory.foreign import OWN_METADATA
-from headgate.storage.directory.store import Store
-from headgate.storage.disk import directories
+from headgate.storage.directory import kafka_directory
+from headgate.storage.directory.kafka_directory import OWN_METADATA
+from headgate.storage.directory.log_directory import LogDirectory
+from headgate.storage.disk import layout
 from headgate.storage.errors import DirectoryLocked, StorageError
 from headgate.storage.log.producers import Producers
 from headgate.storage.tests.builders import numbered
@@ -49,7 +49,7 @@ def kafkas(*partitions: str, ids: dict[str, bytes] | None = None) -> CrashingFil
         files.write(f"/data/{name}/{0:020d}.log", b"")
         topic_id = (ids or {}).get(name)
         if topic_id is not None:
-            directories.write_topic_id(files, f"/data/{name}", topic_id)
+            layout.write_topic_id(files, f"/data/{name}", topic_id)
     return files
 
 
@@ -79,11 +79,11 @@ def adopt(files: CrashingFiles, **settings: str) -> bool:
 
 def image(files: CrashingFiles) -> Image:
     """What a broker reads."""
-    store = Store.open(
+    store = LogDirectory.open(
         "/data", files=files, node_id=3, config=BrokerConfig.load("").log_config({}), now_ms=NOW_MS, random=Random(2)
     )
     assert store.failed == {}
-    found = Image.empty(store.cluster_id).apply_all(Journal(store.logs["__headgate_metadata", 0]).replay())
+    found = Image.empty(store.cluster_id).apply_all(MetadataLog(store.logs["__headgate_metadata", 0]).replay())
     store.close()
     return found
 
@@ -102,7 +102,7 @@ def test_without_kafkas_metadata_there_are_defaults(caplog: pytest.LogCaptureFix
     assert all(state.leader == 3 and state.replicas == state.isr == (3,) for state in found.topics["t"].partitions)
     assert found.topics["t"].configs == {}
     assert found.topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"
-    made = directories.read_topic_id(files, "/data/u-0")
+    made = layout.read_topic_id(files, "/data/u-0")
     assert made == found.topics["u"].topic_id
     for name in ("t", "u", "__consumer_offsets"):
         assert f"{name}: its configs are not known" in caplog.text
@@ -188,7 +188,7 @@ def test_partitions_of_two_topics_under_one_name() -> None:
     with_metadata(files, *topic("t", IDS[0], 0, 0, 0))
     with pytest.raises(StorageError, match=r"/data/t-1, /data/t-2: of another topic"):
         adopt(files)
-    assert foreign.is_foreign(files, ["/data"])
+    assert kafka_directory.is_kafka_directory(files, ["/data"])
 
 
 def test_a_partition_far_from_all_others() -> None:
@@ -236,7 +236,7 @@ def test_producer_ids_begin_behind_those_of_transactional_ids(caplog: pytest.Log
     values = [b"\x00\x00" + (100).to_bytes(8, "big") + bytes(20), b"\x00\x01" + (70).to_bytes(8, "big"), None, b""]
     path = f"/data/__transaction_state-7/{0:020d}.log"
     files.write(path, build([Record(key=b"k", value=value) for value in values]) + b"torn")
-    survey = foreign.survey(files, ["/data"])
+    survey = kafka_directory.survey(files, ["/data"])
     assert adoption.next_transactional_id(files, survey) == 101
     assert "ids of transactional producers behind that are not known" in caplog.text
     assert adopt(files)
@@ -253,8 +253,8 @@ def test_partitions_in_several_directories() -> None:
     assert OWN_METADATA in files.list("/data")
     assert OWN_METADATA not in files.list("/more")
     assert files.locked == set()
-    topic_id = directories.read_topic_id(files, "/data/t-0")
-    assert topic_id == directories.read_topic_id(files, "/more/t-1")
+    topic_id = layout.read_topic_id(files, "/data/t-0")
+    assert topic_id == layout.read_topic_id(files, "/more/t-1")
     assert {name: len(one.partitions) for name, one in image(files).topics.items()} == {"t": 2, "u": 2}
 
 
@@ -308,7 +308,7 @@ def test_cut_short_it_is_kafkas_still_or_wholly_ours() -> None:
         else:
             break
         after = files.crash(Random(steps), power=True)
-        if foreign.is_foreign(after, ["/data"]):
+        if kafka_directory.is_kafka_directory(after, ["/data"]):
             assert adopt(after)
         assert {name: len(one.partitions) for name, one in image(after).topics.items()} == {"t": 2, "u": 1}
     assert steps > 10

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from headgate.gateway.app.broker import FREEZE_PARTITIONS, freezing
-from headgate.gateway.metadata.journal import Journal
+from headgate.gateway.metadata.metadata_log import MetadataLog
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, MetadataRecord
@@ -32,7 +32,7 @@ from headgate.protocol.messages.offset_commit import (
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build, iterate, split
-from headgate.storage.segment.slices import FileSlice
+from headgate.storage.segment.file_slice import FileSlice
 
 
 def test_the_garbage_collector_passes_over_new_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,14 +90,14 @@ def test_the_metadata_log_is_read_once_at_a_start(tmp_path: Path, monkeypatch: p
             assert len(memory.broker.services.metadata.image.topic("t").partitions) == 3
 
     run_broker(tmp_path, scenario)
-    read: list[Journal] = []
-    replay = Journal.replay
+    read: list[MetadataLog] = []
+    replay = MetadataLog.replay
 
-    def note(journal: Journal, offset: int = 0) -> Iterator[MetadataRecord]:
+    def note(journal: MetadataLog, offset: int = 0) -> Iterator[MetadataRecord]:
         read.append(journal)
         return replay(journal, offset)
 
-    monkeypatch.setattr(Journal, "replay", note)
+    monkeypatch.setattr(MetadataLog, "replay", note)
     run_broker(tmp_path, scenario)
     assert len(read) == 1
 

@@ -32,7 +32,7 @@ def replace_broker(monkeypatch: pytest.MonkeyPatch, serve: Callable[[BrokerConfi
     module.serve = serve  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "headgate.gateway.app.broker", module)
     monkeypatch.setattr("headgate.gateway.app.broker", module, raising=False)
-    monkeypatch.setattr("headgate.gateway.runtime.logs.configure", lambda level: None)
+    monkeypatch.setattr("headgate.gateway.runtime.log_output.configure", lambda level: None)
     monkeypatch.setattr("headgate.gateway.runtime.descriptors.raise_limit", lambda: 1 << 20)
 
 

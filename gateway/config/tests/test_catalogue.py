@@ -4,7 +4,7 @@ from typing import get_type_hints
 
 import pytest
 
-from headgate.gateway.config import broker_table, catalogue, foreign_table, topic_table
+from headgate.gateway.config import broker_table, catalogue, topic_table, unsupported_table
 from headgate.gateway.config.catalogue import Update
 from headgate.gateway.config.definition import Effect, Type
 from headgate.gateway.config.settings import Settings
@@ -20,10 +20,10 @@ def test_every_setting_has_a_meaning_and_stands_once() -> None:
     names = [row[0] for row in broker_table.ROWS]
     assert len(set(names)) == len(names)
     assert all(row[4].endswith(".") for row in broker_table.ROWS)
-    foreign = [start + name.rstrip("*") for _, start, rest in foreign_table.GROUPS for name in rest.split()]
+    foreign = [start + name.rstrip("*") for _, start, rest in unsupported_table.GROUPS for name in rest.split()]
     assert len(set(foreign)) == len(foreign)
     assert not set(foreign) & set(names)
-    assert not set(foreign_table.REFUSED) & {*names, *foreign}
+    assert not set(unsupported_table.REFUSED) & {*names, *foreign}
 
 
 def test_kafka_has_432_settings_from_2_8_to_4_4_in_a_file_and_three_at_run_time_and_all_are_known() -> None:
@@ -33,7 +33,7 @@ def test_kafka_has_432_settings_from_2_8_to_4_4_in_a_file_and_three_at_run_time_
 
 def test_what_is_changed_at_run_time_is_a_setting() -> None:
     assert set(catalogue.BROKER) >= broker_table.CLUSTER_WIDE
-    assert set(catalogue.known()) - set(catalogue.BROKER) >= foreign_table.CLUSTER_WIDE
+    assert set(catalogue.known()) - set(catalogue.BROKER) >= unsupported_table.CLUSTER_WIDE
     assert catalogue.is_dynamic("message.max.bytes")
     assert catalogue.is_dynamic("num.io.threads")
     assert not catalogue.is_dynamic("num.partitions")

@@ -21,7 +21,7 @@ KIP-394 (member ids first), KIP-559 (protocol in SyncGroup) and KIP-800 (reasons
 | `classic_rebalance.py` | from one generation to the next |
 | this one | requests and ticks |
 
-A consumer group takes these requests by its own methods (`SpeaksClassic`).
+A consumer group takes these requests by its own methods (`ClassicProtocol`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
-from headgate.gateway.coordinator.decision import NEVER, Caller, Decision, Ticket
+from headgate.gateway.coordinator.decision import NEVER, Decision, RequestContext, Ticket
+from headgate.gateway.coordinator.group_settings import MAX_NAME_BYTES
 from headgate.gateway.coordinator.groups.classic_group import ClassicGroup, State, join_refused, replay
 from headgate.gateway.coordinator.groups.classic_members import Member, new_member, protocols_of, rebalance_timeout_ms
-from headgate.gateway.coordinator.groups.classic_rebalance import Turn, listed, quoted
-from headgate.gateway.coordinator.settings import MAX_NAME_BYTES
+from headgate.gateway.coordinator.groups.classic_rebalance import RebalanceStep, listed, quoted
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.internal import consumer_protocol
 from headgate.protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue
@@ -43,7 +43,7 @@ from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroup
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.shard import Shard
 
 __all__ = ["ClassicGroup", "heartbeat", "join", "leave", "replay", "sync", "tick"]
 
@@ -51,24 +51,24 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
 """A member that was never in a generation cannot send heartbeats: its first JoinGroup may wait so long, as in Kafka."""
 
 
-class SpeaksClassic(Protocol):
+class ClassicProtocol(Protocol):
     """A group of another kind, some of whose members speak this protocol (KIP-848), by what it answers to it."""
 
     def classic_join(
-        self, shard: Shard, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
+        self, shard: Shard, request: JoinGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
     ) -> Decision:
         """Not asked of an empty group: that one becomes a classic group."""
 
     def classic_sync(
-        self, shard: Shard, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
+        self, shard: Shard, request: SyncGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
     ) -> Decision: ...
 
     def classic_heartbeat(
-        self, shard: Shard, request: HeartbeatRequest, caller: Caller, ticket: Ticket, now_ms: float
+        self, shard: Shard, request: HeartbeatRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
     ) -> Decision: ...
 
     def classic_leave(
-        self, shard: Shard, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
+        self, shard: Shard, request: LeaveGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
     ) -> Decision: ...
 
 
@@ -81,28 +81,32 @@ _PROTOCOL_IN_SYNC_SINCE = 5
 # JoinGroup
 
 
-def join(shard: Shard, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now_ms: float) -> Decision:
+def join(
+    shard: Shard, request: JoinGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
+) -> Decision:
     """Become or stay a member. The reply comes with the next generation, but for errors and what is known already."""
     settings = shard.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-        return _refuse_join(ticket, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, caller)
+        return _refuse_join(ticket, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, request_context)
     other = _other_kind(shard, request.group_id)
     if other is not None and shard.groups[request.group_id].state != State.EMPTY:
-        return other.classic_join(shard, request, caller, ticket, now_ms)
+        return other.classic_join(shard, request, request_context, ticket, now_ms)
     group = shard.groups.get(request.group_id)
     if isinstance(group, ClassicGroup):
-        return Join(shard, group, request, caller, ticket, now_ms).decide()
+        return Join(shard, group, request, request_context, ticket, now_ms).decide()
     if request.member_id:
-        return _refuse_join(ticket, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id, caller)
-    return _join_new_group(shard, request, caller, ticket, now_ms)
+        return _refuse_join(ticket, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id, request_context)
+    return _join_new_group(shard, request, request_context, ticket, now_ms)
 
 
-def _join_new_group(shard: Shard, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now_ms: float) -> Decision:
+def _join_new_group(
+    shard: Shard, request: JoinGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
+) -> Decision:
     """The first member of a group. An empty group of the other kind, if there is one, ends in the same batch."""
     group_id = str(request.group_id)
     before = shard.groups.get(group_id)
     group = ClassicGroup(group_id, shard.timestamp_ms())
-    decision = Join(shard, group, request, caller, ticket, now_ms).decide()
+    decision = Join(shard, group, request, request_context, ticket, now_ms).decide()
     if group.state is State.EMPTY and not group.pending:
         return decision  # refused
     shard.groups[group_id] = group
@@ -122,23 +126,23 @@ def _join_new_group(shard: Shard, request: JoinGroupRequest, caller: Caller, tic
     return decision
 
 
-class Join(Turn):
+class Join(RebalanceStep):
     """One JoinGroup."""
 
-    __slots__ = ("caller", "request", "ticket")
+    __slots__ = ("request", "request_context", "ticket")
 
     def __init__(
         self,
         shard: Shard,
         group: ClassicGroup,
         request: JoinGroupRequest,
-        caller: Caller,
+        request_context: RequestContext,
         ticket: Ticket,
         now_ms: float,
     ) -> None:
         super().__init__(shard, group, now_ms)
         self.request = request
-        self.caller = caller
+        self.request_context = request_context
         self.ticket = ticket
 
     def decide(self) -> Decision:
@@ -165,7 +169,7 @@ class Join(Turn):
 
     def _refuse(self, code: ErrorCode, member_id: str | None = None) -> None:
         member_id = self.request.member_id if member_id is None else member_id
-        self._reply(join_refused(code, member_id, self.caller.version))
+        self._reply(join_refused(code, member_id, self.request_context.version))
 
     def _reply(self, response: JoinGroupResponse) -> None:
         self.decision.replies.append((self.ticket, response))
@@ -208,18 +212,20 @@ class Join(Turn):
         """Without a member id: new, or the next life of a static member."""
         request, group = self.request, self.group
         instance_id = request.group_instance_id
-        member_id = self.shard.new_member_id(self.caller.client_id if instance_id is None else instance_id)
+        member_id = self.shard.new_member_id(self.request_context.client_id if instance_id is None else instance_id)
         if instance_id is not None and instance_id in group.members.by_instance:
             self._replace(group.members.by_id[group.members.by_instance[instance_id]], member_id)
-        elif instance_id is None and self.caller.version >= _MEMBER_ID_REQUIRED_SINCE:
+        elif instance_id is None and self.request_context.version >= _MEMBER_ID_REQUIRED_SINCE:
             group.add_pending(member_id, self.now_ms + request.session_timeout_ms)
             self._refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         else:
             self._add(member_id)
 
     def _new(self, member_id: str) -> Member:
-        caller = self.caller
-        return new_member(member_id, self.request, caller.client_id, caller.client_host, caller.version)
+        request_context = self.request_context
+        return new_member(
+            member_id, self.request, request_context.client_id, request_context.client_host, request_context.version
+        )
 
     def _add(self, member_id: str) -> None:
         group = self.group
@@ -231,7 +237,7 @@ class Join(Turn):
         group.wake_at(member.deadline_ms)
         group.add(member)
         group.newcomers = True
-        self.park_join(member, self.ticket, self.caller.version)
+        self.park_join(member, self.ticket, self.request_context.version)
         self.rebalance_or_complete(f"new member {quoted(member_id)}, reason: {quoted(self.request.reason)}")
 
     # Those who are members
@@ -246,7 +252,7 @@ class Join(Turn):
             self._reply(group.joined(member.member_id))  # the last reply got lost
         else:  # a leader of a stable group joins again when it wants to assign anew
             self._update(member)
-            self.park_join(member, self.ticket, self.caller.version)
+            self.park_join(member, self.ticket, self.request_context.version)
             self.rebalance_or_complete(
                 f"{quoted(member.member_id)} joined again, reason: {quoted(self.request.reason)}"
             )
@@ -254,7 +260,7 @@ class Join(Turn):
     def _update(self, member: Member) -> None:
         self.group.members.set_protocols(member, protocols_of(self.request.protocols))
         member.session_timeout_ms = self.request.session_timeout_ms
-        member.rebalance_timeout_ms = rebalance_timeout_ms(self.request, self.caller.version)
+        member.rebalance_timeout_ms = rebalance_timeout_ms(self.request, self.request_context.version)
 
     # Static members (KIP-345)
 
@@ -271,7 +277,7 @@ class Join(Turn):
         self.refuse_join(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
         self.refuse_sync(old, ErrorCode.FENCED_INSTANCE_ID)
         group.replace(old, new)
-        self.park_join(new, self.ticket, self.caller.version)
+        self.park_join(new, self.ticket, self.request_context.version)
         # The leader may have been told of the old id already, and would give nothing to the new one (KAFKA-9801)
         self.rebalance_or_complete(
             f"static member {quoted(new.instance_id)} came back, reason: {quoted(self.request.reason)}"
@@ -301,7 +307,7 @@ class Join(Turn):
         value.leader = new.member_id if leads else value.leader
         group.arriving = {new.member_id: new}
         self.decision.records.append((key, value))
-        tells = leads and self.caller.version >= _SKIP_ASSIGNMENT_SINCE
+        tells = leads and self.request_context.version >= _SKIP_ASSIGNMENT_SINCE
         response = JoinGroupResponse(
             generation_id=group.generation,
             protocol_type=group.protocol_type,
@@ -328,20 +334,22 @@ def _same_topics(protocol_type: str, old: bytes, new: bytes) -> bool:
     return set(before.topics) == set(after.topics)
 
 
-def _refuse_join(ticket: Ticket, code: ErrorCode, member_id: str, caller: Caller) -> Decision:
-    return Decision.reply(ticket, join_refused(code, member_id, caller.version))
+def _refuse_join(ticket: Ticket, code: ErrorCode, member_id: str, request_context: RequestContext) -> Decision:
+    return Decision.reply(ticket, join_refused(code, member_id, request_context.version))
 
 
 # SyncGroup
 
 
-def sync(shard: Shard, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now_ms: float) -> Decision:
+def sync(
+    shard: Shard, request: SyncGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
+) -> Decision:
     """Get one's assignment; the leader brings those of all. The others' replies come with the leader's."""
     other = _other_kind(shard, request.group_id)
     if other is not None:
-        return other.classic_sync(shard, request, caller, ticket, now_ms)
+        return other.classic_sync(shard, request, request_context, ticket, now_ms)
     group = shard.groups.get(request.group_id)
-    code = _check_sync(group, request, caller)
+    code = _check_sync(group, request, request_context)
     if code is not ErrorCode.NONE:
         return Decision.reply(ticket, SyncGroupResponse(error_code=code))
     assert isinstance(group, ClassicGroup)  # the check refuses what is none
@@ -353,7 +361,7 @@ def sync(shard: Shard, request: SyncGroupRequest, caller: Caller, ticket: Ticket
     is_leader = member.member_id == group.leader
     if is_leader and largest > shard.settings.max_member_bytes:
         return Decision.reply(ticket, SyncGroupResponse(error_code=ErrorCode.MESSAGE_TOO_LARGE))
-    turn = Turn(shard, group, now_ms)
+    turn = RebalanceStep(shard, group, now_ms)
     turn.refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)  # an earlier one, from a connection that is lost
     member.sync = ticket
     _synced(group, member.member_id)
@@ -362,8 +370,10 @@ def sync(shard: Shard, request: SyncGroupRequest, caller: Caller, ticket: Ticket
     return turn.decision
 
 
-def _check_sync(group: object, request: SyncGroupRequest, caller: Caller) -> ErrorCode:
-    if caller.version >= _PROTOCOL_IN_SYNC_SINCE and (request.protocol_type is None or request.protocol_name is None):
+def _check_sync(group: object, request: SyncGroupRequest, request_context: RequestContext) -> ErrorCode:
+    if request_context.version >= _PROTOCOL_IN_SYNC_SINCE and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not isinstance(group, ClassicGroup):
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -383,7 +393,7 @@ def _synced(group: ClassicGroup, member_id: str) -> None:
         group.sync_due_ms = NEVER
 
 
-def _assign(turn: Turn, assignments: dict[str, bytes]) -> None:
+def _assign(turn: RebalanceStep, assignments: dict[str, bytes]) -> None:
     """The leader has spoken: write it down, and tell those who wait. The replay makes the group stable."""
     group = turn.group
     turn.decision.records.append(group.record(turn.shard.timestamp_ms(), assignments))
@@ -410,13 +420,15 @@ def _assign(turn: Turn, assignments: dict[str, bytes]) -> None:
 # Heartbeat
 
 
-def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, ticket: Ticket, now_ms: float) -> Decision:
+def heartbeat(
+    shard: Shard, request: HeartbeatRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
+) -> Decision:
     """Prolong a session. A member of a group that rebalances is told so, and is expected to join again."""
     group = shard.groups.get(request.group_id)
     if not isinstance(group, ClassicGroup):
         other = _other_kind(shard, request.group_id)
         if other is not None:
-            return other.classic_heartbeat(shard, request, caller, ticket, now_ms)
+            return other.classic_heartbeat(shard, request, request_context, ticket, now_ms)
         return Decision([], [(ticket, HeartbeatResponse(0, ErrorCode.UNKNOWN_MEMBER_ID))])
     member = group.members.by_id.get(request.member_id)
     if member is None or request.group_instance_id is not None:
@@ -434,18 +446,20 @@ def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, ticket: T
 # LeaveGroup
 
 
-def leave(shard: Shard, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now_ms: float) -> Decision:
+def leave(
+    shard: Shard, request: LeaveGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
+) -> Decision:
     """Take members away: the one that asks, or, from v3, any that an administrator names by their instance ids."""
-    batched = caller.version >= _BATCHED_LEAVE_SINCE
+    batched = request_context.version >= _BATCHED_LEAVE_SINCE
     leaving = request.members if batched else [MemberIdentity(request.member_id)]
     other = _other_kind(shard, request.group_id)
     if other is not None:
-        return other.classic_leave(shard, request, caller, ticket, now_ms)
+        return other.classic_leave(shard, request, request_context, ticket, now_ms)
     group = shard.groups.get(request.group_id)
     if not isinstance(group, ClassicGroup):
         codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         return Decision.reply(ticket, left(leaving, codes, batched=batched))
-    turn = Turn(shard, group, now_ms)
+    turn = RebalanceStep(shard, group, now_ms)
     size = len(group.members)
     codes = [_leave_one(turn, identity) for identity in leaving]
     gone = [identity for identity, code in zip(leaving, codes, strict=True) if code is ErrorCode.NONE]
@@ -458,7 +472,7 @@ def leave(shard: Shard, request: LeaveGroupRequest, caller: Caller, ticket: Tick
     return turn.decision
 
 
-def _leave_one(turn: Turn, identity: MemberIdentity) -> ErrorCode:
+def _leave_one(turn: RebalanceStep, identity: MemberIdentity) -> ErrorCode:
     group, member_id, instance_id = turn.group, identity.member_id, identity.group_instance_id
     if not member_id:
         member_id = group.members.by_instance.get(instance_id or "", "")
@@ -487,7 +501,7 @@ def left(leaving: Sequence[MemberIdentity], codes: Sequence[ErrorCode], *, batch
 
 def tick(shard: Shard, group: ClassicGroup, now_ms: float) -> Decision:
     """End what is due: sessions, ids that nobody joined with, waiting for JoinGroup and SyncGroup."""
-    turn = Turn(shard, group, now_ms)
+    turn = RebalanceStep(shard, group, now_ms)
     if group.is_fresh:
         group.loaded(now_ms)
         group.is_fresh = False
@@ -504,7 +518,7 @@ def tick(shard: Shard, group: ClassicGroup, now_ms: float) -> Decision:
     return turn.decision
 
 
-def _other_kind(shard: Shard, group_id: str) -> SpeaksClassic | None:
+def _other_kind(shard: Shard, group_id: str) -> ClassicProtocol | None:
     """A group of another kind by that name; None if there is none."""
     group = shard.groups.get(group_id)
-    return None if group is None or isinstance(group, ClassicGroup) else cast("SpeaksClassic", group)
+    return None if group is None or isinstance(group, ClassicGroup) else cast("ClassicProtocol", group)

@@ -30,7 +30,7 @@ from headgate.protocol.messages.join_group import JoinGroupResponse, JoinGroupRe
 from headgate.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.shard import Shard
 
 MAX_PENDING = 10_000
 PENDING_MS = 1_000
@@ -110,7 +110,7 @@ class ClassicGroup:
 
     # Hard state
 
-    def hard(self) -> object:
+    def persistent_state(self) -> object:
         """The last record; None for a group that has offsets only."""
         return self.recorded
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headgate.gateway.coordinator.decision import NEVER, Ticket
-from headgate.gateway.coordinator.settings import MAX_NAME_BYTES
+from headgate.gateway.coordinator.group_settings import MAX_NAME_BYTES
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.offsets import MemberMetadata
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -24,7 +24,7 @@ from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.shard import Shard
 
 logger = logging.getLogger("headgate.groups")
 
@@ -33,7 +33,7 @@ NOBODY_JOINED_MS = 1_000
 """Static members that say they need no time to join would have the group look at every turn whether they have."""
 
 
-class Turn:
+class RebalanceStep:
     """One decision about one group while it is made: what changes, and what was decided so far."""
 
     __slots__ = ("decision", "group", "now_ms", "shard")

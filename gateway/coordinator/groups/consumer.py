@@ -21,7 +21,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headgate.gateway.coordinator.decision import NEVER, Caller, Decision, Reply, Ticket
+from headgate.gateway.coordinator.decision import NEVER, Decision, Reply, RequestContext, Ticket
+from headgate.gateway.coordinator.group_settings import GroupSettings
 from headgate.gateway.coordinator.groups import consumer_records, migration, targets
 from headgate.gateway.coordinator.groups.classic_group import ClassicGroup
 from headgate.gateway.coordinator.groups.classic_rebalance import listed
@@ -34,7 +35,6 @@ from headgate.gateway.coordinator.groups.consumer_draft import (
 )
 from headgate.gateway.coordinator.groups.consumer_group import Clock, ConsumerGroup, replay
 from headgate.gateway.coordinator.groups.consumer_members import Member, Owned, is_within, owned
-from headgate.gateway.coordinator.settings import GroupSettings
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import UNREVOKED_PARTITIONS
 from headgate.protocol.messages.consumer_group_heartbeat import (
@@ -48,7 +48,7 @@ from headgate.protocol.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.shard import Shard
 
 __all__ = ["ConsumerGroup", "heartbeat", "replay", "tick"]
 
@@ -56,22 +56,26 @@ logger = logging.getLogger("headgate.groups")
 
 
 def heartbeat(
-    shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, ticket: Ticket, now_ms: float
+    shard: Shard, request: ConsumerGroupHeartbeatRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
 ) -> Decision:
     """Join, go on, or leave. Raises KafkaError for what is refused."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup):
-        response = _steady(shard, group, request, caller, now_ms)
+        response = _steady(shard, group, request, request_context, now_ms)
         if response is not None:
             return Decision([], [(ticket, response)])
-    _check(request, caller.version, shard.settings)
+    _check(request, request_context.version, shard.settings)
     if request.member_epoch < 0:
         return _leave(shard, request, ticket, now_ms)
-    return _regular(shard, request, caller, ticket, now_ms)
+    return _regular(shard, request, request_context, ticket, now_ms)
 
 
 def _steady(
-    shard: Shard, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: float
+    shard: Shard,
+    group: ConsumerGroup,
+    request: ConsumerGroupHeartbeatRequest,
+    request_context: RequestContext,
+    now_ms: float,
 ) -> ConsumerGroupHeartbeatResponse | None:
     """The reply, if nothing changed since it was made and the member says nothing new. No records, no copies."""
     clock = group.clocks.get(request.member_id)
@@ -92,8 +96,8 @@ def _steady(
     if (
         settings is not shard.settings_of(group.group_id)
         or request.instance_id != member.instance_id
-        or caller.client_id != member.client_id
-        or caller.client_host != member.client_host
+        or request_context.client_id != member.client_id
+        or request_context.client_host != member.client_host
     ):
         return None
     clock.session_ms = now_ms + settings.consumer_session_timeout_ms
@@ -101,14 +105,14 @@ def _steady(
 
 
 def _regular(
-    shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, ticket: Ticket, now_ms: float
+    shard: Shard, request: ConsumerGroupHeartbeatRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
 ) -> Decision:
     draft = _open(shard, request)
     settings = shard.settings_of(request.group_id)
     _check_room(draft.group, request, settings)
     reported = owned(request.topic_partitions)
     before = _find(draft, request, reported)
-    member = _described(before, request, caller)
+    member = _described(before, request, request_context)
     if member is not before or member.member_id not in draft.group.members:
         check_size(member, settings)
         draft.put(member)
@@ -263,9 +267,13 @@ def _check_epoch(member: Member, epoch: int, reported: Owned | None) -> None:
     )
 
 
-def _described(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
+def _described(member: Member, request: ConsumerGroupHeartbeatRequest, request_context: RequestContext) -> Member:
     """The member with what the request says of it; what it does not say stays. The same object if nothing is new."""
-    said: dict[str, object] = {"client_id": caller.client_id, "client_host": caller.client_host, "classic": None}
+    said: dict[str, object] = {
+        "client_id": request_context.client_id,
+        "client_host": request_context.client_host,
+        "classic": None,
+    }
     if request.instance_id is not None:
         said["instance_id"] = request.instance_id
     if request.rack_id is not None:

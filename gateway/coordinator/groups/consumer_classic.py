@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headgate.gateway.coordinator.decision import NEVER, Caller, Decision, Ticket
+from headgate.gateway.coordinator.decision import NEVER, Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups import migration
 from headgate.gateway.coordinator.groups.classic_members import new_member
 from headgate.gateway.coordinator.groups.consumer_draft import Draft, static_holder, succeed, update_subscription
@@ -31,7 +31,7 @@ from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroup
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.shard import Shard
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _BATCHED_LEAVE_SINCE = 3
@@ -41,7 +41,12 @@ _BATCHED_LEAVE_SINCE = 3
 
 
 def join(
-    shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
+    shard: Shard,
+    group: ConsumerGroup,
+    request: JoinGroupRequest,
+    request_context: RequestContext,
+    ticket: Ticket,
+    now_ms: float,
 ) -> Decision:
     """Become or stay a member. Raises KafkaError for what is refused."""
     settings = shard.settings_of(group.group_id)
@@ -49,21 +54,27 @@ def join(
     if len(group.members) >= settings.consumer_max_size and not is_known:
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
     subscription = _subscription(group, request)
-    if not request.member_id and request.group_instance_id is None and caller.version >= _MEMBER_ID_REQUIRED_SINCE:
-        refusal = request.error_response(caller.version, ErrorCode.MEMBER_ID_REQUIRED)
-        refusal.member_id = shard.new_member_id(caller.client_id)
+    if (
+        not request.member_id
+        and request.group_instance_id is None
+        and request_context.version >= _MEMBER_ID_REQUIRED_SINCE
+    ):
+        refusal = request.error_response(request_context.version, ErrorCode.MEMBER_ID_REQUIRED)
+        refusal.member_id = shard.new_member_id(request_context.client_id)
         return Decision.reply(ticket, refusal)
-    described = new_member(request.member_id, request, caller.client_id, caller.client_host, caller.version)
+    described = new_member(
+        request.member_id, request, request_context.client_id, request_context.client_host, request_context.version
+    )
     if described.has_long_name() or described.stored_bytes() > settings.max_member_bytes:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
     draft = Draft(shard, group)
-    before = _find(draft, request, caller)
+    before = _find(draft, request, request_context)
     member = replace(
         before,
         instance_id=request.group_instance_id or before.instance_id,
         rack_id=subscription.rack_id or before.rack_id,
-        client_id=caller.client_id,
-        client_host=caller.client_host,
+        client_id=request_context.client_id,
+        client_host=request_context.client_host,
         topics=frozenset(subscription.topics),
         expression="",
         rebalance_timeout_ms=described.rebalance_timeout_ms,
@@ -113,11 +124,11 @@ def _subscription(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerPr
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
 
 
-def _find(draft: Draft, request: JoinGroupRequest, caller: Caller) -> Member:
+def _find(draft: Draft, request: JoinGroupRequest, request_context: RequestContext) -> Member:
     """The member that joins: any id that the group does not know is that of a new one, as in Kafka."""
     instance_id = request.group_instance_id
     if instance_id is None:
-        member_id = request.member_id or draft.shard.new_member_id(caller.client_id)
+        member_id = request.member_id or draft.shard.new_member_id(request_context.client_id)
         return draft.group.members.get(member_id) or Member(member_id)
     holder = draft.group.static_member(instance_id)
     if request.member_id:
@@ -203,9 +214,11 @@ def _check_generation(member: Member, generation: int) -> None:
 # LeaveGroup
 
 
-def leave(shard: Shard, group: ConsumerGroup, request: LeaveGroupRequest, caller: Caller, ticket: Ticket) -> Decision:
+def leave(
+    shard: Shard, group: ConsumerGroup, request: LeaveGroupRequest, request_context: RequestContext, ticket: Ticket
+) -> Decision:
     """Take members away that speak the classic protocol; the others leave by their own heartbeat."""
-    batched = caller.version >= _BATCHED_LEAVE_SINCE
+    batched = request_context.version >= _BATCHED_LEAVE_SINCE
     leaving = request.members if batched else [MemberIdentity(request.member_id)]
     draft = Draft(shard, group)
     rows = []

@@ -6,19 +6,19 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headgate.gateway.coordinator.decision import Records
+from headgate.gateway.coordinator.group_settings import MAX_NAME_BYTES, GroupSettings
 from headgate.gateway.coordinator.groups import consumer_records, subscriptions, targets
 from headgate.gateway.coordinator.groups.assignors import NOTHING
 from headgate.gateway.coordinator.groups.classic_group import ClassicGroup
 from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
 from headgate.gateway.coordinator.groups.consumer_members import Member, Owned, reconcile
 from headgate.gateway.coordinator.groups.subscriptions import Resolved
-from headgate.gateway.coordinator.settings import MAX_NAME_BYTES, GroupSettings
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import GroupMetadataKey
 from headgate.protocol.messages.consumer_group_heartbeat import LEAVE_STATIC_EPOCH
 
 if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.groups import Shard
+    from headgate.gateway.coordinator.groups.shard import Shard
 
 
 class Draft:

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.gateway.coordinator.decision import NEVER, Caller, Decision, Records, Ticket
+from headgate.gateway.coordinator.decision import NEVER, Decision, Records, RequestContext, Ticket
+from headgate.gateway.coordinator.group_settings import GroupSettings
 from headgate.gateway.coordinator.groups import consumer_records
 from headgate.gateway.coordinator.groups.assignors import NOTHING, Assignment, TopicId
 from headgate.gateway.coordinator.groups.consumer_members import Member
 from headgate.gateway.coordinator.groups.subscriptions import Resolved
-from headgate.gateway.coordinator.settings import GroupSettings
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal import offsets as layout
 from headgate.protocol.internal.consumer_protocol import PROTOCOL_TYPE
@@ -34,7 +34,7 @@ from headgate.protocol.messages.sync_group import SyncGroupRequest
 from headgate.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.groups import Shard, TopicsView
+    from headgate.gateway.coordinator.groups.shard import Shard, TopicsView
 
 
 class Clock:
@@ -112,7 +112,7 @@ class ConsumerGroup:
 
     # Hard state
 
-    def hard(self) -> object:
+    def persistent_state(self) -> object:
         """All that records say."""
         return (
             (self.epoch, self.metadata_hash, self.target_epoch, self.has_partition_metadata),
@@ -282,33 +282,33 @@ class ConsumerGroup:
         return consumer.tick(shard, self, now_ms)
 
     def classic_join(
-        self, shard: Shard, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
+        self, shard: Shard, request: JoinGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
     ) -> Decision:
         """See `consumer_classic.py`, also for the three that follow."""
         from headgate.gateway.coordinator.groups import consumer_classic
 
-        return consumer_classic.join(shard, self, request, caller, ticket, now_ms)
+        return consumer_classic.join(shard, self, request, request_context, ticket, now_ms)
 
     def classic_sync(
-        self, shard: Shard, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
+        self, shard: Shard, request: SyncGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
     ) -> Decision:
         from headgate.gateway.coordinator.groups import consumer_classic
 
         return consumer_classic.sync(shard, self, request, ticket, now_ms)
 
     def classic_heartbeat(
-        self, shard: Shard, request: HeartbeatRequest, caller: Caller, ticket: Ticket, now_ms: float
+        self, shard: Shard, request: HeartbeatRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
     ) -> Decision:
         from headgate.gateway.coordinator.groups import consumer_classic
 
         return consumer_classic.heartbeat(self, request, ticket, now_ms)
 
     def classic_leave(
-        self, shard: Shard, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now_ms: float
+        self, shard: Shard, request: LeaveGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
     ) -> Decision:
         from headgate.gateway.coordinator.groups import consumer_classic
 
-        return consumer_classic.leave(shard, self, request, caller, ticket)
+        return consumer_classic.leave(shard, self, request, request_context, ticket)
 
     def topics_changed(self, shard: Shard, names: Collection[str], now_ms: float) -> Decision:
         """The next heartbeat looks at it: many topics that come together make one rebalance."""

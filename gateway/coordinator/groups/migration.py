@@ -19,13 +19,13 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from headgate.gateway.coordinator.decision import Records, Reply, Ticket
+from headgate.gateway.coordinator.group_settings import GroupSettings
 from headgate.gateway.coordinator.groups import consumer_records
 from headgate.gateway.coordinator.groups.assignors import NOTHING, Assignment, TopicId
 from headgate.gateway.coordinator.groups.classic_group import ClassicGroup, join_refused
 from headgate.gateway.coordinator.groups.classic_members import Member as ClassicMember
 from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
 from headgate.gateway.coordinator.groups.consumer_members import Member
-from headgate.gateway.coordinator.settings import GroupSettings
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.internal import consumer_protocol
 from headgate.protocol.internal.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolAssignment, TopicPartition
@@ -39,7 +39,7 @@ from headgate.protocol.internal.offsets import (
 from headgate.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.groups import Shard, TopicsView
+    from headgate.gateway.coordinator.groups.shard import Shard, TopicsView
 
 logger = logging.getLogger("headgate.groups")
 

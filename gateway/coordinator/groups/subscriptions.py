@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.groups import TopicsView
+    from headgate.gateway.coordinator.groups.shard import TopicsView
 
 MAX_EXPRESSION_BYTES: Final = 4_096
 MAX_EXPRESSIONS: Final = 100

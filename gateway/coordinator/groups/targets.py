@@ -14,9 +14,9 @@ from headgate.gateway.coordinator.groups import consumer_records
 from headgate.gateway.coordinator.groups.assignors import ASSIGNORS, NOTHING, Assignor, Subscriber, TopicId
 
 if TYPE_CHECKING:
+    from headgate.gateway.coordinator.group_settings import GroupSettings
     from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
-    from headgate.gateway.coordinator.groups.groups import TopicsView
-    from headgate.gateway.coordinator.settings import GroupSettings
+    from headgate.gateway.coordinator.groups.shard import TopicsView
 
 
 def supported(settings: GroupSettings) -> list[str]:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from headgate.gateway.coordinator.decision import Caller, Decision
+from headgate.gateway.coordinator.decision import Decision, RequestContext
+from headgate.gateway.coordinator.group_settings import GroupSettings
 from headgate.gateway.coordinator.groups import classic
 from headgate.gateway.coordinator.groups.classic import ClassicGroup
 from headgate.gateway.coordinator.groups.classic_group import State
-from headgate.gateway.coordinator.settings import GroupSettings
 from headgate.gateway.coordinator.tests.groups import CALLER, Desk, FakeTicket
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import GroupMetadataValue
@@ -139,8 +139,8 @@ class ClassicDesk(Desk):
 
     def decide_join(self, ticket: FakeTicket, *arguments: Any, version: int = 9, **fields: Any) -> Decision:
         """What a JoinGroup comes to, before it is written."""
-        caller = CALLER._replace(version=version)
-        return classic.join(self.shard, self.joining(*arguments, **fields), caller, ticket, self.now_ms)
+        request_context = CALLER._replace(version=version)
+        return classic.join(self.shard, self.joining(*arguments, **fields), request_context, ticket, self.now_ms)
 
     def join(self, *arguments: Any, version: int = 9, **fields: Any) -> Asked:
         """JoinGroup, with the arguments of `joining`."""
@@ -168,7 +168,7 @@ class ClassicDesk(Desk):
         given = [SyncGroupRequestAssignment(*each) for each in (assignments or {}).items()]
         member_id, generation, instance_id = member
         request = SyncGroupRequest(self.group_id, generation, member_id, instance_id, *protocol, given)
-        return classic.sync(self.shard, request, Caller("client", "/h", version), ticket, self.now_ms)
+        return classic.sync(self.shard, request, RequestContext("client", "/h", version), ticket, self.now_ms)
 
     def sync(self, member: Joined, *arguments: Any, **fields: Any) -> Asked:
         """SyncGroup."""
@@ -177,15 +177,15 @@ class ClassicDesk(Desk):
     def heartbeat(self, member: Joined, version: int = 4) -> Asked:
         """Heartbeat."""
         request = HeartbeatRequest(self.group_id, member.generation, member.member_id, member.instance_id)
-        caller = Caller("client", "/h", version)
-        return self.ask(lambda ticket: classic.heartbeat(self.shard, request, caller, ticket, self.now_ms))
+        request_context = RequestContext("client", "/h", version)
+        return self.ask(lambda ticket: classic.heartbeat(self.shard, request, request_context, ticket, self.now_ms))
 
     def leave(self, *members: MemberIdentity | str, version: int = 5) -> Asked:
         """LeaveGroup; before v3 the first of them."""
         named = [MemberIdentity(each) if isinstance(each, str) else each for each in members]
         request = LeaveGroupRequest(self.group_id, named[0].member_id, named)
-        caller = Caller("client", "/h", version)
-        return self.ask(lambda ticket: classic.leave(self.shard, request, caller, ticket, self.now_ms))
+        request_context = RequestContext("client", "/h", version)
+        return self.ask(lambda ticket: classic.leave(self.shard, request, request_context, ticket, self.now_ms))
 
     # Groups
 

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from headgate.gateway.coordinator.decision import Caller, Decision
+from headgate.gateway.coordinator.decision import Decision, RequestContext
 from headgate.gateway.coordinator.groups import consumer
 from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
 from headgate.gateway.coordinator.tests.groups import Desk, topic_id
@@ -24,7 +24,7 @@ from headgate.protocol.messages.consumer_group_heartbeat import (
 
 GROUP = "group"
 REBALANCE_MS = 60_000
-CALLER = Caller("client", "/192.0.2.9", 1)
+CALLER = RequestContext("client", "/192.0.2.9", 1)
 
 Partitions = Mapping[str, Collection[int]]
 """Partitions by the name of the topic."""

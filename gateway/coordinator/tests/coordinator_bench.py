@@ -8,13 +8,13 @@ from typing import Any, cast
 
 from headgate.gateway.coordinator.coordinator import Coordinator, Tools
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.groups.groups import Shard
-from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.gateway.coordinator.group_settings import GroupSettings
+from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.coordinator.tests.groups import FakeTopics
-from headgate.gateway.replication.appends import Appends
-from headgate.gateway.replication.partition import Partition
-from headgate.gateway.runtime.slices import Slices
-from headgate.gateway.runtime.waiting import Purgatory, Waiting
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.replication.write_batcher import WriteBatcher
+from headgate.gateway.runtime.purgatory import Purgatory, Waiting
+from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.gateway.tests.manual import ManualTime
 from headgate.gateway.tests.scripted import ScriptedPartition
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -37,13 +37,13 @@ class Bench:
         clock, scheduler = self.time.clock, self.time.scheduler
         self.purgatory = Purgatory(clock, scheduler)
         self.partition = ScriptedPartition(self.purgatory)
-        self.appends = Appends()
+        self.appends = WriteBatcher()
         self.threads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         scheduler.in_thread = lambda work, done: self.threads.append((work, done))  # type: ignore[method-assign]
         prepare(self.partition)
-        slices = Slices(clock, scheduler)
+        slices = TimeSlices(clock, scheduler)
         tools = Tools(clock, scheduler, self.purgatory, self.appends, slices, TIMEOUT_MS, 1 << 20, 0)
-        self.coordinator = Coordinator(cast("Partition", self.partition), tools, self._shard)
+        self.coordinator = Coordinator(cast("Replica", self.partition), tools, self._shard)
 
     def _shard(self) -> Shard:
         return Shard(GroupSettings(), FakeTopics({"t": 1}), Random(0), self.time.clock.now_ms)
@@ -82,7 +82,7 @@ class Bench:
 
     def cut(self) -> None:
         """The log ends earlier than it did."""
-        told = cast("Partition", self.partition).when_cut
+        told = cast("Replica", self.partition).on_truncation
         assert told is not None
         told()
 

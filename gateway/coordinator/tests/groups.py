@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from random import Random
 
-from headgate.gateway.coordinator.decision import Caller, Decision, Reply, Ticket
-from headgate.gateway.coordinator.groups.groups import Shard
-from headgate.gateway.coordinator.settings import GroupSettings
+from headgate.gateway.coordinator.decision import Decision, Reply, RequestContext, Ticket
+from headgate.gateway.coordinator.group_settings import GroupSettings
+from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.protocol.internal.offsets import UnknownType, decode, encode_key, encode_value
 from headgate.protocol.schema import Message
 
-CALLER = Caller("client", "/192.0.2.9", 9)
+CALLER = RequestContext("client", "/192.0.2.9", 9)
 START_MS = 1_000_000.0
 """Where the monotonic time of a test begins: not at zero, so that who mixes up the clocks is found out."""
 WALL_MS = 1_700_000_000_000
@@ -180,9 +180,9 @@ class Desk:
 
     def check_rebuilt(self) -> None:
         """The property of every machine: the live hard state is the one rebuilt from the records."""
-        assert hard(self.replica) == hard(self.shard)
+        assert persistent_state(self.replica) == persistent_state(self.shard)
 
 
-def hard(shard: Shard) -> object:
+def persistent_state(shard: Shard) -> object:
     """The hard state of a shard, to be compared."""
-    return {name: group.hard() for name, group in shard.groups.items()}, shard.offsets.hard()
+    return {name: group.persistent_state() for name, group in shard.groups.items()}, shard.offsets.persistent_state()

@@ -93,7 +93,7 @@ class ClassicConsumer:
         return None if reply is None else code_of(reply)
 
     @property
-    def caller(self) -> Any:
+    def request_context(self) -> Any:
         return CALLER._replace(version=self.version)
 
     def join(self) -> None:
@@ -112,7 +112,9 @@ class ClassicConsumer:
             [JoinGroupRequestProtocol("range", consumer_protocol.encode(subscription, 2))],
         )
         self.then = self.joined
-        reply = self.ask(lambda ticket: classic.join(self.desk.shard, request, self.caller, ticket, self.desk.now_ms))
+        reply = self.ask(
+            lambda ticket: classic.join(self.desk.shard, request, self.request_context, ticket, self.desk.now_ms)
+        )
         if reply is not None:
             self.joined(reply)
 

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.gateway.api.handlers import load
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.config import LogConfig
-from headgate.storage.directory.store import Store
+from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS, next_offset
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -135,7 +135,7 @@ class CommitHistory:
 
     def check_after(self, files: CrashingFiles) -> None:
         random = Random(0)
-        store = Store.open(DIRECTORY, files=files, node_id=0, config=LogConfig(), now_ms=NOW_MS, random=random)
+        store = LogDirectory.open(DIRECTORY, files=files, node_id=0, config=LogConfig(), now_ms=NOW_MS, random=random)
         assert not store.failed
         for told in self.told:
             if told.offset is not None:

@@ -10,7 +10,7 @@ import pytest
 from headgate.gateway.coordinator.coordinator import TICK_RETRY_MS, translated
 from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
 from headgate.gateway.coordinator.groups.classic import ClassicGroup
-from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.coordinator.tests.coordinator_bench import (
     TIMEOUT_MS,
     Bench,

@@ -9,9 +9,9 @@ import pytest
 from crc32c import crc32c
 
 from headgate.gateway.coordinator.coordinator import encode
-from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.group_settings import GroupSettings
+from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.coordinator.loading import RECORDS_A_STEP, Loading
-from headgate.gateway.coordinator.settings import GroupSettings
 from headgate.gateway.coordinator.tests.groups import FakeTopics
 from headgate.protocol.internal.offsets import (
     GroupMetadataKey,

@@ -31,7 +31,7 @@ def test_a_tombstone_leaves_nothing_behind() -> None:
     offsets.replay(OffsetCommitKey("g", "t", 0), None)
     assert list(offsets.of("g")) == [("t", 1)]
     offsets.replay(OffsetCommitKey("g", "t", 1), None)
-    assert offsets.hard() == Offsets().hard()
+    assert offsets.persistent_state() == Offsets().persistent_state()
     assert offsets.groups == {}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.tests.offsets_scenario import play
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import KafkaError

@@ -3,8 +3,8 @@
 import pytest
 
 from headgate.gateway.coordinator.producer_ids import ProducerIds
+from headgate.gateway.metadata.embedded import Change
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.local import Change
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 

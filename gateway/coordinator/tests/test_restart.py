@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.coordinator import LOAD_RETRY_MS
-from headgate.gateway.coordinator.decision import NEVER, Caller, Decision, Ticket
+from headgate.gateway.coordinator.decision import NEVER, Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups import classic, consumer
 from headgate.gateway.coordinator.groups.classic import ClassicGroup
-from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.coordinator.tests.coordinator_bench import Bench, read, reading
-from headgate.gateway.coordinator.tests.groups import hard
+from headgate.gateway.coordinator.tests.groups import persistent_state
 from headgate.gateway.tests.scripted import ScriptedPartition
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -155,7 +155,7 @@ def test_state_survives_a_kill_after_any_batch(batches: int) -> None:
 
 def _scenario(bench: Bench) -> Iterator[None]:
     """Groups of both kinds at work, one request a step."""
-    now_ms, caller = bench.time.clock.monotonic_ms, Caller("c", "/192.0.2.9", 5)
+    now_ms, request_context = bench.time.clock.monotonic_ms, RequestContext("c", "/192.0.2.9", 5)
     joined: list[str] = []
 
     def join(member_id: str = "") -> JoinGroupRequest:
@@ -172,24 +172,24 @@ def _scenario(bench: Bench) -> Iterator[None]:
         return heard[0] if heard else None
 
     for _ in range(2):
-        given = put(lambda shard, ticket: classic.join(shard, join(), caller, ticket, now_ms()), "classic")
+        given = put(lambda shard, ticket: classic.join(shard, join(), request_context, ticket, now_ms()), "classic")
         yield
         joined.append(given.member_id)
     for member_id in joined:
-        put(lambda shard, ticket: classic.join(shard, join(member_id), caller, ticket, now_ms()), "classic")  # noqa: B023
+        put(lambda shard, ticket: classic.join(shard, join(member_id), request_context, ticket, now_ms()), "classic")  # noqa: B023
         bench.time.advance(3_000)
         yield
     rows = [SyncGroupRequestAssignment(joined[0], b"all")]
     request = SyncGroupRequest("classic", 1, joined[0], assignments=rows)
-    put(lambda shard, ticket: classic.sync(shard, request, caller, ticket, now_ms()), "classic")
+    put(lambda shard, ticket: classic.sync(shard, request, request_context, ticket, now_ms()), "classic")
     yield
     for member_id in "ab":
         first = beat(member_id, 0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[])
-        put(lambda shard, ticket: consumer.heartbeat(shard, first, caller, ticket, now_ms()), "new")  # noqa: B023
+        put(lambda shard, ticket: consumer.heartbeat(shard, first, request_context, ticket, now_ms()), "new")  # noqa: B023
         yield
         bench.commit(len(member_id), "simple")
         yield
-    put(lambda shard, ticket: consumer.heartbeat(shard, beat("a", -1), caller, ticket, now_ms()), "new")
+    put(lambda shard, ticket: consumer.heartbeat(shard, beat("a", -1), request_context, ticket, now_ms()), "new")
     yield
     for _ in range(4):  # sessions end
         bench.time.advance(20_000)
@@ -199,9 +199,9 @@ def _scenario(bench: Bench) -> Iterator[None]:
 def test_groups_of_both_kinds_survive_a_kill_after_any_batch() -> None:
     """After every step and any prefix of the log, what is loaded is what was live then."""
     live = Bench()
-    states = {0: hard(live.shard)}
+    states = {0: persistent_state(live.shard)}
     for _ in _scenario(live):
-        states[len(live.partition.log.batches)] = hard(live.shard)
+        states[len(live.partition.log.batches)] = persistent_state(live.shard)
     assert len(states) > 8
     for batches, state in states.items():
 
@@ -212,7 +212,7 @@ def test_groups_of_both_kinds_survive_a_kill_after_any_batch() -> None:
 
         bench = Bench(cut)
         bench.run()
-        assert hard(bench.shard) == state
+        assert persistent_state(bench.shard) == state
 
 
 def test_a_log_that_is_cut_while_it_is_loaded_is_loaded_again() -> None:

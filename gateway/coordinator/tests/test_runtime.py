@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.coordinator.runtime import MAX_GROUP_ID_BYTES, java_hash, partition_of
-from headgate.gateway.metadata.local import LocalMetadata
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.metadata.embedded import EmbeddedMetadata
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, refusal
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -109,7 +109,7 @@ def test_while_the_topic_cannot_be_made_clients_come_again(node: Node, monkeypat
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(LocalMetadata, "create_topic", fails)
+        patched.setattr(EmbeddedMetadata, "create_topic", fails)
         assert refusal(node, FindCoordinatorRequest(key="g"), 3) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         rows = node.ask(FindCoordinatorRequest(coordinator_keys=["g", "h"]), 4).coordinators
         assert [row.error_code for row in rows] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headgate.gateway.maintenance.cleaner_process import ThreadWorker
-from headgate.gateway.maintenance.cleaning import Cleaning
-from headgate.gateway.replication.partition import Partition
+from headgate.gateway.maintenance.log_cleaner import LogCleaner
+from headgate.gateway.replication.replica import Replica
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.records.batch import Record, build, iterate, read_header
 from headgate.storage.cleanup.compaction.job import Job
@@ -51,7 +51,7 @@ class Compactions:
     def __init__(self, node: Node) -> None:
         self.workers: list[Steps] = []
         services = node.services
-        self.cleaning = Cleaning(
+        self.cleaning = LogCleaner(
             services.partitions,
             node.config,
             services.clock,
@@ -79,7 +79,7 @@ class Compactions:
         return made
 
 
-def dirty(node: Node, name: str = "t", times: int = 1, settings: Mapping[str, str] | None = None) -> Partition:
+def dirty(node: Node, name: str = "t", times: int = 1, settings: Mapping[str, str] | None = None) -> Replica:
     """A topic with closed segments in which every key was written again and again."""
     if name not in node.services.metadata.image.topics:
         node.services.metadata.create_topic(name, 1, configs={**COMPACTED, **(settings or {})})
@@ -92,7 +92,7 @@ def dirty(node: Node, name: str = "t", times: int = 1, settings: Mapping[str, st
     return partition
 
 
-def offsets(partition: Partition) -> list[int]:
+def offsets(partition: Replica) -> list[int]:
     found, offset = [], partition.log.start_offset
     while (piece := partition.read(offset, 1 << 20, 0, at_least_one=True)) is not None:
         data = piece.read()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.runtime import partition_of
+from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.directory_health import LONGEST_WAIT_MS, PROBE_NAME, probe
-from headgate.gateway.maintenance.upkeep import Upkeep
-from headgate.gateway.replication.partition import READ_UNCOMMITTED
+from headgate.gateway.replication.replica import READ_UNCOMMITTED
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -22,7 +22,7 @@ from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from headgate.protocol.records.batch import Record, build
-from headgate.storage.disk.directories import Meta
+from headgate.storage.disk.layout import Meta
 from headgate.storage.tests.crashing_files import CrashingFiles, MemoryDirectory, MemoryFile
 
 CHANGES = ("create", "write", "truncate", "sync", "sync_directory", "rename", "remove")
@@ -36,7 +36,9 @@ class TwoDisks(Node):
         super().__init__(Path("/"), log_dirs="/a,/b")
         services = self.services
         services.metadata.create_topic("t", 4)
-        self.upkeep = Upkeep(self._store, services.partitions, self.config, services.clock, services.scheduler)
+        self.upkeep = BrokerMaintenance(
+            self._store, services.partitions, self.config, services.clock, services.scheduler
+        )
         self.upkeep.measure(services.metrics)
         for index in range(4):
             assert self.append(index) == index // 4
@@ -90,7 +92,7 @@ class TwoDisks(Node):
 
     def do_all(self) -> None:
         """What recurs."""
-        for work in (self.upkeep.flush_due, self.upkeep.mend, self.upkeep.checkpoint, self.upkeep.expire):
+        for work in (self.upkeep.flush_due, self.upkeep.repair, self.upkeep.checkpoint, self.upkeep.expire):
             work()
         self.time.advance()
 

@@ -9,14 +9,14 @@ from random import Random
 from typing import Any
 
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.metadata.embedded import EmbeddedMetadata, Recorded, check_fresh
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.local import LocalMetadata, Recorded, check_fresh
+from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.snapshot import load
 from headgate.gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS, SnapshotGenerator
-from headgate.gateway.metadata.topics import METADATA_TOPIC
 from headgate.gateway.tests.manual import ManualClock, Threads
 from headgate.protocol.records.compression import finish
-from headgate.storage.directory.stores import Stores
+from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.log.log import Log
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -54,7 +54,7 @@ class MetadataNode:
         self.config = BrokerConfig.load("", {"log.dirs": ",".join(paths or (DATA,))})
         self.threads = Desk()
         plain = self.config.log_config({})
-        self.stores = Stores.take(paths or (DATA,), files=files, node_id=0, config=plain, random=Random(1))
+        self.stores = LogManager.take(paths or (DATA,), files=files, node_id=0, config=plain, random=Random(1))
         self.recorded = Recorded(self.config)
         log = self.stores.open_now((METADATA_TOPIC, 0), plain, 0)
         if log is None:
@@ -65,7 +65,7 @@ class MetadataNode:
             self.stores.remove_strays(self.recorded.has_partition)
         clock, random = ManualClock(), Random(2)
         scheduler: Any = self.threads
-        self.metadata = LocalMetadata(self.stores, self.config, clock, random, self.recorded.image, scheduler)
+        self.metadata = EmbeddedMetadata(self.stores, self.config, clock, random, self.recorded.image, scheduler)
         self.generator = SnapshotGenerator(self.stores, self.metadata, self.recorded.snapshot, clock, scheduler)
         self._numbers = itertools.count(self.log.end_offset)
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.journal import LOG_CONFIG, Journal
+from headgate.gateway.metadata.metadata_log import LOG_CONFIG, MetadataLog
 from headgate.gateway.metadata.records import image_records
 from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT, Loaded, Snapshot, among, is_due, load, name_of
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, RemoveTopicRecord, TopicRecord
 from headgate.protocol.internal.metadata_snapshot import encode_steps
 from headgate.protocol.records.compression import finish
-from headgate.storage.directory.store import Store
+from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import StorageError
 from headgate.storage.log.log import Log
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -26,13 +26,13 @@ NAME = "m-0"
 
 
 def opened(files: CrashingFiles) -> Log:
-    store = Store.open("/data", files=files, node_id=0, config=LOG_CONFIG, now_ms=0, random=Random(0))
+    store = LogDirectory.open("/data", files=files, node_id=0, config=LOG_CONFIG, now_ms=0, random=Random(0))
     return store.logs.get(("m", 0)) or store.create("m", 0, bytes(16), LOG_CONFIG)
 
 
 def change(log: Log, number: int) -> None:
     """One record, with which the image has the producer id `number`."""
-    Journal(log).append([ProducerIdsRecord(next_producer_id=number)], 0)
+    MetadataLog(log).append([ProducerIdsRecord(next_producer_id=number)], 0)
 
 
 def write(log: Log, number: int, removed: frozenset[bytes] = frozenset()) -> str:
@@ -47,10 +47,10 @@ def write(log: Log, number: int, removed: frozenset[bytes] = frozenset()) -> str
 def delete_front(log: Log) -> None:
     """Delete the segments in front of the last one."""
     log.advance_start(log.active_base_offset)
-    expired = log.begin_expiry(0, log.end_offset)
+    expired = log.begin_segment_deletion(0, log.end_offset)
     assert expired is not None
     expired.run()
-    log.end_expiry(expired)
+    log.end_segment_deletion(expired)
 
 
 def damage(log: Log, path: str, at: int = -3) -> None:
@@ -100,7 +100,7 @@ def test_a_start_reads_little_more_than_twice_what_lived(lived: list[int]) -> No
 def test_a_log_without_a_snapshot_is_read_from_its_beginning() -> None:
     log = opened(CrashingFiles())
     assert load(log) == Loaded(Image.empty(), set(), NO_SNAPSHOT, 0)
-    Journal(log).append([TopicRecord(name="a", topic_id=GONE), RemoveTopicRecord(topic_id=GONE)], 0)
+    MetadataLog(log).append([TopicRecord(name="a", topic_id=GONE), RemoveTopicRecord(topic_id=GONE)], 0)
     change(log, 7)
     assert load(log) == Loaded(Image.empty()._replace(next_producer_id=7), {GONE}, NO_SNAPSHOT, 3)
 
@@ -124,7 +124,7 @@ def test_the_log_may_not_delete_an_unknown_topic() -> None:
     change(log, 1)
     write(log, 1)
     deletion: list[MetadataRecord] = [RemoveTopicRecord(topic_id=GONE)]
-    Journal(log).append(deletion, 0)
+    MetadataLog(log).append(deletion, 0)
     with pytest.raises(ValueError, match="there is no topic with the id"):
         load(log)
 

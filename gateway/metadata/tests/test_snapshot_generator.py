@@ -15,7 +15,7 @@ from headgate.gateway.metadata.snapshot_generator import START_DELAY_MS
 from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, told
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from headgate.storage.recovery import mending
+from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 SMALL_BYTES = 400
@@ -353,7 +353,7 @@ def test_a_log_that_waits_for_its_repair_has_no_snapshot() -> None:
         node.metadata.create_topic("b", 1)
     node.start()
     assert node.snapshots() == []
-    assert mending.mend(node.log)
+    assert sync_failure_repair.repair(node.log)
     node.retry()
     assert len(node.snapshots()) == 1
     assert told(restarted(node).image) == told(node.image)
@@ -464,11 +464,11 @@ def test_nothing_is_forgotten_if_a_directory_cannot_be_listed() -> None:
 def test_a_deleted_topic_is_known_while_a_partition_is_made() -> None:
     node = with_deleted(CrashingFiles())
     node.stores.delete("gone", 0, remove=False)
-    making = node.stores.begin_making(("late", 0), LEFT, node.config.log_config({}))
+    making = node.stores.begin_creation(("late", 0), LEFT, node.config.log_config({}))
     node.start()
     making.run()
     assert LEFT in MetadataNode(node.files.copy()).recorded.removed
-    node.stores.end_making(making)
+    node.stores.end_creation(making)
     assert LEFT in node.stores.removed
     node.stores.delete("late", 0, remove=False)
     again(node)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from headgate.gateway.metadata import unknown_configs
 from headgate.gateway.metadata.unknown_configs import GRACE_MS
 from headgate.storage.config import LogConfig
-from headgate.storage.directory import foreign
+from headgate.storage.directory import kafka_directory
 from headgate.storage.segment.index import TimeIndex
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -35,7 +35,7 @@ def a_directory(*segments: tuple[int, int, bytes | None]) -> CrashingFiles:
 
 
 def contradicting(files: CrashingFiles, defaults: LogConfig = DEFAULTS, *known: str) -> Mapping[str, Mapping[str, str]]:
-    return unknown_configs.contradicting(files, foreign.survey(files, ["/data"]), defaults, known)
+    return unknown_configs.contradicting(files, kafka_directory.survey(files, ["/data"]), defaults, known)
 
 
 def test_records_that_should_be_gone_by_age() -> None:

@@ -143,7 +143,7 @@ def test_without_free_descriptors_a_stream_listener_pauses_and_comes_back(caplog
         late = served.connect()
         await echo(early, b"not disturbed")
         assert trio.current_time() == start
-        await echo(late, b"patient")
+        await echo(late, b"blocking")
         assert trio.current_time() - start == pytest.approx(0.3)
 
     run(scenario)

@@ -552,14 +552,14 @@ def test_without_free_descriptors_the_listener_pauses_and_the_others_are_served(
         start = trio.current_time()
         served.listener.failures.extend([OSError(errno.EMFILE, "Too many open files")] * 2)
         late = SimulatedClient(served.listener.connect())
-        await late.send(framed(b"patient"))
+        await late.send(framed(b"blocking"))
         await early.send(framed(b"not disturbed"))
         assert await early.read(13) == b"not disturbed"
         assert trio.current_time() == start
         await trio.sleep(0.15)
         assert await late.receive(7) == b"", "there was no descriptor at the second try either"
         await trio.sleep(0.1)
-        assert await late.read(7) == b"patient"
+        assert await late.read(7) == b"blocking"
 
     run(SimulatedEngine, scenario)
     assert caplog.text.count("cannot accept connections: Too many open files") == 2
@@ -569,11 +569,11 @@ def test_a_long_time_without_descriptors_is_told_in_few_lines(caplog: pytest.Log
     async def scenario(served: SimulatedEngine) -> None:
         served.listener.failures.extend([OSError(errno.EMFILE, "Too many open files")] * 150)
         client = SimulatedClient(served.listener.connect())
-        await client.send(framed(b"patient"))
+        await client.send(framed(b"blocking"))
         await trio.sleep(14.0)
         assert await client.receive(7) == b""
         await trio.sleep(2.0)
-        assert await client.read(7) == b"patient"
+        assert await client.read(7) == b"blocking"
 
     run(SimulatedEngine, scenario)
     lines = [line for line in caplog.messages if line.startswith("cannot accept connections")]

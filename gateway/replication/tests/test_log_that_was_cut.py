@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.tests.test_commit_at_any_cut import CrashingNode
-from headgate.gateway.maintenance.upkeep import Upkeep
-from headgate.gateway.metadata.topics import METADATA_TOPIC
-from headgate.gateway.replication.partition import Partition
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
+from headgate.gateway.metadata.new_topics import METADATA_TOPIC
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -45,12 +45,14 @@ class Bench:
         services.groups.prepare()
         self.node.time.advance()
         scheduler = services.scheduler
-        self.upkeep = Upkeep(self.node._store, services.partitions, self.node.config, services.clock, scheduler)
+        self.upkeep = BrokerMaintenance(
+            self.node._store, services.partitions, self.node.config, services.clock, scheduler
+        )
         self.threads = Threads()
         self.at_once = scheduler.in_thread
         scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
 
-    def partition(self, topic: str = "t", index: int = 0) -> Partition:
+    def partition(self, topic: str = "t", index: int = 0) -> Replica:
         return self.node.services.partitions.get(topic, index)
 
     def append(self, count: int) -> None:
@@ -58,7 +60,7 @@ class Bench:
         for _ in range(count):
             self.partition().append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
 
-    def lose(self, partition: Partition) -> None:
+    def lose(self, partition: Replica) -> None:
         """What is not on the disk never will be."""
         log = partition.log
         self.files.fail(errno.EIO, "sync", path=f"{log.directory}/")
@@ -69,9 +71,9 @@ class Bench:
         self.node.time.advance()
         self.files.heal()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """All of it. The loop waits for nothing."""
-        self.upkeep.mend()
+        self.upkeep.repair()
         while self.threads.waiting:
             self.run_thread()
 
@@ -110,7 +112,7 @@ def bench() -> Iterator[Bench]:
     made.node.close()
 
 
-def offsets_partition(bench: Bench) -> Partition:
+def offsets_partition(bench: Bench) -> Replica:
     """The partition of the group g."""
     image = bench.node.services.metadata.image
     from headgate.gateway.coordinator.runtime import partition_of
@@ -128,7 +130,7 @@ def test_consumers_and_the_high_watermark_follow(bench: Bench) -> None:
     heard = bench.ask(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic]), 11)
     bench.lose(partition)
     assert (partition.high_watermark, heard) == (5, [])
-    bench.upkeep.mend()
+    bench.upkeep.repair()
     bench.run_thread()
     assert (partition.high_watermark, partition.log.end_offset) == (3, 3), "before the files are cut"
     bench.node.time.advance()
@@ -136,7 +138,7 @@ def test_consumers_and_the_high_watermark_follow(bench: Bench) -> None:
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     with pytest.raises(KafkaError, match="once more"):
         bench.append(1)
-    bench.mend()
+    bench.repair()
     bench.append(1)
     assert (partition.high_watermark, partition.log.end_offset, partition.log.sync_error) == (4, 4, None)
 
@@ -148,7 +150,7 @@ def test_records_that_are_lost_raise_the_leader_epoch(bench: Bench) -> None:
     bench.append(2)
     before = partition.leader_epoch
     bench.lose(partition)
-    bench.upkeep.mend()
+    bench.upkeep.repair()
     bench.run_thread()
     with pytest.raises(KafkaError) as caught:
         bench.partition()
@@ -159,7 +161,7 @@ def test_records_that_are_lost_raise_the_leader_epoch(bench: Bench) -> None:
         before + 1,
         before + 1,
     )
-    bench.mend()
+    bench.repair()
     bench.append(4)
     assert partition.log.epochs.entries == [(before, 0), (before + 1, 3)]
     assert partition.end_offset_for(before) == (before, 3)
@@ -171,7 +173,7 @@ def test_a_repair_that_loses_nothing_raises_no_epoch(bench: Bench) -> None:
     partition = bench.partition()
     before = bench.node.services.metadata.end_offset
     bench.lose(partition)
-    bench.mend()
+    bench.repair()
     bench.node.time.advance()
     assert bench.partition() is partition
     assert (partition.log.sync_error, partition.high_watermark) == (None, 3)
@@ -185,7 +187,7 @@ def test_what_no_consumer_could_read_raises_no_epoch(bench: Bench) -> None:
     now_ms = bench.node.time.clock.now_ms()
     partition.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
     bench.lose(partition)
-    bench.mend()
+    bench.repair()
     assert (partition.high_watermark, partition.log.end_offset) == (0, 0), "it is lost"
     bench.node.time.advance()
     assert (bench.partition("c").leader_epoch, partition.log.sync_error) == (0, None)
@@ -207,7 +209,7 @@ def test_a_high_watermark_that_follows_syncs_is_not_above_the_end(bench: Bench) 
     assert partition.log.recovery_point == 0
     bench.files.file(partition.log.active.path).durable.clear()
     bench.lose(partition)
-    bench.mend()
+    bench.repair()
     assert (partition.high_watermark, partition.log.end_offset) == (0, 0)
 
 
@@ -220,10 +222,10 @@ def test_groups_are_what_the_log_says(bench: Bench) -> None:
     bench.lose(partition)
     assert bench.committed() == (0, 2), "until it is known"
     assert bench.commit(3) == ErrorCode.NOT_COORDINATOR
-    bench.upkeep.mend()
+    bench.upkeep.repair()
     bench.run_thread()
     assert bench.committed()[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    bench.mend()
+    bench.repair()
     for _ in range(5):
         bench.node.time.advance()
         bench.threads.run_all()
@@ -242,7 +244,7 @@ def test_members_are_told_and_join_again(bench: Bench) -> None:
     assert not waits
     partition = offsets_partition(bench)
     bench.lose(partition)
-    bench.mend()
+    bench.repair()
     bench.node.time.advance()
     ((told,),) = [waits]
     assert code_of(told) in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -272,7 +274,7 @@ def test_metadata_of_which_something_is_lost_is_not_changed_until_a_restart(benc
     log.fail(OSError(errno.EIO, "input/output error"))
     last = next(position for position, header in log.active.walk() if header.base_offset >= end_offset)
     del bench.files.file(log.active.path).content[last:]
-    bench.mend()
+    bench.repair()
     assert log.end_offset == end_offset
     with pytest.raises(KafkaError, match=r"the disk has lost changes of topics or settings .* restart"):
         metadata.create_topic("more", 1)

@@ -11,14 +11,14 @@ from unittest.mock import Mock
 import pytest
 
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Topic
-from headgate.gateway.replication import partitions as partitions_module
-from headgate.gateway.replication.partitions import PREPARE_MS, Partitions
+from headgate.gateway.replication import replica_manager as partitions_module
+from headgate.gateway.replication.replica_manager import PREPARE_MS, ReplicaManager
 from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.compression import finish
-from headgate.storage.directory.making import Making
+from headgate.storage.directory.partition_files import PartitionCreation
 
 NOW_MS = 1_700_000_000_000
 NONE, STORAGE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR
@@ -95,7 +95,7 @@ class Full:
     """A disk that takes nothing."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(Making, "_make", self.refuse)
+        patch.setattr(PartitionCreation, "_make", self.refuse)
 
     def refuse(self, *_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -237,15 +237,15 @@ def test_what_the_disk_refuses_is_offline_and_made_by_a_later_try(
 def test_a_fault_in_one_making_stops_no_other_and_it_is_tried_again(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    make = Making._make
+    make = PartitionCreation._make
 
-    def fail_first(making: Making, *arguments: Any) -> Any:
+    def fail_first(making: PartitionCreation, *arguments: Any) -> Any:
         if making.key == ("t", 0):
             raise ValueError("a fault of ours")
         return make(making, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Making, "_make", fail_first)
+        patch.setattr(PartitionCreation, "_make", fail_first)
         desk.metadata.create_topic("t", 2)
         desk.run_all()
     assert [desk.code("t", index) for index in (0, 1)] == [STORAGE, NONE]
@@ -259,15 +259,15 @@ def test_a_fault_in_taking_up_one_stops_no_other_and_it_is_tried_again(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[Any] = []
-    serve = Partitions._serve
+    serve = ReplicaManager._serve
 
-    def fail_first(partitions: Partitions, topic: Topic, index: int, *arguments: Any) -> None:
+    def fail_first(partitions: ReplicaManager, topic: Topic, index: int, *arguments: Any) -> None:
         if index == 0:
             raise ValueError("a fault of ours")
         serve(partitions, topic, index, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Partitions, "_serve", fail_first)
+        patch.setattr(ReplicaManager, "_serve", fail_first)
         desk.metadata.create_topic("t", 3)
         desk.run_all()
         assert [desk.code("t", index) for index in range(3)] == [STORAGE, NONE, NONE]
@@ -284,7 +284,7 @@ def test_a_fault_in_taking_up_one_stops_no_other_and_it_is_tried_again(
 def test_what_no_thread_came_to_is_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     with monkeypatch.context() as patch:
         if what == "begin":
-            patch.setattr(desk.partitions._store, "begin_making", Mock(side_effect=ValueError("a fault of ours")))
+            patch.setattr(desk.partitions._store, "begin_creation", Mock(side_effect=ValueError("a fault of ours")))
         desk.metadata.create_topic("t", 2)
         if what == "thread":
             desk.waiting.pop()[1](RuntimeError("can't start new thread"))
@@ -454,14 +454,14 @@ def test_what_one_directory_refuses_is_not_made_where_the_old_one_leaves(
     disks.metadata.delete_topic("t")
     prefer(disks, disks.b)
     with monkeypatch.context() as patch:
-        make = Making._make
+        make = PartitionCreation._make
 
-        def full(making: Making, place: Any, directory: str) -> Any:
+        def full(making: PartitionCreation, place: Any, directory: str) -> Any:
             if place.directory == disks.b:
                 raise OSError(errno.ENOSPC, "No space left on device")
             return make(making, place, directory)
 
-        patch.setattr(Making, "_make", full)
+        patch.setattr(PartitionCreation, "_make", full)
         disks.metadata.create_topic("t", 1)
         disks.run_in(disks.b)
         assert disks.code() == STORAGE

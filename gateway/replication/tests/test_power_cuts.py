@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.handlers import load
-from headgate.gateway.replication.partition import READ_UNCOMMITTED
-from headgate.gateway.runtime.waiting import Waiting
+from headgate.gateway.replication.replica import READ_UNCOMMITTED
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -14,7 +14,7 @@ import trio
 
 from headgate.gateway.app.broker import Broker
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.replication.partitions import PREPARE_MS
+from headgate.gateway.replication.replica_manager import PREPARE_MS
 from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.runtime.workers import THREADS_OF_DISK
 from headgate.gateway.tests.harness import MemoryBroker, MemoryListener, WireClient

@@ -18,11 +18,11 @@ from headgate.protocol.records.batch import (
     Buffer,
 )
 from headgate.protocol.records.compression import Steps
-from headgate.storage.cleanup import cleaner
-from headgate.storage.cleanup.cleaner import Fate, LastBatch
+from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.batches import kind, records
 from headgate.storage.cleanup.compaction.job import Job
 from headgate.storage.cleanup.compaction.keys import Keys
+from headgate.storage.cleanup.compaction.planning import BatchRetention, LastBatch
 from headgate.storage.config import LONG_MAX
 
 
@@ -56,17 +56,17 @@ class BatchCleaner:
             may_go = has_nothing_to_mark and self._is_over(header)
         else:
             may_go = self._transactions.may_go(header)
-            if may_go and self._held.get(header.producer_id, cleaner.NO_OFFSET) <= header.base_offset:
+            if may_go and self._held.get(header.producer_id, planning.NO_OFFSET) <= header.base_offset:
                 return self._whole(header, view)
         last = self._producers.get(header.producer_id)
-        if header.last_offset >= self._keys.last_offsets.get(header.producer_id, cleaner.NO_OFFSET):
+        if header.last_offset >= self._keys.last_offsets.get(header.producer_id, planning.NO_OFFSET):
             last = LastBatch(header.producer_epoch, header.last_offset)
-        fate = cleaner.fate(header, records_may_go=may_go, is_last_of_group=is_last_of_group, last=last)
+        fate = planning.batch_retention(header, records_may_go=may_go, is_last_of_group=is_last_of_group, last=last)
         if not header.records_count:
-            return None if fate in {Fate.DROP, Fate.FILTER} else view
-        if fate in {Fate.DROP, Fate.EMPTY}:
+            return None if fate in {BatchRetention.DROP, BatchRetention.FILTER} else view
+        if fate in {BatchRetention.DROP, BatchRetention.EMPTY}:
             self.counts.records += header.records_count
-            return None if fate is Fate.DROP else _empty(header)
+            return None if fate is BatchRetention.DROP else _empty(header)
         if header.is_control:
             begins_delay = has_nothing_to_mark and header.delete_horizon_ms is None
             made = (yield from self._with_horizon(header, view)) if begins_delay else view
@@ -84,7 +84,7 @@ class BatchCleaner:
         horizon = header.delete_horizon_ms
         return horizon is not None and horizon <= self._job.now_ms
 
-    def _filter(self, header: BatchHeader, view: memoryview, fate: Fate) -> Steps[Buffer | None]:
+    def _filter(self, header: BatchHeader, view: memoryview, fate: BatchRetention) -> Steps[Buffer | None]:
         """A batch of records without those that may go; itself where it cannot be read."""
         keys = self._keys
         try:
@@ -97,7 +97,7 @@ class BatchCleaner:
             return self._whole(header, view)
         self.counts.records += header.records_count
         self.counts.kept_records += count
-        return _empty(header) if made is None and fate is Fate.FILTER_KEEP else made
+        return _empty(header) if made is None and fate is BatchRetention.FILTER_KEEP else made
 
     def _pick(self, header: BatchHeader, view: memoryview, offsets: Sequence[int]) -> Steps[tuple[Buffer | None, int]]:
         """The records with these offsets, and how many they are: most batches need not even be decompressed."""

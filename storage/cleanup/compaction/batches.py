@@ -8,8 +8,8 @@ from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import batch, compression, control
 from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
 from headgate.protocol.records.control import UNKNOWN, Marker
-from headgate.storage.cleanup.cleaner import SegmentFacts
 from headgate.storage.cleanup.compaction.job import Damaged, Job
+from headgate.storage.cleanup.compaction.planning import SegmentFacts
 from headgate.storage.disk.pool import Pool
 from headgate.storage.segment.segment import LOG_SUFFIX
 

@@ -11,11 +11,17 @@ from typing import Any, NamedTuple
 
 from headgate.protocol.records import compression
 from headgate.protocol.records.batch import NO_TIMESTAMP
-from headgate.storage.cleanup import cleaner
-from headgate.storage.cleanup.cleaner import AbortedTransaction, CleanedTransactions, Dirt, LogFacts, SegmentFacts
+from headgate.storage.cleanup.compaction import planning
+from headgate.storage.cleanup.compaction.planning import (
+    AbortedTransaction,
+    CleanableRatio,
+    CleanedTransactions,
+    LogFacts,
+    SegmentFacts,
+)
 from headgate.storage.config import LONG_MAX
 from headgate.storage.log.log import Log
-from headgate.storage.segment.aborted import parse
+from headgate.storage.segment.transaction_index import parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +99,10 @@ class Damaged(Exception):
     """A segment is not what was written. Compaction does not touch it."""
 
 
-def assess(log: Log, now_ms: int, up_to: int, patient: bool = True) -> Dirt:
-    """How dirty a log is, below the high watermark `up_to`. Raises OSError; ColdRead if not `patient`."""
-    with log.pool.waiting(patient):
-        return cleaner.assess(_facts(log, up_to), log.config, now_ms)
+def assess(log: Log, now_ms: int, up_to: int, blocking: bool = True) -> CleanableRatio:
+    """How dirty a log is, below the high watermark `up_to`. Raises OSError; WouldBlock if not `blocking`."""
+    with log.pool.waiting(blocking):
+        return planning.assess(_facts(log, up_to), log.config, now_ms)
 
 
 def _facts(log: Log, up_to: int) -> LogFacts:
@@ -104,7 +110,7 @@ def _facts(log: Log, up_to: int) -> LogFacts:
     with_times = log.config.min_compaction_lag_ms > 0
     segments = log.segments
     for number, segment in enumerate(segments[:-1]):  # messages of magic 0 and 1 are left alone, with all before them
-        if segment.holds_messages:
+        if segment.has_legacy_format:
             segments = log.segments[number + 1 :]
     active = log.segments[-1]
     facts = [
@@ -121,21 +127,23 @@ def _facts(log: Log, up_to: int) -> LogFacts:
     start_offset = max(log.start_offset, facts[0].base_offset)
     limit = min(up_to, log.stable_offset, log.recovery_point)
     if log.has_transactions and log.recovery_point < log.end_offset:  # else a power cut may take a marker back
-        limit = min(limit, log.decided_offset)
+        limit = min(limit, log.last_decided_offset)
     return LogFacts(facts, start_offset, log.end_offset, log.compacted.offset, limit)
 
 
-def plan(log: Log, dirt: Dirt, now_ms: int, *, table_bytes: int, read_bytes: int, patient: bool = True) -> Job:
+def plan(
+    log: Log, dirt: CleanableRatio, now_ms: int, *, table_bytes: int, read_bytes: int, blocking: bool = True
+) -> Job:
     """The job of cleaning what `assess` has found.
 
-    Raises OSError, BadFile for a damaged index; ColdRead if not `patient`.
+    Raises OSError, BadFile for a damaged index; WouldBlock if not `blocking`.
     """
     log.compacted.finish()
-    with log.pool.waiting(patient):
+    with log.pool.waiting(blocking):
         return _plan(log, dirt, now_ms, table_bytes, read_bytes)
 
 
-def _plan(log: Log, dirt: Dirt, now_ms: int, table_bytes: int, read_bytes: int) -> Job:
+def _plan(log: Log, dirt: CleanableRatio, now_ms: int, table_bytes: int, read_bytes: int) -> Job:
     config = log.config
     facts = [facts for facts in _facts(log, log.end_offset).segments if facts.base_offset < dirt.first_uncleanable]
     producers, unsafe_producers = _last_batches(log, dirt.first_uncleanable)
@@ -160,15 +168,15 @@ def _plan(log: Log, dirt: Dirt, now_ms: int, table_bytes: int, read_bytes: int) 
 
 
 def plan_merge(
-    log: Log, end_offset: int, now_ms: int, *, table_bytes: int, read_bytes: int, patient: bool = True
+    log: Log, end_offset: int, now_ms: int, *, table_bytes: int, read_bytes: int, blocking: bool = True
 ) -> Job | None:
     """What follows a compaction up to an offset: that neighbours which have become small by it become one.
 
-    None where there are none. Raises OSError, BadFile; ColdRead if not `patient`.
+    None where there are none. Raises OSError, BadFile; WouldBlock if not `blocking`.
     """
-    dirt = Dirt(end_offset, end_offset, 0, 0, 0)
-    job = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=read_bytes, patient=patient)
-    groups = cleaner.grouped(job.segments, end_offset, job.segment_bytes, job.segment_index_bytes)
+    dirt = CleanableRatio(end_offset, end_offset, 0, 0, 0)
+    job = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=read_bytes, blocking=blocking)
+    groups = planning.grouped(job.segments, end_offset, job.segment_bytes, job.segment_index_bytes)
     return job if len(groups) < len(job.segments) else None
 
 

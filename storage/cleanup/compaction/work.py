@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from headgate.protocol.records import batch, control
 from headgate.protocol.records.batch import BatchHeader, Buffer
 from headgate.protocol.records.compression import Steps
-from headgate.storage.cleanup import cleaner, replacement
+from headgate.storage.cleanup import replacement
+from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.batch_cleaner import BatchCleaner, Counts
 from headgate.storage.cleanup.compaction.batches import Batches, marker
 from headgate.storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten
 from headgate.storage.cleanup.compaction.keys import Keys
 from headgate.storage.cleanup.replacement import CLEANED_SUFFIX
 from headgate.storage.disk.pool import Pool
-from headgate.storage.segment.aborted import Aborted
 from headgate.storage.segment.segment import Segment, Written
+from headgate.storage.segment.transaction_index import AbortedEntry
 from headgate.storage.segment.transactions import Transactions
 
 MAX_SEGMENT_BYTES = 0x7FFF_FFFF
@@ -48,7 +49,7 @@ class Compaction:
         wanted = [(facts, end) for facts, end in job.ended if facts.base_offset < end_offset]
         segments, last = [facts for facts, _ in wanted], wanted[-1][1]
         self._cleaner = BatchCleaner(job, keys, last)
-        groups = cleaner.grouped(segments, last, min(job.segment_bytes, MAX_SEGMENT_BYTES), job.segment_index_bytes)
+        groups = planning.grouped(segments, last, min(job.segment_bytes, MAX_SEGMENT_BYTES), job.segment_index_bytes)
         if job.first_dirty == job.first_uncleanable and not job.has_transactions:
             groups = [group for group in groups if len(group) > 1]  # all that is to be done is to merge
         bases = [[facts.base_offset for facts in group] for group in groups]
@@ -122,7 +123,7 @@ class _NewSegment:
         self._parts: list[Buffer] = []
         self._written: list[Written] = []
         self._size = 0
-        self.aborted: list[Aborted] = []
+        self.aborted: list[AbortedEntry] = []
 
     def add(self, data: Buffer, header: BatchHeader) -> None:
         self._parts.append(data)

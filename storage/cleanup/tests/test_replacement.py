@@ -15,15 +15,15 @@ import pytest
 from headgate.protocol.records.batch import read_header
 from headgate.protocol.records.compression import finish
 from headgate.storage.cleanup.compaction.job import assess
-from headgate.storage.cleanup.compaction.rounds import Collect, Gone, Rewrite, Round, compact, go_on
+from headgate.storage.cleanup.compaction.log_compaction import Collect, Gone, LogCompaction, Rewrite, compact, go_on
 from headgate.storage.cleanup.compaction.work import Compaction
 from headgate.storage.cleanup.replacement import CLEANED_SUFFIX, Compacted, Replacement
-from headgate.storage.directory.store import Store
+from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import SWAP_SUFFIX
 from headgate.storage.errors import CorruptLog
 from headgate.storage.log.log import Log
-from headgate.storage.recovery import mending
+from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.segment.segment import Segment
 from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, content, delete_old_segments, open_store
 from headgate.storage.tests.compacted import (
@@ -44,7 +44,7 @@ KEY = "t", 0
 EXPECTED = {f"k{number}": f"{number + 16}" + "v" * 60 for number in range(8)} | {"head": "1"}
 
 
-def filled(files: CrashingFiles) -> Store:
+def filled(files: CrashingFiles) -> LogDirectory:
     """A store whose log t-0 has three closed segments, safe on the disk, and something in the active one."""
     store = open_store(files, LARGE)
     log = store.create(*KEY, TOPIC_ID, LARGE, NOW_MS)
@@ -393,7 +393,7 @@ def test_only_a_thread_waits_for_the_disk_whatever_happens_meanwhile(meanwhile: 
 
 
 def _drive(log: Log, meanwhile: str, syncs: list[str]) -> None:
-    steps = Round(log, assess(log, NOW_MS, 25), NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16).steps()
+    steps = LogCompaction(log, assess(log, NOW_MS, 25), NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16).steps()
     work: Compaction | None = None
     answer: Any = None
     while True:
@@ -495,14 +495,14 @@ def test_names_are_not_swapped_while_a_log_is_mended() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
     assert log.compacted.end(compacting(files, log), 0.0)
-    work = mending.begin(log)
+    work = sync_failure_repair.begin(log)
     assert work is not None
     dirt = assess(log, NOW_MS, log.end_offset)
     with pytest.raises(Gone, match="is being mended"):
-        go_on(Round(log, dirt, NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16).steps(), None)
+        go_on(LogCompaction(log, dirt, NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16).steps(), None)
     finish(work.steps())
-    mending.take_up(log, work)
-    mending.end(log, work)
+    sync_failure_repair.take_up(log, work)
+    sync_failure_repair.end(log, work)
     close_and_compact(log)
     assert not names(files, SWAP_SUFFIX)
     assert values(log) == EXPECTED

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-import headgate.storage.directory.store
+import headgate.storage.directory.log_directory
 from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
-from headgate.storage.directory.store import Store
-from headgate.storage.disk.directories import PARTITION_METADATA
+from headgate.storage.directory.log_directory import LogDirectory
+from headgate.storage.disk.layout import PARTITION_METADATA
 from headgate.storage.log.epochs import FILE_NAME, read_entries
 from headgate.storage.log.log import Log
 from headgate.storage.log.truncation import promise_less
@@ -33,7 +33,7 @@ def on_disk(files: CrashingFiles) -> CrashingFiles:
     return files.copy(only_durable=True)
 
 
-def killed(files: CrashingFiles) -> tuple[Store, Log]:
+def killed(files: CrashingFiles) -> tuple[LogDirectory, Log]:
     """The same files after a start that followed no stop."""
     files.locked.clear()
     store = open_store(files)
@@ -199,7 +199,7 @@ def test_a_lost_entry_of_the_newest_record_is_noticed_wherever_that_is(files: Cr
 @pytest.mark.parametrize("many", [0, 32])
 def test_a_stop_makes_the_epochs_safe(files: CrashingFiles, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Be it by a sync of each log, or of all at once: nothing else has written them by then."""
-    monkeypatch.setattr(headgate.storage.directory.store, "MANY_LOGS", many)
+    monkeypatch.setattr(headgate.storage.directory.log_directory, "MANY_LOGS", many)
     store = open_store(files)
     append(store.create("t", 0, TOPIC_ID, SMALL, NOW_MS), batch(), leader_epoch=3)
     monkeypatch.setattr(store, "checkpoint", lambda _: None)

@@ -7,8 +7,8 @@ from random import Random
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import HeldFiles
 from headgate.storage.log.log import Log
+from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.segment.segment import Segment
-from headgate.storage.segment.slices import FileSlice
 from headgate.storage.tests.builders import NOW_MS, SMALL, append, batch, content
 from headgate.storage.tests.crashing_files import CrashingFiles
 

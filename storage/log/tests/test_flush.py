@@ -12,7 +12,7 @@ from headgate.storage.config import LogConfig
 from headgate.storage.log.epochs import read_entries
 from headgate.storage.log.flush import MOST_SEGMENTS, is_due
 from headgate.storage.log.log import Log
-from headgate.storage.recovery import mending
+from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, StillOwner, append, batch, content, open_store
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -25,8 +25,8 @@ def after_a_power_cut(files: CrashingFiles, seed: int) -> Log | None:
     return open_store(files.crash(Random(seed), power=True)).logs.get(("t", 0))
 
 
-def mend(log: Log) -> None:
-    assert mending.mend(log)
+def repair(log: Log) -> None:
+    assert sync_failure_repair.repair(log)
 
 
 def test_what_is_appended_during_a_flush_is_not_covered() -> None:
@@ -111,7 +111,7 @@ def test_after_a_sync_that_failed_nothing_is_believed(monkeypatch: pytest.Monkey
         with pytest.raises(KafkaError, match="input/output"):
             take()
     assert (log.recovery_point, log.end_offset) == (0, 1)
-    mend(log)
+    repair(log)
     assert (log.recovery_point, log.names_unsynced, log.epochs.is_synced) == (1, False, True)
     assert append(log, batch()) == 2
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from headgate.protocol.records.tests import kafka39
-from headgate.storage.directory.store import Store
+from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
 from headgate.storage.tests.builders import (
@@ -41,7 +41,7 @@ class History(NamedTuple):
     told: list[str]
 
 
-def written(random: Random, store: Store) -> Log:
+def written(random: Random, store: LogDirectory) -> Log:
     """A log of all that producers and coordinators do."""
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     epochs, sequences, open_ones = [0] * 6, [0] * 6, set[int]()

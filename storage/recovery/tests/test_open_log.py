@@ -10,14 +10,14 @@ import pytest
 
 from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
-from headgate.storage.directory.store import Store
+from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import CorruptLog
 from headgate.storage.log.flush import is_due
 from headgate.storage.recovery import open_log as opening
-from headgate.storage.recovery.found import Found
 from headgate.storage.recovery.open_log import open_log
+from headgate.storage.recovery.recovery_input import RecoveryInput
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -164,7 +164,7 @@ def test_what_a_killed_broker_left_in_memory_is_synced_where_commits_are() -> No
     append(log, batch(), batch())
     assert log.recovery_point == 0
     for config, point in ((LogConfig(), 0), (log.config, 2)):
-        found = Found("t", 0, log.directory, TOPIC_ID)
+        found = RecoveryInput("t", 0, log.directory, TOPIC_ID)
         pool = Pool(killed(files))
         again = open_log(pool, found, config, Random(0), NOW_MS)
         assert (again.recovery_point, again.end_offset) == (point, 2)
@@ -184,7 +184,7 @@ def test_what_was_scanned_is_not_scanned_by_the_next_start_too(monkeypatch: pyte
     log.flush()
     assert not is_due(log, NOW_MS)
     store.checkpoint({})
-    store = Store.take("/data", files=killed(files), node_id=0, config=SMALL, random=Random(1))
+    store = LogDirectory.take("/data", files=killed(files), node_id=0, config=SMALL, random=Random(1))
     begun = store.begin_opening(KEY, LogConfig(), NOW_MS)
     begun.run()
     store.end_opening(begun)

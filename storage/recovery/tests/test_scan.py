@@ -14,9 +14,9 @@ import pytest
 from headgate.protocol.errors import KafkaError
 from headgate.storage.errors import CorruptLog, UnsupportedLog
 from headgate.storage.log.log import Log
-from headgate.storage.recovery.aside import TORN_SUFFIX
-from headgate.storage.recovery.scan import Clean, Corrupt, Torn, judge
-from headgate.storage.segment.walk import Walk
+from headgate.storage.recovery.quarantine import TORN_SUFFIX
+from headgate.storage.recovery.scan import Clean, Corrupt, Torn, classify
+from headgate.storage.segment.batch_iterator import BatchIterator
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -34,7 +34,7 @@ LOST = b"\1" * 100
 """Neither a batch nor the beginning of one."""
 
 
-def walk_of(log: Log, damage: int | None = None) -> Walk:
+def walk_of(log: Log, damage: int | None = None) -> BatchIterator:
     segment = log.segments[0]
     if damage is not None:
         segment.file.write_at(b"\xff" * 8, damage)
@@ -47,15 +47,15 @@ def walk_of(log: Log, damage: int | None = None) -> Walk:
 
 def test_judge() -> None:
     log = filled(CrashingFiles(), batches=6).logs[KEY]
-    assert judge(walk_of(log), 0) == Clean()
-    assert judge(walk_of(log), log.end_offset) == Clean()
-    assert isinstance(judge(walk_of(log), log.end_offset + 1), Corrupt)
+    assert classify(walk_of(log), 0) == Clean()
+    assert classify(walk_of(log), log.end_offset) == Clean()
+    assert isinstance(classify(walk_of(log), log.end_offset + 1), Corrupt)
     second = log.segments[0].locate(1)
     for damage in (second + 8, second + 16, second + 30, second + 70):
         log = filled(CrashingFiles(), batches=6).logs[KEY]
-        assert isinstance(verdict := judge(walk_of(log, damage), 1), Torn)
+        assert isinstance(verdict := classify(walk_of(log, damage), 1), Torn)
         assert verdict.at == second
-        assert isinstance(judge(walk_of(log), 2), Corrupt)
+        assert isinstance(classify(walk_of(log), 2), Corrupt)
 
 
 def test_a_torn_tail_is_cut_and_kept_aside(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.storage.disk.pool import Pool
-from headgate.storage.files import ColdRead, File, Files
+from headgate.storage.files import File, Files, WouldBlock
 from headgate.storage.segment.index import Index, OffsetIndex, TimeIndex
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -174,13 +174,13 @@ def test_an_impatient_look_leaves_the_disk_to_a_thread(
     assert isinstance(files, CrashingFiles)
     index = TimeIndex(written._pool, "/d", BASE, written.size)
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
-    index._pool.is_patient = False
-    with pytest.raises(ColdRead) as caught:
+    index._pool.may_block = False
+    with pytest.raises(WouldBlock) as caught:
         look(index)
     assert caught.value.place == (index.path, position)
     caught.value.release()
     assert (files.reads, files.open_handles) == (0, 0)
-    index._pool.is_patient = True
+    index._pool.may_block = True
     assert (index.last(), index.first()) == ((9, 2), (7, 1))
 
 
@@ -188,7 +188,7 @@ def test_an_impatient_look_takes_what_is_in_memory() -> None:
     written = TimeIndex(new_pool(), "/d", BASE)
     written.append(7, BASE + 1)
     written.append(9, BASE + 2)
-    written._pool.is_patient = False
+    written._pool.may_block = False
     assert (written.last(), written.first()) == ((9, 2), (7, 1))
     written.flush()
     index = TimeIndex(written._pool, "/d", BASE, written.size)

@@ -9,8 +9,8 @@ import pytest
 
 from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.pool import Pool
-from headgate.storage.files import ColdRead, File, Files
-from headgate.storage.recovery.soundness import has_indexes
+from headgate.storage.files import File, Files, WouldBlock
+from headgate.storage.recovery.index_check import has_indexes
 from headgate.storage.segment.segment import Segment
 from headgate.storage.tests.builders import NOW_MS, rebuilt_indexes
 from headgate.storage.tests.crashing_files import CrashingFiles, OpenFile
@@ -86,17 +86,17 @@ def test_the_first_append_finds_in_memory_what_was_looked_up(monkeypatch: pytest
         return bytes(file._node.content[position : position + length]) if is_there else None
 
     monkeypatch.setattr(OpenFile, "read_cached", read_cached)
-    before, again._pool.is_patient, is_ready = files.reads, False, False
+    before, again._pool.may_block, is_ready = files.reads, False, False
     while not is_ready:
         try:
             again.look_up()
             is_ready = True
-        except ColdRead as cold:
+        except WouldBlock as cold:
             brought.append(cold.place)
             cold.release()
     assert [path.rpartition(".")[2] for path, _ in brought] == ["log", "timeindex", "timeindex", "index", "log"]
     assert len({*brought}) == len(brought)
-    again._pool.is_patient = True
+    again._pool.may_block = True
     assert again.first_timestamp == NOW_MS
     add(again, 120, NOW_MS + 10)
     assert files.reads == before

@@ -14,14 +14,14 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import BatchHeader, Record, build, iterate, read_header
 from headgate.protocol.records.control import Marker
-from headgate.storage.cleanup.compaction.rounds import compact
+from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
-from headgate.storage.directory.store import Store
+from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.pool import Pool
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
 from headgate.storage.log.validation import FULL, HEADER, OWN
-from headgate.storage.segment import aborted
+from headgate.storage.segment import transaction_index
 from headgate.storage.segment.transactions import NO_OFFSET, Transactions, opened
 from headgate.storage.tests.builders import (
     NOW_MS,
@@ -198,7 +198,7 @@ def test_the_stable_offset() -> None:
 def test_aborted_transactions() -> None:
     log = filled()
     assert log.segments[-1].aborted is not None
-    assert aborted.parse(log.segments[-1].aborted.content()) == [(8, 3, 6, 5)]
+    assert transaction_index.parse(log.segments[-1].aborted.content()) == [(8, 3, 6, 5)]
     assert log.aborted(0, 5) == log.aborted(4, 5) == log.aborted(6, 7) == [(8, 3)]
     assert log.aborted(0, 3) == []
     assert_derived_state(log)
@@ -331,7 +331,7 @@ class Writer:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.files = CrashingFiles()
-        self.store: Store = open_store(self.files, self.config)
+        self.store: LogDirectory = open_store(self.files, self.config)
         self.log = self.store.create("t", 0, TOPIC_ID, self.config, NOW_MS)
         self.sequences = [0] * 4
         self.written: list[tuple[int, bool | None, int]] = []

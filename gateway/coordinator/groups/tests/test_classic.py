@@ -156,8 +156,8 @@ def test_nobody_joins_with_a_name_that_no_record_can_hold(fields: dict[str, Any]
     """The whole group could not be written down any more."""
     desk = ClassicDesk()
     assert desk.join(**fields).error is ErrorCode.MESSAGE_TOO_LARGE
-    caller = CALLER._replace(client_id="c" * 0x7FFF)  # the id that it would be given is longer
-    asked = desk.ask(lambda ticket: classic.join(desk.shard, desk.joining(), caller, ticket, desk.now_ms))
+    request_context = CALLER._replace(client_id="c" * 0x7FFF)  # the id that it would be given is longer
+    asked = desk.ask(lambda ticket: classic.join(desk.shard, desk.joining(), request_context, ticket, desk.now_ms))
     assert asked.error is ErrorCode.MESSAGE_TOO_LARGE
 
 

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from headgate.gateway.coordinator.groups.classic_group import ClassicGroup, State
-from headgate.gateway.coordinator.groups.groups import Shard
+from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.coordinator.tests.classic_clients import PARTITIONS, Client, FailingDesk
 from headgate.gateway.coordinator.tests.classic_desk import REBALANCE_MS, SESSION_MS
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.coordinator.group_settings import GroupSettings
 from headgate.gateway.coordinator.groups import consumer, subscriptions
-from headgate.gateway.coordinator.settings import GroupSettings
 from headgate.gateway.coordinator.tests.consumers import (
     CALLER,
     GROUP,
@@ -127,8 +127,8 @@ def test_a_member_without_topics_or_with_topics_that_are_not_there_has_nothing(d
 
 def test_version_0_gets_its_member_id_from_the_broker(desk: Desk) -> None:
     request = Client(desk, "", "orders").request()
-    caller = CALLER._replace(version=0)
-    decision = consumer.heartbeat(desk.shard, request, caller, desk.ticket(), desk.now_ms)
+    request_context = CALLER._replace(version=0)
+    decision = consumer.heartbeat(desk.shard, request, request_context, desk.ticket(), desk.now_ms)
     member_id = decision.replies[0][1].member_id  # type: ignore[union-attr]
     assert len(member_id) == 36
     desk.run(decision)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.coordinator.group_settings import GroupSettings
 from headgate.gateway.coordinator.groups import classic
-from headgate.gateway.coordinator.settings import GroupSettings
 from headgate.gateway.coordinator.tests.consumers import (
     CALLER,
     GROUP,

@@ -29,7 +29,7 @@ def test_it_copies_the_group_with_the_first_record_only(draft: Draft) -> None:
     assert (copy.epoch, copy.target_epoch, set(copy.members)) == (1, 1, {"a"})
     for record in draft.records:
         draft.live.apply(*record)
-    assert draft.live.hard() == copy.hard()
+    assert draft.live.persistent_state() == copy.persistent_state()
 
 
 def test_an_epoch_is_made_for_a_reason(draft: Draft) -> None:

@@ -8,7 +8,7 @@ from headgate.gateway.coordinator.groups import consumer_group, consumer_records
 from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
 from headgate.gateway.coordinator.groups.consumer_members import Member
 from headgate.gateway.coordinator.tests.consumers import GROUP, LEAVE_STATIC_EPOCH, Client, group_of, settle
-from headgate.gateway.coordinator.tests.groups import Desk, hard, topic_id
+from headgate.gateway.coordinator.tests.groups import Desk, persistent_state, topic_id
 from headgate.gateway.coordinator.tests.mixed_consumers import ClassicConsumer, settle_all
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import ConsumerGroupMetadataKey
@@ -156,11 +156,11 @@ def test_a_copy_is_equal_and_of_its_own(desk: Desk) -> None:
     static.settle(2)
     group = group_of(desk)
     copy = group.copy()
-    assert copy.hard() == group.hard()
-    before = hard(desk.shard)
+    assert copy.persistent_state() == group.persistent_state()
+    before = persistent_state(desk.shard)
     for record in (*consumer_records.no_member(GROUP, "a"), consumer_records.no_resolved(GROUP, "o.*")):
         copy.apply(*record)
     assert (copy.members, copy.owners, copy.static, copy.resolved) == ({}, {}, {}, {})
-    assert hard(desk.shard) == before
+    assert persistent_state(desk.shard) == before
     static.leave(LEAVE_STATIC_EPOCH)
     assert group.members["a"].epoch == LEAVE_STATIC_EPOCH

@@ -13,7 +13,7 @@ from headgate.gateway.coordinator.decision import Decision
 from headgate.gateway.coordinator.groups import consumer
 from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
 from headgate.gateway.coordinator.tests.consumers import CALLER, GROUP, REBALANCE_MS, named, reported
-from headgate.gateway.coordinator.tests.groups import Desk, hard
+from headgate.gateway.coordinator.tests.groups import Desk, persistent_state
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import UnknownType, decode, encode_key, encode_value
 from headgate.protocol.messages.consumer_group_heartbeat import (
@@ -223,7 +223,7 @@ class Groups(RuleBasedStateMachine):
             assert not isinstance(read, UnknownType)
             self.mirror.replay(read[0], read[1], self.desk.timestamp_ms)
         self.mirrored = len(records)
-        assert hard(self.mirror) == hard(self.desk.shard)
+        assert persistent_state(self.mirror) == persistent_state(self.desk.shard)
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:

@@ -9,11 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from headgate.gateway.coordinator.group_settings import GroupSettings
 from headgate.gateway.coordinator.groups.classic_group import ClassicGroup, State
 from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
-from headgate.gateway.coordinator.settings import GroupSettings
 from headgate.gateway.coordinator.tests.consumers import GROUP, LEAVE_STATIC_EPOCH, Client, classic_members, group_of
-from headgate.gateway.coordinator.tests.groups import Desk, hard
+from headgate.gateway.coordinator.tests.groups import Desk, persistent_state
 from headgate.gateway.coordinator.tests.mixed_consumers import SESSION_MS, ClassicConsumer, settle_all
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import GroupMetadataKey
@@ -292,7 +292,7 @@ class Mixed(RuleBasedStateMachine):
     def rebuilt_is_live(self) -> None:
         if any(member.is_parked for member in self.members):
             return  # a classic group that rebalances is ahead of its records
-        assert hard(self.desk.replica) == hard(self.desk.shard)
+        assert persistent_state(self.desk.replica) == persistent_state(self.desk.shard)
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from headgate.gateway.coordinator.group_settings import GroupSettings
 from headgate.gateway.coordinator.groups import consumer_records, targets
 from headgate.gateway.coordinator.groups.assignors import ASSIGNORS
 from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
 from headgate.gateway.coordinator.groups.consumer_members import Member
-from headgate.gateway.coordinator.settings import GroupSettings
 from headgate.gateway.coordinator.tests.groups import FakeTopics, topic_id
 from headgate.protocol.internal.offsets import (
     ConsumerGroupTargetAssignmentMemberKey,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.storage.cleanup.compaction.job import Damaged
-from headgate.storage.cleanup.compaction.rounds import compact
+from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.tests.builders import NOW_MS
 from headgate.storage.tests.compacted import filled, keyed
 

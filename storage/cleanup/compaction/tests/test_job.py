@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from headgate.storage.cleanup.compaction.job import Job, assess, plan, plan_merge
-from headgate.storage.cleanup.compaction.rounds import compact
+from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.tests.builders import NOW_MS, new_log
 from headgate.storage.tests.compacted import (
     COMMIT,
@@ -51,9 +51,9 @@ def test_messages_of_old_formats_are_left_alone_with_all_before_them() -> None:
     log = filled(keyed(("a", "1")), keyed(("a", "2")))
     put(log, keyed(("a", "3")), keyed(("a", "4")))
     close_segment(log)
-    log.segments[0].holds_messages = True
+    log.segments[0].has_legacy_format = True
     assert compact(log, NOW_MS)
-    log.segments[0].holds_messages = False
+    log.segments[0].has_legacy_format = False
     assert offsets(records(log)) == [0, 1, 3]
     assert log.compacted.offset == 4
 

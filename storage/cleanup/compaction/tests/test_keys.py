@@ -8,7 +8,7 @@ from headgate.protocol.records.compression import finish
 from headgate.storage.cleanup.compaction.batches import Batches
 from headgate.storage.cleanup.compaction.job import assess, plan
 from headgate.storage.cleanup.compaction.keys import Keys
-from headgate.storage.cleanup.compaction.rounds import compact
+from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS
 from headgate.storage.tests.compacted import ABORT, filled, headers, keyed, marker, offsets, records, transactional

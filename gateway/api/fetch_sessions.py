@@ -1,0 +1,575 @@
+"""Incremental fetch sessions (KIP-227; topic ids KIP-516): a consumer of many partitions names only what changed.
+
+A fetch of epoch 0 names all partitions and opens a session; epochs 1, 2, 3 ... change it; epoch -1 ends it or wants
+none. The session remembers what was last told of each partition, so that a reply holds only the partitions that have
+something new.
+
+An incremental fetch looks only at the *dirty* partitions. A partition becomes dirty when a fetch names it, or when it
+changes. A look that finds nothing to read makes it clean: the session then watches the partition's wait list
+(`gateway.runtime.purgatory.Watch`). The next change marks the partition dirty and ends the watch, so that a change
+costs each session one mark, however long the session sleeps. A parked fetch waits on one list of its session.
+
+While a fetch is under way its `FetchTurn` has the partitions that were dirty when it began; what is marked meanwhile is
+dirty again. A turn that ends without an answer gives its partitions back to the next fetch of the session.
+
+Pure: time is passed in, in milliseconds of any clock that never goes back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from operator import attrgetter
+from random import Random
+from typing import NoReturn
+
+from headgate.gateway.runtime.purgatory import WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+
+TopicKey = str | bytes
+"""A topic as fetches name it: by name, from v13 by id."""
+
+NO_SESSION = 0
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+FIRST_TOPIC_ID_VERSION = 13
+LAST_EPOCH = 0x7FFF_FFFF
+
+# As in Kafka: a session must have lived, or been idle, for so long before another may take its place.
+EVICTION_MS = 120_000
+# Kafka has no such limits. About 470 bytes are kept for a partition; who has more of them fetches without a session.
+MAX_SESSION_PARTITIONS = 20_000
+MAX_TOTAL_PARTITIONS = 250_000
+FEW = 64
+"""A fetch that names, or looks at, more partitions than these goes through them in slices."""
+
+Slowly = Callable[[Iterator[object], Callable[[], None]], None]
+"""Goes through steps a millisecond at a time, then calls a function: `gateway.runtime.time_slices.TimeSlices.add`."""
+
+
+def at_once(steps: Iterator[object], done: Callable[[], None]) -> None:
+    """Go through all steps now, then call `done`."""
+    for _ in steps:
+        pass
+    done()
+
+
+class FetchSessions:
+    """The sessions of one broker, at most `max_slots` of them."""
+
+    def __init__(
+        self,
+        max_slots: int,
+        random: Random,
+        max_total_partitions: int = MAX_TOTAL_PARTITIONS,
+        touch: Callable[[WaitList], None] = lambda _: None,
+        slowly: Slowly = at_once,
+    ) -> None:
+        """`touch`: `Purgatory.touch`. It wakes a parked fetch whose session was closed, or continued elsewhere."""
+        self.slowly = slowly
+        self._touch_list = touch
+        self._max_slots = max_slots
+        self._max_total_partitions = max_total_partitions
+        self._random = random
+        self._sessions: dict[int, _Session] = {}  # the least recently used first
+        self._evictable: list[
+            tuple[int, int]
+        ] = []  # (size, session id) of those that are old enough; the least valuable first
+        self._total_partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def total_partitions(self) -> int:
+        """Partitions that are remembered, over all sessions."""
+        return self._total_partitions
+
+    def begin(self, request: FetchRequest, version: int, now_ms: float) -> FetchTurn:
+        """What one fetch is about.
+
+        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        uses_topic_ids = version >= FIRST_TOPIC_ID_VERSION
+        wanted = _wanted(request.topics, uses_topic_ids)
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+            return self._continue(request, wanted, uses_topic_ids, now_ms)
+        if request.session_id != NO_SESSION:
+            self._remove(self._sessions.get(request.session_id))
+        session = None
+        if request.session_epoch == INITIAL_EPOCH and wanted:
+            session = self._open(len(wanted), uses_topic_ids, now_ms)
+        if session is None:
+            return FetchTurn(wanted)
+        session.isolation_level = request.isolation_level
+        turn = session.turn = SessionTurn(session, wanted, is_incremental=False)
+        return self._take_up(turn, session, wanted, (), now_ms)
+
+    def _continue(self, request: FetchRequest, wanted: Wanted, uses_topic_ids: bool, now_ms: float) -> FetchTurn:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {request.session_id}")
+        if session.epoch != request.session_epoch:
+            message = f"fetch session {session.id} is at epoch {session.epoch}, not {request.session_epoch}"
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, message)
+        if session.uses_topic_ids != uses_topic_ids:
+            message = f"fetch session {session.id} was opened by a version that names topics otherwise"
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, message)
+        if session.turn is not None:
+            session.turn.give_back()
+            self._touch_list(session.changed)
+        session.epoch = session.epoch + 1 if session.epoch < LAST_EPOCH else INITIAL_EPOCH + 1
+        if session.isolation_level != request.isolation_level:  # each partition may have another readable end
+            session.isolation_level = request.isolation_level
+            session.dirty.update(dict.fromkeys(session.partitions.values()))
+        turn = session.turn = SessionTurn(session, [], is_incremental=True)
+        return self._take_up(turn, session, wanted, request.forgotten_topics_data, now_ms)
+
+    def _take_up(
+        self,
+        turn: SessionTurn,
+        session: _Session,
+        wanted: Wanted,
+        forgotten: Iterable[ForgottenTopic],
+        now_ms: float,
+    ) -> SessionTurn:
+        """Have the session take what a fetch names: now if that is little, else by the steps of `taking_up`."""
+        if len(wanted) <= FEW and not forgotten:
+            session.name(wanted, turn)
+            self._taken_up(turn, session, now_ms)
+        else:
+            turn.taking_up = self._take_up_steps(turn, session, wanted, forgotten, now_ms)
+            if len(wanted) + sum(len(topic.partitions) for topic in forgotten) <= FEW:
+                turn.take_up()
+        return turn
+
+    def _take_up_steps(
+        self, turn: SessionTurn, session: _Session, wanted: Wanted, forgotten: Iterable[ForgottenTopic], now_ms: float
+    ) -> Iterator[None]:
+        for first in range(0, len(wanted), FEW):
+            session.name(wanted[first : first + FEW], turn)
+            yield
+        for topic in forgotten:
+            topic_key = topic.topic_id if session.uses_topic_ids else topic.topic
+            for number, index in enumerate(topic.partitions):
+                session.forget((topic_key, index))
+                if number % FEW == FEW - 1:
+                    yield
+            yield
+        self._taken_up(turn, session, now_ms)
+
+    def _taken_up(self, turn: SessionTurn, session: _Session, now_ms: float) -> None:
+        """Raises KafkaError(FETCH_SESSION_ID_NOT_FOUND) for a session that outgrew its limit."""
+        turn.taking_up = None
+        if not session.is_closed:
+            size = len(session.partitions)
+            if size != session.size and not self._resize(session, size):
+                turn.leave()
+                return
+            self._touch(session, now_ms)
+        turn.gather()
+
+    def _resize(self, session: _Session, size: int) -> bool:
+        """Count the partitions of a session anew; whether there are any: else it has ended."""
+        self._total_partitions += size - session.size
+        session.size = size
+        if not size:
+            self._remove(session)
+        elif size > MAX_SESSION_PARTITIONS or self._total_partitions > self._max_total_partitions:
+            self._refuse_large(session)
+        return size > 0
+
+    def _refuse_large(self, session: _Session) -> NoReturn:
+        """A session that outgrew its limit ends: the client starts anew, and is then answered without one."""
+        self._remove(session)
+        raise KafkaError(
+            ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.id} has grown too large and was closed"
+        )
+
+    def _open(self, size: int, uses_topic_ids: bool, now_ms: float) -> _Session | None:
+        if size > MAX_SESSION_PARTITIONS or not self._make_room(size, now_ms):
+            return None
+        session = _Session(self._new_id(), uses_topic_ids, size, now_ms)
+        self._sessions[session.id] = session
+        self._total_partitions += size
+        return session
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self._random.randrange(1, 0x7FFF_FFFF)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _make_room(self, size: int, now_ms: float) -> bool:
+        while len(self._sessions) >= self._max_slots or self._total_partitions + size > self._max_total_partitions:
+            if not self._evict(size, now_ms):
+                return False
+        return True
+
+    def _evict(self, size: int, now_ms: float) -> bool:
+        """Close one session that is idle, or else one that is old and smaller than a new one of `size` would be."""
+        stalest = next(iter(self._sessions.values()), None)
+        if stalest is None:
+            return False
+        if now_ms - stalest.used_ms > EVICTION_MS:
+            self._remove(stalest)
+            return True
+        if not self._evictable or self._evictable[0] > (size, 0):
+            return False
+        self._remove(self._sessions[self._evictable[0][1]])
+        return True
+
+    def _touch(self, session: _Session, now_ms: float) -> None:
+        self._sessions.pop(session.id, None)
+        self._sessions[session.id] = session
+        session.used_ms = now_ms
+        rank = (session.size, session.id)
+        if session.rank != rank and now_ms - session.created_ms > EVICTION_MS:
+            self._forget_rank(session)
+            session.rank = rank
+            insort(self._evictable, rank)
+
+    def _remove(self, session: _Session | None) -> None:
+        if session is not None:
+            del self._sessions[session.id]
+            self._total_partitions -= session.size
+            self._forget_rank(session)
+            session.is_closed = True
+            self._touch_list(session.changed)
+            self.slowly(session.end_watches(), _nothing)
+
+    def _forget_rank(self, session: _Session) -> None:
+        if session.rank is not None:
+            del self._evictable[bisect_left(self._evictable, session.rank)]
+            session.rank = None
+
+
+Wanted = list[tuple[TopicKey, FetchPartition]]
+
+
+class FetchTurn:
+    """One fetch: the partitions to look at, in the order of fairness, and which rows go into the reply.
+
+    This is one without a session, which looks at what it names and tells everything; `SessionTurn` has one.
+    """
+
+    __slots__ = ("items", "partitions", "session_id")
+
+    changed: WaitList | None = None
+    """The list that is touched when a partition of the session becomes dirty; None without a session."""
+    taking_up: Iterator[None] | None = None
+    """The steps in which a session takes what the fetch names. They come before anything else."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.partitions = wanted
+        self.session_id = NO_SESSION
+        self.items: list[Remembered] | None = None
+        """What a session remembers of each of `partitions`."""
+
+    def gather(self) -> None:
+        """Add the partitions that are dirty by now, and put all into the order of the session."""
+
+    def tell(self, number: int, data: PartitionData) -> bool:
+        """Whether the row must be sent, which is then remembered as told: of an incremental reply only what is news.
+
+        Call it once for every row, in order. A partition that returns records goes to the end of the session, so that
+        in the next turn others come before it.
+        """
+        return True
+
+    def keep(self, item: Remembered, data: PartitionData) -> bool:
+        """Keep a partition in mind while the turn is parked, if it has something to tell; whether it has."""
+        return True
+
+    def end(self) -> None:
+        """The turn is answered."""
+
+
+class SessionTurn(FetchTurn):
+    """A fetch of a session."""
+
+    __slots__ = ("_kept", "_session", "changed", "is_incremental", "taking_up")
+
+    items: list[Remembered]
+
+    def __init__(self, session: _Session, wanted: Wanted, *, is_incremental: bool) -> None:
+        self.partitions = wanted
+        self.session_id = session.id
+        self.items = []
+        self.is_incremental = is_incremental
+        self.changed = session.changed
+        self.taking_up = None
+        self._session: _Session | None = session  # None once it has forgotten all
+        self._kept: dict[Remembered, None] = {}  # what a parked turn has to tell
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session was closed, or continued by another fetch, so that no change wakes this one."""
+        session = self._session
+        return session is not None and (session.is_closed or session.turn is not self)
+
+    def take_up(self) -> None:
+        """Go through all of `taking_up`. Raises KafkaError as `FetchSessions.begin` does."""
+        for _ in self.taking_up or ():
+            pass
+
+    def leave(self) -> None:
+        """The session is empty, and has ended."""
+        self._session, self.changed, self.session_id = None, None, NO_SESSION
+
+    def give_back(self) -> None:
+        """Another fetch follows, and this one may never be answered: leave its partitions to the other one."""
+        self.take_up()
+        if self._session is not None:
+            rest = (item for item in (*self._kept, *self.items) if item.is_known)
+            self._session.dirty.update(dict.fromkeys(rest))
+
+    # Looking at partitions
+
+    def gather(self) -> None:
+        """See `FetchTurn.gather`. A full fetch names all there are."""
+        session, kept = self._session, self._kept
+        if session is None or not (kept or (self.is_incremental and session.dirty)):
+            return
+        if not kept and not self.items and len(session.dirty) == 1:  # as it is with most consumers
+            (item,) = self.items = list(session.dirty)
+            self.partitions = [item.wanted]
+            session.dirty.clear()
+            return
+        self._kept = {}
+        kept.update(dict.fromkeys(self.items))
+        if not self.is_over:
+            kept.update(session.dirty)
+            session.dirty = {}
+        self.items = sorted(kept, key=_BY_ORDER) if len(kept) > 1 else list(kept)
+        self.partitions = [item.wanted for item in self.items]
+
+    @property
+    def marked(self) -> int:
+        """How many partitions became dirty since the turn was gathered."""
+        return 0 if self._session is None else len(self._session.dirty)
+
+    def take_marked(self) -> list[Remembered] | None:
+        """Those; None if there are more than a few, which are left to `gather`."""
+        session = self._session
+        if session is None or len(session.dirty) > FEW:
+            return None
+        marked, session.dirty = session.dirty, {}
+        return list(marked)
+
+    def keep(self, item: Remembered, data: PartitionData) -> bool:
+        """See `FetchTurn.keep`."""
+        if self.is_incremental and item.is_clean and item.is_told(data):
+            return False
+        self._kept[item] = None
+        return True
+
+    def park(self) -> None:
+        """From here on the turn has only what was kept."""
+        self.items, self.partitions = [], []
+
+    def narrow(self) -> bool:
+        """If a parked turn has one partition to tell of, make it the turn's only one; whether it is."""
+        if len(self._kept) != 1:
+            return False
+        self.items, self._kept = list(self._kept), {}
+        self.partitions = [self.items[0].wanted]
+        return True
+
+    # Answering
+
+    def tell(self, number: int, data: PartitionData) -> bool:
+        """See `FetchTurn.tell`."""
+        session, item = self._session, self.items[number]
+        if session is None or not item.is_known:  # forgotten by a later fetch, while this one waited
+            return True
+        if not item.is_clean:
+            session.dirty[item] = None
+        if not data.records:
+            return item.tell(data) or not self.is_incremental
+        item.remember(data)
+        if self.is_incremental:
+            session.move_to_end(item)
+        return True
+
+    def end(self) -> None:
+        """See `FetchTurn.end`."""
+        session = self._session
+        if session is not None and session.turn is self:
+            session.turn = None
+
+
+_NEVER = -1
+_FORGOTTEN = -1
+
+
+class Remembered:
+    """A partition of a session: what is wanted of it, and what was last told. A `gateway.runtime.purgatory.Watch`."""
+
+    __slots__ = (
+        "_high_watermark",
+        "_last_stable_offset",
+        "_log_start_offset",
+        "_watched",
+        "is_clean",
+        "order",
+        "session",
+        "wanted",
+    )
+
+    def __init__(self, session: _Session, wanted: tuple[TopicKey, FetchPartition], order: int) -> None:
+        self.session = session
+        self.wanted = wanted
+        self.order = order
+        """Lower ones come first in an answer."""
+        self.is_clean = False
+        """Whether the last look found nothing to read, and nothing has changed since."""
+        self._watched: WaitList | None = None
+        self._forget_told()
+
+    def _forget_told(self) -> None:
+        self._high_watermark = self._last_stable_offset = self._log_start_offset = _NEVER
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it still belongs to its session, and that to anybody."""
+        return self.order != _FORGOTTEN and not self.session.is_closed
+
+    def watch(self, partition: WaitList) -> None:
+        """Have the next change of the partition marked."""
+        if self._watched is not partition and self.is_known:
+            self.unwatch()
+            self._watched = partition
+            partition.watches += (self,)
+
+    def unwatch(self) -> None:
+        """Watch nothing."""
+        if self._watched is not None:
+            self._watched.watches = tuple([watch for watch in self._watched.watches if watch is not self])
+            self._watched = None
+
+    def mark(self) -> WaitList:
+        """The partition has changed, and has ended the watch."""
+        self._watched = None
+        self.is_clean = False
+        self.session.dirty[self] = None
+        return self.session.changed
+
+    def is_told(self, data: PartitionData) -> bool:
+        """Whether a row without records says nothing that was not told."""
+        return (
+            data.high_watermark == self._high_watermark
+            and data.last_stable_offset == self._last_stable_offset
+            and data.log_start_offset == self._log_start_offset
+            and not data.error_code
+            and data.preferred_read_replica < 0
+            and data.diverging_epoch.epoch < 0
+        )
+
+    def remember(self, data: PartitionData) -> None:
+        """The row is told."""
+        if data.error_code:
+            self._forget_told()  # so that the partition is told again when the error is over
+        else:
+            self._high_watermark = data.high_watermark
+            self._last_stable_offset = data.last_stable_offset
+            self._log_start_offset = data.log_start_offset
+
+    def tell(self, data: PartitionData) -> bool:
+        """Remember a row without records; whether it says something new."""
+        if self.is_told(data):
+            return False
+        self.remember(data)
+        return True
+
+    def forget(self) -> None:
+        """It does not belong to its session any more."""
+        self.unwatch()
+        self.order = _FORGOTTEN
+
+
+_BY_ORDER = attrgetter("order")
+
+
+class _Session:
+    __slots__ = (
+        "_next_order",
+        "changed",
+        "created_ms",
+        "dirty",
+        "epoch",
+        "id",
+        "is_closed",
+        "isolation_level",
+        "partitions",
+        "rank",
+        "size",
+        "turn",
+        "used_ms",
+        "uses_topic_ids",
+    )
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, size: int, now_ms: float) -> None:
+        self.id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.size = size
+        """Partitions as they are counted in `FetchSessions.total_partitions`."""
+        self.created_ms = self.used_ms = now_ms
+        self.epoch = INITIAL_EPOCH + 1  # of the next fetch
+        self.rank: tuple[int, int] | None = None
+        self.isolation_level = 0
+        self.partitions: dict[tuple[TopicKey, int], Remembered] = {}
+        self.dirty: dict[Remembered, None] = {}
+        """The partitions that the next fetch looks at."""
+        self.changed = WaitList()
+        self.turn: SessionTurn | None = None  # that is not answered yet
+        self.is_closed = False
+        self._next_order = 0
+
+    def name(self, wanted: Wanted, turn: SessionTurn) -> None:
+        """Take partitions that a fetch names, as they are new or wanted otherwise. They are to be looked at."""
+        for one in wanted:
+            key = one[0], one[1].partition
+            item = self.partitions.get(key)
+            if item is not None:
+                item.wanted = one
+            else:
+                item = Remembered(self, one, self._next_order)
+                self._next_order += 1
+                if not self.is_closed:
+                    self.partitions[key] = item
+            if turn.is_incremental:
+                self.dirty[item] = None
+            else:
+                turn.items.append(item)
+
+    def forget(self, key: tuple[TopicKey, int]) -> None:
+        """Remember a partition no more, if there is one."""
+        item = self.partitions.pop(key, None)
+        if item is not None:
+            item.forget()
+            self.dirty.pop(item, None)
+
+    def move_to_end(self, item: Remembered) -> None:
+        """Let the other partitions come first next time."""
+        item.order = self._next_order
+        self._next_order += 1
+
+    def end_watches(self) -> Iterator[None]:
+        """Let go of everything, in steps: the session is closed."""
+        while self.partitions:
+            for key in list(islice(self.partitions, FEW)):
+                self.partitions.pop(key).unwatch()
+            yield
+        self.dirty.clear()
+
+
+def _wanted(topics: list[FetchTopic], uses_topic_ids: bool) -> Wanted:
+    if uses_topic_ids:
+        return [(topic.topic_id, partition) for topic in topics for partition in topic.partitions]
+    return [(topic.topic, partition) for topic in topics for partition in topic.partitions]
+
+
+def _nothing() -> None:
+    """Do nothing: nobody waits for the end of it."""

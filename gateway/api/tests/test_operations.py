@@ -1,7 +1,0 @@
-"""The bit fields of authorized operations."""
-
-from headgate.gateway.api import operations
-
-
-def test_the_fields_are_those_of_apache_kafka_without_an_authorizer() -> None:
-    assert (operations.CLUSTER, operations.TOPIC) == (8096, 3576)

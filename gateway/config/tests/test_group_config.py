@@ -1,0 +1,19 @@
+"""Settings of single groups. What clients can do with them: test_handlers_incremental_alter_configs.py."""
+
+import pytest
+
+from headgate.gateway.config import BrokerConfig, group_config
+from headgate.protocol.errors import ErrorCode, KafkaError
+
+
+def test_only_the_names_that_are_asked_for() -> None:
+    entries = group_config.describe(BrokerConfig.load(), {}, ["consumer.heartbeat.interval.ms", "no.such"])
+    assert [(entry.name, entry.value) for entry in entries] == [("consumer.heartbeat.interval.ms", "5000")]
+
+
+@pytest.mark.parametrize("value", ["44999", "60001", "-1", "1.5", "", "x" * 1000])
+def test_a_value_out_of_bounds_is_told_with_the_bounds(value: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        group_config.check(BrokerConfig.load(), {"consumer.session.timeout.ms": value})
+    assert refused.value.code == ErrorCode.INVALID_CONFIG
+    assert "45000 to 60000" in refused.value.message or "a whole number" in refused.value.message

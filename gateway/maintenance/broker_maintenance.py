@@ -1,0 +1,203 @@
+"""What a broker does by itself, time and again: flush, roll and expire logs, and write checkpoints.
+
+Waiting for the disk is done in worker threads: flushes (`replication/syncs.py`), checkpoints, removing what was
+deleted (`directory_upkeep.py`), asking for room. Everything else is short, or made short, and runs on the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.maintenance.directory_maintenance import DirectoryMaintenance
+from headgate.gateway.maintenance.disk_space import DiskSpace
+from headgate.gateway.maintenance.repair_queue import RepairListener
+from headgate.gateway.metadata.new_topics import METADATA_TOPIC
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.replication.replica_manager import ReplicaManager, Retried
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.metrics import Metrics
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.directory.log_manager import LogManager
+from headgate.storage.files import parent
+from headgate.storage.log.flush import is_due
+from headgate.storage.log.log import Log
+
+logger = logging.getLogger("headgate.upkeep")
+
+# How often logs are asked whether a flush is due; `log.flush.scheduler.interval.ms` makes it more often.
+FLUSH_CHECK_MS = 1_000
+# How soon partitions that could not be made are tried again; ever more rarely, as long as none can.
+RETRY_MS, MOST_RETRY_MS = 1_000, 16_000
+# How often is looked for deleted files whose time (file.delete.delay.ms) has come.
+REMOVE_MS = 1_000
+# How often is looked for logs of which a sync failed.
+MEND_MS = 1_000
+# How often retention is asked while a disk is nearly full.
+LOW_CHECK_MS = 10_000
+
+
+class BrokerMaintenance:
+    """The recurring work on the logs of one store."""
+
+    def __init__(
+        self,
+        store: LogManager,
+        partitions: ReplicaManager,
+        config: BrokerConfig,
+        clock: Clock,
+        scheduler: Scheduler,
+    ) -> None:
+        self._store = store
+        self._partitions = partitions
+        self._clock = clock
+        self._scheduler = scheduler
+        self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
+        self._is_making = False
+        self._has_lost_metadata = False
+        self.space_is_back: Callable[[str], None] = lambda _: None
+        """Called with a log directory that takes records again, after its disk was nearly full."""
+        self._config = config
+        self._space = DiskSpace(partitions, config, clock, scheduler, self._room_changed)
+        is_low = self._space.low.__contains__
+        tell = RepairListener(self._was_truncated, self._repaired)
+        self._directories = [DirectoryMaintenance(one, is_low, tell, self._changed, clock, scheduler) for one in store]
+        self._by_name = {one.directory: one for one in self._directories}
+        partitions.disk_failed = lambda directory, error: self._by_name[directory].health.note(error)
+        flush_check_ms = min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS)
+        self._works: list[tuple[float, Callable[[], None]]] = [
+            (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
+            (config.log_retention_check_interval_ms, self.expire),
+            (RETRY_MS, self.retry),
+            (config.producer_id_expiration_check_interval_ms, self.expire_producers),
+            (flush_check_ms, self.flush_due),
+            (REMOVE_MS, self.remove_deleted),
+            (MEND_MS, self.repair),
+            (LOW_CHECK_MS, self._expire_if_low),
+        ]
+
+    def start(self) -> None:
+        """Do each work once its interval has passed, and again after each further one."""
+        for interval_ms, work in self._works:
+            self._again(interval_ms, work)
+        self._space.look()
+
+    def measure(self, metrics: Metrics) -> None:
+        """Have gauges of the disks."""
+        metrics.gauge("disk.free.bytes", lambda: self._space.least)
+        metrics.gauge("disk.full.directories", lambda: len(self._space.low))
+        metrics.gauge("disk.offline.directories", lambda: len(self._partitions.offline_directories))
+        metrics.gauge("disk.hung.directories", lambda: len(self._space.hung))
+        metrics.gauge("disk.unsynced.logs", lambda: len(self._needs_repair()))
+        metrics.gauge("disk.deleted.files", lambda: sum(len(store.pool.doomed) for store in self._store))
+
+    def _again(self, interval_ms: float, work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            finally:
+                self._again(interval_ms, work)
+
+        self._scheduler.call_after(interval_ms, run)
+
+    def checkpoint(self) -> None:
+        """Write down high watermarks, recovery points and log starts, in a thread."""
+        high_watermarks = self._partitions.high_watermarks
+        for directory in self._directories:
+            directory.checkpoint(high_watermarks)
+
+    def remove_deleted(self) -> None:
+        """Remove deleted files whose time has come, in a thread; at once where the room is needed."""
+        for directory in self._directories:
+            directory.remove_deleted()
+
+    def expire(self) -> None:
+        """Roll what is old enough, and delete what retention no longer keeps: all partitions, some in each turn."""
+        found: dict[str, list[Replica]] = {}
+        for partition in self._partitions:
+            found.setdefault(parent(partition.log.directory), []).append(partition)
+        for directory, partitions in found.items():
+            self._by_name[directory].retention.run(partitions)
+
+    def _expire_if_low(self) -> None:
+        if self._space.low:
+            self.expire()
+
+    def _room_changed(self, directory: str, is_low: bool) -> None:
+        """There is no room any more, or there is again."""
+        self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0  # there may be room for what could not be made
+        self._expire_if_low()
+        if not is_low:
+            self.space_is_back(directory)
+
+    def retry(self) -> None:
+        """Make the partitions that could not be made when their topics were: some of them, in a thread."""
+        if not self._is_making and self._clock.monotonic_ms() >= self._next_retry_ms:
+            self._is_making = True
+            self._partitions.retry(self._retried)
+
+    def _retried(self, result: Retried) -> None:
+        """As long as some can be made the others are tried too, else ever more rarely."""
+        self._is_making = False
+        made, refused = result
+        self._retry_ms = min(2 * self._retry_ms, MOST_RETRY_MS) if refused and not made else RETRY_MS
+        self._next_retry_ms = self._clock.monotonic_ms() + self._retry_ms if refused and not made else 0.0
+        if made:
+            self._scheduler.call_after(0.0, self.retry)
+
+    def repair(self) -> None:
+        """Make logs whole again of which a sync failed, in a thread."""
+        for directory in self._directories:
+            directory.repair()
+
+    def _needs_repair(self) -> list[Log]:
+        return [log for directory in self._directories for log in directory.needs_repair()]
+
+    def _changed(self, directory: str, reason: KafkaError | None) -> None:
+        """A log directory is offline, or back."""
+        self._partitions.set_offline(directory, reason)
+        if reason is None:
+            self._partitions.disk_is_back(directory)
+        if all(one.health.is_offline for one in self._directories):
+            logger.error("no log directory is left that takes anything: nothing is written until one is back")
+
+    def _is_offline(self, partition: Replica) -> bool:
+        return self._directory_of(partition).health.is_offline
+
+    def _directory_of(self, partition: Replica) -> DirectoryMaintenance:
+        return self._by_name[parent(partition.log.directory)]
+
+    def _was_truncated(self, log: Log) -> None:
+        self._has_lost_metadata = self._has_lost_metadata or log.topic == METADATA_TOPIC
+        partition = self._partitions.of_log(log)
+        if partition is not None and partition.was_truncated():
+            self._partitions.withhold(partition)
+
+    def _repaired(self, log: Log) -> None:
+        if log.topic == METADATA_TOPIC and self._has_lost_metadata:
+            self._freeze_metadata(log)
+        partition = self._partitions.of_log(log)
+        if partition is not None:
+            partition.repaired()
+        self._partitions.disk_is_back(parent(log.directory))
+
+    def _freeze_metadata(self, log: Log) -> None:
+        """Have no more changes made: they would follow what the log does not have, and no start could read them."""
+        why = "the disk has lost changes of topics or settings that are in memory still: restart, and make them again"
+        logger.error("metadata cannot be changed any more: %s", why)
+        log.sync_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why)
+
+    def expire_producers(self) -> None:
+        """Forget producers that have not written for `producer.id.expiration.ms`."""
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions:
+            partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+
+    def flush_due(self) -> None:
+        """Flush the logs that ask for it: those with flush.ms, and those that have begun a new segment."""
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions:
+            if is_due(partition.log, now_ms) and not self._is_offline(partition):
+                partition.sync_soon()

@@ -1,0 +1,127 @@
+"""The recurring work on one data directory that waits for its disk: checkpoints, retention, removals, mending.
+
+Each directory has its own threads for that, one for each kind of work: a disk that hangs holds up no other directory.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Mapping
+
+from headgate.gateway.maintenance.directory_health import DirectoryHealth
+from headgate.gateway.maintenance.repair_queue import RepairListener, RepairQueue
+from headgate.gateway.maintenance.retention_task import RetentionTask
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.protocol.errors import KafkaError
+from headgate.storage.directory.log_directory import LogDirectory
+from headgate.storage.disk.checkpoint import TopicPartition, offsets_of
+from headgate.storage.log.log import Log
+from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair, take_up_index
+
+logger = logging.getLogger("headgate.upkeep")
+
+
+class DirectoryMaintenance:
+    """What is done on one directory, in threads; of each kind one after another."""
+
+    def __init__(
+        self,
+        store: LogDirectory,
+        is_low: Callable[[str], bool],
+        tell: RepairListener,
+        changed: Callable[[str, KafkaError | None], None],
+        clock: Clock,
+        scheduler: Scheduler,
+    ) -> None:
+        """`is_low(directory)`: there is little room. `tell` hears of mended logs, `changed` of the directory."""
+        self._store = store
+        self._is_low = is_low
+        self._clock = clock
+        self._scheduler = scheduler
+        self._is_checkpointing = self._is_removing = self._is_remaking = False
+        self._tell_changed = changed
+        self.health = DirectoryHealth(store.directory, store.pool.files, store.meta, self._changed, clock, scheduler)
+        self._repair_queue = RepairQueue(self.needs_repair, self._is_there, tell, clock, scheduler, self.health.note)
+        self.retention = RetentionTask(self._is_at_hand, self.remake_index, self.health.note, clock, scheduler)
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write down high watermarks, those of this directory, recovery points and log starts."""
+        if self._is_checkpointing or self.health.is_offline:
+            return
+        write = self._store.begin_checkpoint(offsets_of(self._store.logs, high_watermarks))
+        self._is_checkpointing = True
+        self._scheduler.in_thread(write, self._checkpointed)
+
+    def _checkpointed(self, result: object) -> None:
+        self._is_checkpointing = False
+        if isinstance(result, BaseException):
+            self.health.note(result)
+            logger.error("the checkpoints of %s cannot be written: %s", self._store.directory, result)
+
+    def remove_deleted(self) -> None:
+        """Remove deleted files whose time has come; at once where the room is needed."""
+        if self._is_removing or self.health.is_offline:
+            return
+        doomed = self._store.pool.doomed
+        removal = doomed.take(self._clock.monotonic_ms(), at_once=self._is_low(self._store.directory))
+        if removal is None:
+            return
+
+        def removed(result: object) -> None:
+            self._is_removing = False
+            doomed.take_back(removal, self._clock.monotonic_ms())
+            if isinstance(result, BaseException):
+                logger.error("deleted files in %s cannot be removed: %s", self._store.directory, result)
+            if not (removal.left or self._scheduler.is_over):  # else at once again and again, where the room is needed
+                self.remove_deleted()
+
+        self._is_removing = True
+        self._scheduler.in_thread(removal.run, removed)
+
+    @property
+    def directory(self) -> str:
+        """Which it is."""
+        return self._store.directory
+
+    def repair(self) -> None:
+        """Make logs whole again of which a sync failed."""
+        if not self.health.is_offline:
+            self._repair_queue.run()
+
+    def remake_index(self, log: Log, base_offset: int) -> None:
+        """Make the indexes of a segment anew, which somebody has cut."""
+        if self._is_remaking:  # it is asked for again
+            return
+        self._is_remaking = True
+        work = SyncFailureRepair(log, [])
+
+        def done(result: object) -> None:
+            self._is_remaking = False
+            if isinstance(result, BaseException):
+                work.error = result
+            if not take_up_index(log, work) and work.error is not None:
+                logger.error("the indexes of %r cannot be made again: %s", log, work.error)
+
+        self._scheduler.in_slices(work.remake_steps(base_offset), done)
+
+    def _changed(self, directory: str, reason: KafkaError | None) -> None:
+        if reason is None:  # what the disk took in the last moments, nobody knows
+            for log in self._store.logs.values():
+                log.release()  # an open file is of the disk that was there before
+                if log.recovery_point < log.end_offset or log.indexes_unsynced:
+                    log.fail(OSError(errno.EIO, "the disk was gone for a time"))
+        self._tell_changed(directory, reason)
+        if reason is None:
+            self._repair_queue.retry_all()
+
+    def needs_repair(self) -> list[Log]:
+        """The logs of which a sync failed."""
+        return list(self._store.pool.needs_repair)
+
+    def _is_at_hand(self, log: Log) -> bool:
+        return self._is_there(log) and not self.health.is_offline
+
+    def _is_there(self, log: Log) -> bool:
+        return self._store.logs.get(log.key) is log

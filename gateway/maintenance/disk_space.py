@@ -1,0 +1,158 @@
+"""Room on the disks of the data directories: below `log.min.free.bytes` nothing is produced.
+
+A full disk fails in the middle of things, and takes with it what has nothing to do with it. So producers are refused a
+little earlier, with a reason, while all else goes on: fetches, deletions, retention, topics, and what the broker itself
+has to write, as committed offsets. It ends by itself once there is room again, and a quarter more than that, so that it
+does not come and go.
+
+Each disk is asked by a thread of its own, once a second; more often, up to twenty times, while it fills so quickly that
+the limit is near. One that does not answer is reported, and what was known of it is still true.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler, Timer
+from headgate.protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger("headgate.space")
+
+LOOK_MS, QUICK_LOOK_MS = 1_000.0, 50.0
+# After so long without an answer a disk is said to hang.
+HUNG_MS = 10_000.0
+# What has to be free beyond the least, for producers to be served again: a quarter of it.
+MARGIN = 4
+# The default is for disks of a usual size. Of a small one it is a tenth.
+SMALL_DISK = 10
+_MIB = 1 << 20
+
+SETTING = "log.min.free.bytes"
+
+
+class DirectorySpace(NamedTuple):
+    """Bytes of the volume that holds a directory, and those of them that may still be written."""
+
+    total: int
+    free: int
+
+
+def least_free(configured: int, is_given: bool, total: int) -> int:
+    """How many bytes are to stay free."""
+    return configured if is_given else min(configured, total // SMALL_DISK)
+
+
+def is_low(free: int, least: int, was_low: bool) -> bool:
+    """Whether producers are refused."""
+    return free < (least + least // MARGIN if was_low else least)
+
+
+def next_look_ms(free: int, least: int, taken: int, elapsed_ms: float) -> float:
+    """When to look next, if so many bytes were taken since the last look: when half of what is left may be gone."""
+    if taken <= 0 or elapsed_ms <= 0 or free <= least:
+        return LOOK_MS
+    return min(LOOK_MS, max(QUICK_LOOK_MS, (free - least) / 2 / taken * elapsed_ms))
+
+
+class DiskSpace:
+    """What is known of the room in each directory."""
+
+    def __init__(
+        self,
+        partitions: ReplicaManager,
+        config: BrokerConfig,
+        clock: Clock,
+        scheduler: Scheduler,
+        changed: Callable[[str, bool], None],
+    ) -> None:
+        """`changed(directory, is_low)` is called on the loop."""
+        self._partitions = partitions
+        self._config = config
+        self._clock = clock
+        self._scheduler = scheduler
+        self._changed = changed
+        self._looked: dict[str, tuple[float, int]] = {}  # when, and what was free
+        self._unknown: set[str] = set()
+        self.hung: set[str] = set()
+        """The directories whose disks do not answer."""
+        self.low: set[str] = set()
+        """The directories into which nothing is produced."""
+
+    @property
+    def least(self) -> int:
+        """Bytes that are free on the fullest of the disks; 0 before the first look."""
+        return min((free for _, free in self._looked.values()), default=0)
+
+    def look(self) -> None:
+        """Ask the disks, now and again and again."""
+        for directory in self._partitions.directories:
+            self._ask(directory)
+
+    def _ask(self, directory: str) -> None:
+        timer = self._scheduler.call_after(HUNG_MS, lambda: self._note_hung(directory))
+
+        def space() -> tuple[int, int]:
+            return self._partitions.space(directory)
+
+        self._scheduler.in_thread(space, lambda found: self._seen(directory, timer, found))
+
+    def _note_hung(self, directory: str) -> None:
+        self.hung.add(directory)
+        self._partitions.set_hung(directory, is_hung=True)
+        logger.error("the disk of %s has not told its room for %d s: it hangs", directory, HUNG_MS / 1000)
+
+    def _seen(self, directory: str, timer: Timer, found: tuple[int, int] | BaseException) -> None:
+        wait_ms = LOOK_MS
+        timer.cancel()
+        if directory in self.hung:
+            self.hung.discard(directory)
+            self._partitions.set_hung(directory, is_hung=False)
+            logger.warning("the disk of %s answers again", directory)
+        try:
+            if isinstance(found, BaseException):
+                self._partitions.rooms.pop(directory, None)
+                self._note_unknown(directory, found)
+            else:
+                self._partitions.rooms[directory] = found
+                self._unknown.discard(directory)
+                wait_ms = self._note(directory, DirectorySpace(*found))
+        finally:  # else what is refused now would be refused for good
+            self._scheduler.call_after(wait_ms, lambda: self._ask(directory))
+
+    def _note_unknown(self, directory: str, error: BaseException) -> None:
+        if directory not in self._unknown:
+            logger.error("%s cannot be asked for its room: %s", directory, error)
+        self._unknown.add(directory)
+
+    def _note(self, directory: str, room: DirectorySpace) -> float:
+        is_given = any(text is not None for text in self._config.texts(SETTING))
+        least = least_free(self._config.log_min_free_bytes, is_given, room.total)
+        was_low = directory in self.low
+        now_low = is_low(room.free, least, was_low)
+        if now_low != was_low:
+            self._change(directory, room, least, now_low)
+        now_ms = self._clock.monotonic_ms()
+        before_ms, before = self._looked.get(directory, (now_ms, room.free))
+        self._looked[directory] = now_ms, room.free
+        return next_look_ms(room.free, least, before - room.free, now_ms - before_ms)
+
+    def _change(self, directory: str, room: DirectorySpace, least: int, now_low: bool) -> None:
+        if now_low:
+            self.low.add(directory)
+            enough = least + least // MARGIN
+            why = (
+                f"the disk of {directory} is nearly full: less than {SETTING}={least} bytes are free; records are taken"
+                f" again once {enough} are: delete topics or records, or lower retention.ms or retention.bytes"
+            )
+            logger.error("%d MiB are free, and nothing is produced: %s", room.free // _MIB, why)
+            self._partitions.refuse_writes(directory, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))
+        else:
+            self.low.discard(directory)
+            logger.warning("%d MiB are free on the disk of %s: records are taken again", room.free // _MIB, directory)
+            self._partitions.refuse_writes(directory, None)
+        self._changed(directory, now_low)

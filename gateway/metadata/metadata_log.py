@@ -1,0 +1,361 @@
+"""The metadata log: one batch a change, so that a change is there as a whole or not at all.
+
+With a scheduler a thread writes and syncs, so that the loop never waits for the disk: what is submitted meanwhile is in
+the next write, and one sync serves all that is in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from headgate.protocol.internal.metadata import MetadataRecord, decode, encode
+from headgate.protocol.records import batch
+from headgate.protocol.records.batch import Record
+from headgate.protocol.records.compression import Steps
+from headgate.storage.config import LogConfig
+from headgate.storage.errors import StorageError
+from headgate.storage.log.flush import Flush
+from headgate.storage.log.log import Log
+from headgate.storage.log.pending_write import PendingWrite
+from headgate.storage.log.validation import HEADER
+
+if TYPE_CHECKING:
+    from headgate.gateway.runtime.scheduler import Scheduler
+
+logger = logging.getLogger("headgate.metadata")
+
+_READ_BYTES = 1 << 20
+LEADER_EPOCH = 0  # one node has this log to itself
+
+# Nothing of it ever expires, and the largest change is one batch.
+LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, max_message_bytes=64 << 20, segment_bytes=256 << 20)
+
+
+FEW_RECORDS = 100
+"""A change with more is encoded by a thread: each takes some microseconds."""
+_ROWS_A_STEP = 10
+
+Done = Callable[[KafkaError | None], None]
+Work = Callable[[], None]
+
+
+class _Submitted:
+    """A change that waits. Without a batch as long as it is not encoded."""
+
+    __slots__ = ("batch", "done", "now_ms", "records")
+
+    def __init__(self, records: Sequence[MetadataRecord], now_ms: int, done: Done) -> None:
+        self.records = records
+        self.now_ms = now_ms
+        self.done = done
+        self.batch = _batch(records, now_ms) if len(records) <= FEW_RECORDS else None
+
+    def steps(self) -> Steps[memoryview]:
+        """Encode it, in slices."""
+        rows = []
+        for number, record in enumerate(self.records):
+            rows.append(_row(record, self.now_ms))
+            if not number % _ROWS_A_STEP:
+                yield
+        return memoryview(batch.build(rows))
+
+
+class _Writing(NamedTuple):
+    """A write and its sync."""
+
+    staged: PendingWrite
+    flush: Flush
+
+    def run(self) -> None:
+        """Make them, in whatever thread. Raises OSError."""
+        self.staged.write()
+        self.flush.run()
+
+
+class MetadataLog:
+    """Metadata records in a storage log."""
+
+    def __init__(self, log: Log, scheduler: Scheduler | None = None) -> None:
+        self._log = log
+        self._scheduler = scheduler
+        self._queue: deque[_Submitted] = deque()
+        self._between: deque[tuple[Callable[[], Work | None], Callable[[object], None]]] = deque()
+        self._is_busy = False
+
+    @property
+    def log(self) -> Log:
+        """Where the records are. Nobody else appends to it."""
+        return self._log
+
+    @property
+    def directory(self) -> str:
+        """The directory of the log."""
+        return self._log.directory
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last record."""
+        return self._log.end_offset
+
+    def replay(self, offset: int = 0) -> Iterator[MetadataRecord]:
+        """Every record from an offset on, at which a batch begins.
+
+        Raises StorageError for what cannot be understood, or is missing: it is never guessed.
+        """
+        while offset < self._log.end_offset:
+            data = self._read(offset)
+            for header, view in batch.split(data):
+                if header.base_offset != offset:
+                    raise StorageError(self._where(offset, f"offset {header.base_offset} follows"))
+                if not batch.check_crc(view):
+                    raise StorageError(self._where(header.base_offset, "its checksum is wrong"))
+                yield from self._decode(view)
+                offset = header.last_offset + 1
+
+    def _read(self, offset: int) -> memoryview:
+        try:
+            piece = self._log.read(offset, _READ_BYTES, self._log.end_offset, at_least_one=True)
+        except KafkaError as error:
+            raise StorageError(self._where(offset, error.message)) from error
+        if piece is None:
+            raise StorageError(self._where(offset, "there is nothing to read"))
+        try:
+            return memoryview(piece.read())
+        finally:
+            piece.release()
+
+    def _decode(self, view: memoryview) -> Iterator[MetadataRecord]:
+        for record in batch.iterate(view):
+            try:
+                yield decode(record.value or b"")
+            except MalformedRequest as error:
+                raise StorageError(self._where(record.offset, str(error))) from None
+
+    def _where(self, offset: int, what: str) -> str:
+        return (
+            f"the metadata log in {self._log.directory} cannot be read at offset {offset}: {what}; topics are known by"
+            " it alone, so restore it from a copy, or start the newer version of Headgate that wrote it"
+        )
+
+    def append(self, records: Sequence[MetadataRecord], now_ms: int) -> None:
+        """Write one change; it is on disk when this returns.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR), and then it is not in the log. After a failed sync nothing more is
+        written until the log was mended.
+        """
+        log = self._log
+        self._check()
+        if log.names_unsynced:  # this takes descriptors: where there are none, nothing is written yet
+            log.flush()
+        log.stage(_batch(records, now_ms), LEADER_EPOCH, now_ms, HEADER)
+        writing = self._begin_write()
+        failure = None
+        try:
+            writing.run()
+        except OSError as error:
+            failure = error
+        self._end_write(writing, failure)
+
+    def _check(self) -> None:
+        """Raises KafkaError while the disk is not to be trusted."""
+        error = self._log.sync_error
+        if error is not None:
+            message = f"metadata cannot be changed since a sync to disk failed: {error.message}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+    def _begin_write(self) -> _Writing:
+        """What writes and syncs all that is staged. Raises KafkaError, and then none of it is in the log."""
+        log = self._log
+        staged = log.begin_write()
+        assert staged is not None, "no batch is empty"
+        try:
+            return _Writing(staged, log.begin_flush())
+        except OSError as error:
+            with suppress(KafkaError):
+                log.end_write(staged, error)
+            raise log.disk_error(error) from error
+
+    def _end_write(self, writing: _Writing, failure: OSError | None) -> None:
+        """It was run. Raises KafkaError if it failed.
+
+        If it was the sync, the bytes may be on the disk or not. They are taken back all the same, and at once: those
+        who made the changes are told that they failed, so they must be neither mended nor found by the next start.
+        """
+        log, flush = self._log, writing.flush
+        try:
+            log.end_write(writing.staged, failure)
+            flush.end_offset = log.end_offset  # it was begun before the write, but made after it
+        finally:
+            log.end_flush(flush)
+
+    # By a thread
+
+    def submit(self, records: Sequence[MetadataRecord], now_ms: int, done: Done) -> None:
+        """Write one change; `done` is called when it is on disk, or with why it is not. Without a scheduler, at once.
+
+        After one that failed all that were submitted behind it fail too: they were made to follow it. Raises KafkaError
+        as `append`, and then `done` is not called.
+        """
+        if self._scheduler is None:
+            self.append(records, now_ms)
+            done(None)
+            return
+        self._check()
+        self._queue.append(_Submitted(records, now_ms, done))
+        if not self._is_busy:
+            self._next(self._scheduler)
+
+    def between_writes(self, begin: Callable[[], Work | None], done: Callable[[object], None]) -> None:
+        """Have work done on the files of the log by a thread, while nothing is written to it.
+
+        `begin` is called on the loop, when all that was written is told; it returns the work, or None if there is none.
+        `done` is called with the result of the work, or the exception. Neither is called once the broker has stopped.
+        """
+        assert self._scheduler is not None, "threads need a scheduler"
+        self._between.append((begin, done))
+        if not self._is_busy:
+            self._next(self._scheduler)
+
+    def _work(self, scheduler: Scheduler, begin: Callable[[], Work | None], done: Callable[[object], None]) -> None:
+        def ended(result: object) -> None:
+            try:
+                done(result)
+            finally:
+                self._next(scheduler)
+
+        work = None
+        try:
+            work = begin()
+        except Exception:  # a fault of ours must not keep changes waiting
+            logger.exception("what was to be done between two changes of the metadata has failed")
+        if work is None:
+            self._next(scheduler)
+        else:
+            scheduler.in_thread(work, ended)
+
+    def _next(self, scheduler: Scheduler) -> None:
+        """Have the next of what there is to do done by a thread."""
+        if scheduler.is_over:  # the broker has stopped
+            self._between.clear()
+        self._is_busy = bool(self._queue or self._between)
+        if not self._is_busy:
+            return
+        if self._between:
+            self._work(scheduler, *self._between.popleft())
+            return
+        if scheduler.is_over:
+            self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker stopped before it was written"))
+            return
+        one = self._queue[0]
+        if one.batch is None:
+            scheduler.in_slices(one.steps(), partial(self._encoded, one, scheduler))
+            return
+        try:
+            if self._log.names_unsynced:  # as in `append`
+                self._sync_names(scheduler)
+            else:
+                self._write(scheduler)
+        except KafkaError as error:
+            self._refuse([], error)
+        except OSError as error:
+            self._refuse([], self._log.disk_error(error))
+
+    def _encoded(self, one: _Submitted, scheduler: Scheduler, result: memoryview | BaseException) -> None:
+        if isinstance(result, BaseException):
+            logger.error("a change of the metadata cannot be encoded: %r", result)
+            self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"it was not written: {result!r}"))
+            return
+        one.batch = result
+        self._next(scheduler)
+
+    def _sync_names(self, scheduler: Scheduler) -> None:
+        flush = self._log.begin_flush()
+
+        def synced(result: object) -> None:
+            self._log.end_flush(flush)
+            if isinstance(result, OSError):
+                self._refuse([], self._log.disk_error(result))
+            else:
+                self._next(scheduler)
+
+        scheduler.in_thread(flush.run, synced)
+
+    def _write(self, scheduler: Scheduler) -> None:
+        """Write as many as belong into one write, and sync them. Raises KafkaError, OSError: then none was taken."""
+        taken = self._stage()
+        try:
+            writing = self._begin_write()
+        except KafkaError as error:
+            self._refuse(taken, error)
+            return
+        scheduler.in_thread(writing.run, lambda result: self._written(taken, writing, result, scheduler))
+
+    def _stage(self) -> list[_Submitted]:
+        """Take from the queue what goes into one write.
+
+        One that the log refuses, or that needs a new segment, is the first of the next write.
+        """
+        log, taken = self._log, list[_Submitted]()
+        while self._queue:
+            one, staged = self._queue[0], log.staged
+            if one.batch is None:  # it came meanwhile
+                break
+            last_offset = log.end_offset + len(one.records) - 1
+            if staged is not None and not staged.has_room(len(one.batch), one.now_ms, last_offset, LEADER_EPOCH):
+                break
+            try:
+                log.stage(one.batch, LEADER_EPOCH, one.now_ms, HEADER)
+            except (KafkaError, OSError):
+                if not taken:
+                    raise
+                break
+            taken.append(self._queue.popleft())
+        return taken
+
+    def _written(self, taken: list[_Submitted], writing: _Writing, result: object, scheduler: Scheduler) -> None:
+        try:
+            self._end_write(writing, _failure(result))
+        except KafkaError as error:
+            self._refuse(taken, error)
+            return
+        for one in taken:
+            _tell(one, None)
+        self._next(scheduler)
+
+    def _refuse(self, taken: list[_Submitted], error: KafkaError) -> None:
+        waiting = [*taken, *self._queue]
+        self._queue.clear()
+        self._is_busy = False
+        for one in waiting:
+            _tell(one, error)
+        if self._between and self._scheduler is not None and not self._is_busy:
+            self._next(self._scheduler)
+
+
+def _batch(records: Sequence[MetadataRecord], now_ms: int) -> memoryview:
+    return memoryview(batch.build([_row(record, now_ms) for record in records]))
+
+
+def _row(record: MetadataRecord, now_ms: int) -> Record:
+    return Record(timestamp=now_ms, value=encode(record))
+
+
+def _failure(result: object) -> OSError | None:
+    """What kept a thread from its work, whatever it was."""
+    if result is None or isinstance(result, OSError):
+        return result
+    return OSError(errno.ECANCELED, repr(result))
+
+
+def _tell(one: _Submitted, error: KafkaError | None) -> None:
+    try:
+        one.done(error)
+    except Exception:  # a fault of ours must not keep the others waiting
+        logger.exception("a change of the metadata was written, but could not be taken up")

@@ -1,0 +1,191 @@
+"""Work on the files of partitions: begun on the loop in the order it came, done by a thread for each log directory.
+
+What is begun never waits for a disk: it only says what is to be run, and in which directories. There the parts of one
+work follow those of the works before it, and each part is taken back on the loop as soon as it was run, whatever
+becomes of the others: a disk that hangs holds up what is done in its own directory.
+
+So two works on the same name are in order within a directory, and in no order in different ones. `partitions.py` says
+why that is enough.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from headgate.gateway.runtime.scheduler import Scheduler, StoppedError, Timer
+
+logger = logging.getLogger("headgate.replication")
+
+
+class Runnable(Protocol):
+    """What a thread does in one go."""
+
+    @property
+    def directory(self) -> str:
+        """The log directory whose thread it is."""
+        ...
+
+    def run(self) -> None:
+        """Do it."""
+        ...
+
+
+class CountdownLatch:
+    """Works that are told of as one: `done` is called once, when all of them have ended, or when it takes too long."""
+
+    def __init__(self, done: Callable[[], None]) -> None:
+        self._done: Callable[[], None] | None = done
+        self._left = 1  # who adds works
+        self._timer: Timer | None = None
+
+    def begin(self) -> None:
+        """There is one more."""
+        self._left += 1
+
+    def end(self) -> None:
+        """One has ended."""
+        self._left -= 1
+        if not self._left:
+            self._tell()
+
+    def all_added(self, scheduler: Scheduler | None, within_ms: float) -> None:
+        """There will be no more of them. With a scheduler, `done` is called in `within_ms` at the latest."""
+        if self._left > 1 and scheduler is not None:
+            self._timer = scheduler.call_after(within_ms, self._tell)
+        self.end()
+
+    def _tell(self) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            if self._timer is not None:
+                self._timer.cancel()
+            done()
+
+
+class _Work:
+    __slots__ = ("begin", "end", "parts", "together")
+
+    def __init__(
+        self, begin: Callable[[], Iterable[Runnable]], end: Callable[[Any], None], together: CountdownLatch | None
+    ) -> None:
+        self.begin = begin
+        self.end = end
+        self.together = together
+        self.parts = 0  # that have not ended
+
+
+class _Directory:
+    """What is to be run in one log directory."""
+
+    def __init__(self) -> None:
+        self.queue: deque[tuple[_Work, list[Runnable]]] = deque()
+        self.is_busy = False
+
+
+class FileTaskQueue:
+    """The works that wait. Without a scheduler each is done when it is added."""
+
+    def __init__(self) -> None:
+        self._new: deque[_Work] = deque()
+        self._is_planned = False
+        self._directories: dict[str, _Directory] = {}
+        self._scheduler: Scheduler | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the broker stops, so that nothing more is run."""
+        return self._scheduler is not None and self._scheduler.is_over
+
+    def go_on_in_threads(self, scheduler: Scheduler | None) -> None:
+        """From now on have threads of this scheduler do it."""
+        self._scheduler = scheduler
+
+    def add(
+        self,
+        begin: Callable[[], Iterable[Runnable]],
+        end: Callable[[Sequence[Any]], None],
+        together: CountdownLatch | None = None,
+    ) -> None:
+        """Call `begin`, then have what it returns run, then call `end`, for what is in each directory by itself.
+
+        All on the loop but what is run. Where several are added, there are other turns between them. When the broker
+        stops, what was not run yet is not run, and `end` is called all the same.
+        """
+        if together is not None:
+            together.begin()
+        self._new.append(_Work(begin, end, together))
+        if not self._is_planned:
+            self._begin_next()
+
+    def add_begun(self, begun: Sequence[Runnable], end: Callable[[Sequence[Any]], None]) -> None:
+        """The same for what was begun already: it comes before what was added and not begun yet."""
+        self._begin(_Work(lambda: begun, end, None))
+
+    def _begin_next(self) -> None:
+        self._is_planned = False
+        while self._new and not self._is_planned:
+            self._begin(self._new.popleft())
+            if self._scheduler is not None and not self._scheduler.is_over and not self._is_planned:
+                self._is_planned = True
+                self._scheduler.call_after(0.0, self._begin_next)
+
+    def _begin(self, work: _Work) -> None:
+        parts: dict[str, list[Runnable]] = {}
+        try:
+            for runnable in work.begin():
+                parts.setdefault(runnable.directory, []).append(runnable)
+        except Exception:  # a fault of ours must not keep the others waiting
+            logger.exception("the files of partitions cannot be worked on")
+        work.parts = len(parts)
+        for name, part in parts.items():
+            directory = self._directories.setdefault(name, _Directory())
+            directory.queue.append((work, part))
+        if not parts and work.together is not None:
+            work.together.end()
+        for name in parts:
+            self._go_on(self._directories[name])
+
+    def _go_on(self, directory: _Directory) -> None:
+        scheduler = self._scheduler
+        while directory.queue and not directory.is_busy:
+            work, part = directory.queue.popleft()
+            if scheduler is None:
+                for runnable in part:
+                    runnable.run()
+            elif not scheduler.is_over:
+                directory.is_busy = True
+                try:
+                    scheduler.in_slices(_steps(part), partial(self._ended, directory, work, part))
+                    continue
+                except Exception:  # no thread could be had: the others may get one
+                    logger.exception("the files of partitions cannot be worked on")
+                    directory.is_busy = False
+            self._end(work, part)
+
+    def _ended(self, directory: _Directory, work: _Work, part: list[Runnable], result: object) -> None:
+        directory.is_busy = False
+        if isinstance(result, BaseException) and not isinstance(result, StoppedError):
+            logger.error("the files of partitions cannot be worked on", exc_info=result)
+        self._end(work, part)
+        self._go_on(directory)
+        if self.is_over:
+            self._begin_next()
+
+    def _end(self, work: _Work, part: list[Runnable]) -> None:
+        try:
+            work.end(part)
+        except Exception:
+            logger.exception("what was done to the files of partitions cannot be taken up")
+        work.parts -= 1
+        if not work.parts and work.together is not None:
+            work.together.end()
+
+
+def _steps(runnables: Iterable[Runnable]) -> Generator[None, None, None]:
+    for runnable in runnables:
+        runnable.run()
+        yield

@@ -1,0 +1,84 @@
+"""Higher leader epochs for partitions whose logs lost records while the broker runs.
+
+`ReplicaManager.withhold` takes such a partition out of service. Here the metadata gets a record with a higher epoch
+for it, for all of a turn together. Once that is on the disk, `ReplicaManager.follow` serves the partition again. What
+cannot be written is tried again until it can, ever more rarely: nothing is served under an epoch in which records were
+lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from headgate.protocol.errors import KafkaError
+from headgate.storage.disk.checkpoint import TopicPartition
+
+if TYPE_CHECKING:
+    from headgate.gateway.metadata.embedded import Change, EmbeddedMetadata
+    from headgate.gateway.replication.replica_manager import ReplicaManager
+    from headgate.gateway.runtime.scheduler import Scheduler
+
+logger = logging.getLogger("headgate.replication")
+
+FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000.0, 16_000.0
+
+
+class LeaderEpochBumps:
+    """Asks the metadata for higher leader epochs until no partition is withheld."""
+
+    def __init__(self, metadata: EmbeddedMetadata, partitions: ReplicaManager, scheduler: Scheduler) -> None:
+        self._metadata = metadata
+        self._partitions = partitions
+        self._scheduler = scheduler
+        self._pending: dict[TopicPartition, Change] = {}
+        self._wait_ms = FIRST_WAIT_MS
+        self._is_due = self._is_waiting = False
+        partitions.epoch_is_due = self._soon
+        if partitions.withheld:
+            self._soon()
+
+    def _soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._scheduler.call_soon(self._run)
+
+    def _run(self) -> None:
+        self._is_due = False
+        for key in [key for key, change in self._pending.items() if change.is_settled]:
+            error = self._pending.pop(key).error
+            if error is not None:
+                self._tell([key], error)
+        wanted = {key: epoch for key, epoch in self._partitions.withheld.items() if key not in self._pending}
+        if wanted:
+            self._metadata.renew_image()
+            self._ask(wanted)
+        if self._partitions.withheld:
+            self._look_again()
+        else:
+            self._wait_ms = FIRST_WAIT_MS
+
+    def _ask(self, wanted: dict[TopicPartition, int]) -> None:
+        try:
+            change = self._metadata.raise_leader_epochs(wanted)
+        except KafkaError as error:
+            self._tell(wanted, error)
+            return
+        if change is not None:
+            self._pending.update(dict.fromkeys(wanted, change))
+
+    def _tell(self, keys: Iterable[TopicPartition], error: KafkaError) -> None:
+        names = ", ".join(f"{topic}-{index}" for topic, index in keys)
+        logger.error("%s: not served until a higher leader epoch can be written: %s", names, error.message)
+
+    def _look_again(self) -> None:
+        """The change may fail, or take long."""
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._scheduler.call_after(self._wait_ms, self._waited)
+            self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
+
+    def _waited(self) -> None:
+        self._is_waiting = False
+        self._run()

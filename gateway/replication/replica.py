@@ -1,0 +1,349 @@
+"""One partition as its leader sees it: leader epoch, in-sync replicas, high watermark.
+
+A topic with one replica is a replicated topic with factor one. Consumers see only what is below the high watermark,
+`acks=all` waits for it, and the last stable offset never passes it; where the replicas are makes no difference here.
+With `headgate.flush=commit` what is not yet on the disk is not yet replicated either: the high watermark follows the
+synced end of the log. It never passes the written end: batches that are only staged, or that a thread still writes, can
+be taken back.
+Sources: the replication chapter of Apache Kafka's design document, KIP-101 (leader epochs), KIP-320 (fencing of
+fetchers).
+"""
+
+from collections.abc import Callable
+
+from headgate.gateway.replication.append_queue import COLD, AppendQueue, Cold, DiskMonitor, RollIsDue
+from headgate.gateway.runtime.purgatory import WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.config import LogConfig
+from headgate.storage.files import WouldBlock
+from headgate.storage.log.log import AppendInfo, Log
+from headgate.storage.log.log_lock import ROLL, may
+from headgate.storage.log.validation import HEADER
+from headgate.storage.segment.file_slice import FileSlice
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+ACKS_ALL = -1
+GATHER_BYTES = 4096
+"""Batches up to this size are written together with others of the same turn: a copy costs less than a system call."""
+
+
+class Replica:
+    """The leader's state over one log. Synchronous; knows no network.
+
+    `advanced` is called with the partition when something of it has changed that a fetch tells: the high watermark, if
+    somebody waits for that or watches it, the start of the log, the leader epoch.
+    """
+
+    __slots__ = (
+        "_read_only",
+        "_validate",
+        "_writer",
+        "advanced",
+        "converting",
+        "disk",
+        "fsync_before_commit",
+        "high_watermark",
+        "index",
+        "isr",
+        "leader_epoch",
+        "log",
+        "on_truncation",
+        "replicas",
+        "stores_verbatim",
+        "topic",
+        "waiters",
+    )
+
+    def __init__(
+        self, topic: str, index: int, log: Log, leader_epoch: int, advanced: Callable[["Replica"], None]
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.replicas: tuple[int, ...] = ()
+        self.isr: tuple[int, ...] = ()
+        self.fsync_before_commit = log.config.fsync_before_commit
+        """Whether the high watermark waits for a sync. If not, the write alone moves it: acks=all waits for no more."""
+        self.high_watermark = log.recovery_point if self.fsync_before_commit else log.end_offset
+        if log.has_transactions:
+            log.producers.transactions.replicated(self.high_watermark)
+        self._validate = HEADER
+        self._read_only: KafkaError | None = None
+        self.stores_verbatim = log.config.allows_verbatim
+        """Whether a sound batch is appended as a client sent it, with no look at its records."""
+        self.converting = 0
+        """How many appends wait for their conversion: what comes after them has to be behind them."""
+        self.waiters = WaitList()
+        self.disk: DiskMonitor | None = None  # whose pace is not looked at
+        self._writer: AppendQueue | Cold | None = COLD if log.active.is_sealed else None
+        self.advanced = advanced
+        self.on_truncation: Callable[[], None] | None = None
+        """Told by `was_truncated`: who keeps in memory what the log says."""
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic}-{self.index}, epoch {self.leader_epoch}, high watermark {self.high_watermark})"
+
+    @property
+    def validate(self) -> str:
+        """headgate.validate.records, or OWN for what the broker alone writes to."""
+        return self._validate
+
+    @validate.setter
+    def validate(self, value: str) -> None:
+        self._validate = value
+        self.configure(self.log.config)
+
+    @property
+    def read_only(self) -> KafkaError | None:
+        """Why clients cannot produce to it at present; what the broker writes itself is written."""
+        return self._read_only
+
+    @read_only.setter
+    def read_only(self, reason: KafkaError | None) -> None:
+        self._read_only = reason
+        self._look_at_batches(self.log.config)
+
+    def check_writable(self) -> None:
+        """Raises KafkaError with the reason of `read_only`. Not asked where `stores_verbatim` holds."""
+        if self._read_only is not None:
+            raise KafkaError(self._read_only.code, self._read_only.message)
+
+    def configure(self, config: LogConfig) -> None:
+        """Take up settings of the log."""
+        log = self.log
+        log.config = config
+        self._look_at_batches(config)
+        self.fsync_before_commit = config.fsync_before_commit
+        if self.disk is not None:
+            log.owner = self
+        if log.staged is None and log.being_written is None:
+            self.advance()
+            if self.high_watermark < log.end_offset:
+                self.sync_soon()
+
+    def _look_at_batches(self, config: LogConfig) -> None:
+        self.stores_verbatim = config.allows_verbatim and self._validate == HEADER and self._read_only is None
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what read_committed consumers may see."""
+        return min(self.high_watermark, self.log.stable_offset)
+
+    @property
+    def written_end(self) -> int:
+        """The offset behind the last batch that is in the segment file, not only staged or in the hands of a thread."""
+        log = self.log
+        unwritten = log.being_written or log.staged
+        return log.end_offset if unwritten is None else unwritten.first_offset
+
+    def append(self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None) -> AppendInfo:
+        """Append a client's batches as the leader; offsets are patched into `records` in place.
+
+        `validate`: how closely they are looked at, if not as the topic asks for.
+        Raises KafkaError: NOT_ENOUGH_REPLICAS, and what `Log.append` refuses.
+        """
+        info = self.stage_owned(records, required_acks, now_ms, validate)
+        self.write_staged()
+        return info
+
+    def stage(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
+        """Append, but leave the write of small batches to `write_staged`.
+
+        Until then nobody may be told of them, and nothing may read the log. Raises KafkaError as `append` does.
+        """
+        if required_acks == ACKS_ALL:
+            self._check_in_sync()
+        info = self.log.stage(records, self.leader_epoch, now_ms, self._validate, GATHER_BYTES)
+        if len(records) > GATHER_BYTES:
+            self.write_staged()
+        return info
+
+    def stage_owned(
+        self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None
+    ) -> AppendInfo:
+        """`stage` for who writes by himself: `records` have to stay as they are until then."""
+        if required_acks == ACKS_ALL:
+            self._check_in_sync()
+        self.check_writable()
+        return self.log.stage(records, self.leader_epoch, now_ms, validate or self._validate)
+
+    def _check_in_sync(self) -> None:
+        least = self.log.config.min_insync_replicas
+        if len(self.isr) < least:
+            in_sync = f"{len(self.isr)} replicas are in sync, min.insync.replicas={least}"
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, in_sync)
+
+    def write_staged(self) -> None:
+        """Write what was staged. Raises KafkaError(KAFKA_STORAGE_ERROR), and then none of it was appended."""
+        try:
+            if self.disk is None:
+                self.log.write_staged()
+            else:
+                self.disk.write(self.log.write_staged)
+        finally:
+            self.advance()
+
+    def writer(self) -> AppendQueue | None:
+        """What appends have to go through now: a thread, while the disk is slow; None if they are made inline.
+
+        So has the first one since the start, if what it asks for is not in memory.
+        """
+        if self.disk is None or not (self.disk.is_slow or self._writer):
+            return None
+        if self.log.staged is not None:  # promised before the disk was slow: written by the loop, at the turn's end
+            return None
+        if isinstance(self._writer, Cold):
+            self._writer = None if self.disk.is_slow or self._is_awake() else AppendQueue(self, self.disk)
+            return self._writer or self.writer()
+        if self._writer is None:
+            self._writer = AppendQueue(self, self.disk)
+        elif self._writer.is_idle and not self.disk.is_slow:
+            self._writer = None
+        return self._writer
+
+    def give_up_writer(self) -> None:
+        """Have none again that nothing waits for, while the disk is quick."""
+        writer, disk = self._writer, self.disk
+        if isinstance(writer, AppendQueue) and writer.is_idle and disk is not None and not disk.is_slow:
+            self._writer = COLD if self.log.active.is_sealed else None
+
+    def _is_awake(self) -> bool:
+        """Whether an append would not have to read from the disk; it may be refused."""
+        try:
+            self.log.look_up()
+        except WouldBlock as cold:
+            cold.release()
+            return False
+        except (OSError, KafkaError):
+            return True
+        return True
+
+    def advance(self) -> None:
+        """Move the high watermark to what every in-sync replica has: with one replica, to the written end of its log.
+
+        With `headgate.flush=commit`, to the end of what is on its disk.
+        """
+        log = self.log
+        end_offset = log.end_offset if log.staged is None and log.being_written is None else self.written_end
+        if end_offset != self.high_watermark:
+            if self.fsync_before_commit:
+                end_offset = min(log.recovery_point, end_offset)
+                if end_offset <= self.high_watermark:  # a recovery point that was set back takes nothing from anybody
+                    return
+            self.high_watermark = end_offset
+            if log.has_transactions:
+                log.producers.transactions.replicated(end_offset)
+            if self.waiters.waiters or self.waiters.watches:
+                self.advanced(self)
+
+    def was_truncated(self) -> bool:
+        """The log ends earlier than it did: what followed is lost. Nobody is to be told of it, or to wait for it.
+
+        Returns whether consumers may have read some of it: the partition then needs a higher leader epoch.
+        """
+        log = self.log
+        was_readable = log.end_offset < self.high_watermark
+        self.high_watermark = min(self.high_watermark, log.end_offset)
+        if self.on_truncation is not None:
+            self.on_truncation()
+        self.advanced(self)
+        return was_readable
+
+    def repaired(self) -> None:
+        """The log takes records again, and all that it holds is on the disk."""
+        log = self.log
+        self.advance()
+        if log.has_transactions:  # its producers' state may have been made anew
+            log.producers.transactions.replicated(self.high_watermark)
+        self.advanced(self)
+
+    def run_roll(self, roll: Callable[[], None]) -> None:
+        """Roll inline, and see how long it takes; on a slow disk that is the writer's to do, in a thread."""
+        if self._writer is not None and self._writer.rolls:
+            raise RollIsDue
+        if self.disk is None:
+            roll()
+        else:
+            self.disk.write(roll)
+
+    def roll_soon(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        """Have a thread begin a new segment, for which appends wait, then call `done` with what went wrong.
+
+        That is not called where the log cannot be rolled now.
+        """
+        if self.disk is None or self.log.staged is not None:
+            return
+        writer = (self._writer is not COLD and self.writer()) or AppendQueue(self, self.disk)
+        if writer.is_idle and may(self.log, ROLL):
+            self._writer = writer
+            writer.roll(roll, done)
+
+    def sync_soon(self) -> None:
+        """Have the log flushed: at once, together with others, if somebody may wait for it, else in its turn."""
+        if self.disk is None:
+            return
+        if self.fsync_before_commit:
+            self.disk.group_commit.commit(self)
+        else:
+            self.disk.group_commit.flush(self)
+
+    def write_epochs_soon(self) -> None:
+        """Have the leader epochs of the log written by a thread: a start need not look for them in the batches then."""
+        if self.disk is not None:
+            self.disk.group_commit.write(self.log.write_epochs)
+
+    def synced(self) -> None:
+        """A flush of the log has ended: the high watermark may follow, or who waits for it has to be refused."""
+        self.advance()
+        if self.log.sync_error is not None:
+            self.advanced(self)
+
+    def readable_end(self, isolation_level: int) -> int:
+        """The offset behind the last one that a consumer of this isolation level may see."""
+        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
+
+    def read(
+        self, offset: int, max_bytes: int, isolation_level: int, at_least_one: bool, blocking: bool = True
+    ) -> FileSlice | None:
+        """Plan a read for a consumer; None where nothing is to be had yet.
+
+        Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of [log start, log end]; WouldBlock, if not `blocking`, rather
+        than wait for the disk.
+        """
+        if not self.log.start_offset <= offset <= self.high_watermark:
+            if self.high_watermark < offset <= self.log.end_offset:  # it was acknowledged to a producer with acks=1
+                return None
+            there = f"[{self.log.start_offset}, {self.high_watermark}] of {self.topic}-{self.index}"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside of {there}")
+        end = self.readable_end(isolation_level)
+        if offset >= end:
+            return None
+        return self.log.read(offset, max_bytes, end, at_least_one, blocking)
+
+    def aborted(self, offset: int, piece: FileSlice, blocking: bool = True) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions in a piece that `read` planned for read_committed.
+
+        Raises as `read` does.
+        """
+        return self.log.aborted(offset, self.last_stable_offset, piece, blocking)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The highest leader epoch that the partition was served in, or that its log knows."""
+        return max(self.leader_epoch, self.log.epochs.latest)
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """The largest leader epoch at most `epoch`, and the offset where it ends: see `Epochs.end_offset_led`."""
+        return self.log.epochs.end_offset_led(epoch, self.leader_epoch, self.log.end_offset)
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Refuse a client that knows another leader than this one (KIP-320). -1 means that it does not say.
+
+        Raises KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
+        """
+        if current_leader_epoch in (-1, self.leader_epoch):
+            return
+        older = current_leader_epoch < self.leader_epoch
+        code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise KafkaError(code, f"leader epoch {current_leader_epoch} is not the present one, {self.leader_epoch}")

@@ -1,0 +1,503 @@
+"""A slow disk: appends by a thread, in order, while everybody else is served."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.gateway.api.handlers import load
+from headgate.gateway.replication import append_queue
+from headgate.gateway.replication.append_queue import CALM_MS, SLOW_MS
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.purgatory import SILENCE, Waiting
+from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from headgate.protocol.records.batch import Record, build, iterate
+from headgate.storage.files import File
+from headgate.storage.log import snapshots
+
+SLOW = SLOW_MS + 1
+TIMEOUT_MS = 60_000
+
+
+class Disk:
+    """Makes writes take as long as the test says, and threads wait until the test runs them."""
+
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.node = node
+        self.takes_ms = 0.0
+        self.error: OSError | None = None
+        self.sleeps = True  # a slow write waits for the disk, and not for the processor
+        self.waits = 0
+        self.inline = self.by_thread = 0
+        self._in_thread = False
+        write_at, disk = File.write_at, self
+
+        def write(file: File, data: bytes, position: int) -> None:
+            disk.inline += not disk._in_thread
+            disk.by_thread += disk._in_thread
+            node.time.clock.elapsed_ms += disk.takes_ms
+            disk.waits += disk.sleeps
+            if disk.error is not None:
+                raise disk.error
+            write_at(file, data, position)
+
+        monkeypatch.setattr(File, "write_at", write)
+        pace = node.services.partitions.get("t", 0).disk
+        assert pace is not None
+        monkeypatch.setattr(pace, "_waits", lambda: self.waits)
+        threads = Threads()
+        self.threads = threads.waiting
+        monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+
+    def run_thread(self) -> None:
+        work, done = self.threads.pop(0)
+        self._in_thread = True
+        result: Any
+        try:
+            result = work()
+        except OSError as error:
+            result = error
+        finally:
+            self._in_thread = False
+        done(result)
+        self.node.time.advance()
+
+
+@pytest.fixture
+def disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    node.services.metadata.create_topic("t", 2)
+    return Disk(node, monkeypatch)
+
+
+def slowed(disk: Disk) -> Replica:
+    """A partition whose disk has just been slow."""
+    partition = disk.node.services.partitions.get("t", 0)
+    disk.takes_ms = SLOW
+    produced(disk.node, index=1)
+    assert partition.writer() is None, "it may have been the processor"
+    produced(disk.node)
+    disk.takes_ms = 0.0
+    disk.inline = 0
+    assert partition.writer() is not None
+    return partition
+
+
+def produced(
+    node: Node, *values: bytes, topic: str = "t", index: int = 0, acks: int = 1, commit: bool = True, **numbers: Any
+) -> Any:
+    """What the handler returns: a response, or a `Waiting` for a `Reply`. Without `commit` the turn goes on."""
+    records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
+    data = memoryview(build(records, **numbers))
+    named = TopicProduceData(topic, partition_data=[PartitionProduceData(index, data)])
+    outcome = load()[0].ranges[-1].handler(ProduceRequest(None, acks, TIMEOUT_MS, [named]), node.context(9))
+    if commit:
+        node.services.appends.commit()
+    return outcome
+
+
+class Reply:
+    """A parked reply, once it comes."""
+
+    def __init__(self, node: Node, outcome: Any) -> None:
+        assert isinstance(outcome, Waiting)
+        self.value: Any = None
+        node.services.purgatory.park(outcome, self._take)
+
+    def _take(self, value: Any) -> None:
+        assert self.value is None
+        self.value = value
+
+    @property
+    def row(self) -> tuple[int, int]:
+        return row(self.value)
+
+
+def row(response: Any) -> tuple[int, int]:
+    assert isinstance(response, ProduceResponse)
+    (found,) = response.responses[0].partition_responses
+    return found.error_code, found.base_offset
+
+
+def test_a_quick_disk_is_written_inline(node: Node, disk: Disk) -> None:
+    disk.takes_ms = SLOW_MS - 1
+    assert [row(produced(node)) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
+    assert not disk.threads
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_after_a_slow_write_the_next_is_made_by_a_thread(node: Node, disk: Disk, acks: int) -> None:
+    partition = slowed(disk)
+    reply = Reply(node, produced(node, b"later", acks=acks))
+    assert (disk.inline, partition.high_watermark, reply.value) == (0, 1, None)
+    disk.run_thread()
+    assert (disk.inline, partition.high_watermark, reply.row) == (0, 2, (0, 1))
+
+
+def test_what_comes_during_a_write_is_written_together_in_the_order_it_came(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    replies = [Reply(node, produced(node, b"%d" % number)) for number in range(5)]
+    assert len(disk.threads) == 1
+    disk.run_thread()
+    assert [reply.value is not None for reply in replies] == [True, False, False, False, False]
+    disk.run_thread()
+    assert [reply.row for reply in replies] == [(0, 1 + number) for number in range(5)]
+    assert disk.by_thread == 2
+
+
+def test_what_was_promised_before_the_disk_was_slow_is_written_before_it_is_answered(node: Node, disk: Disk) -> None:
+    partition = node.services.partitions.get("t", 0)
+    produced(node)
+    promised = produced(node, b"promised", commit=False)
+    assert partition.disk is not None
+    partition.disk.is_slow = True  # a large append to another partition waited, in the same turn
+    later = produced(node, b"later", commit=False)
+    disk.error = OSError(28, "No space left on device")
+    node.services.appends.commit()
+    assert row(promised) == row(later) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert partition.high_watermark == 1
+    assert not disk.threads
+
+
+def test_partitions_of_a_slow_disk_do_not_wait_for_each_other(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    Reply(node, produced(node))
+    other = Reply(node, produced(node, index=1))
+    assert len(disk.threads) == 2
+    disk.threads.reverse()
+    disk.run_thread()
+    assert other.row == (0, 1)
+
+
+def test_a_disk_that_hangs_keeps_few_of_the_threads_that_all_share(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    count = MOST_OF_DISK + 3
+    node.services.metadata.create_topic("many", count)
+    disk.inline = 0
+    replies = [Reply(node, produced(node, topic="many", index=index)) for index in range(count)]
+    logs = [node.services.partitions.get("many", index).log for index in range(count)]
+    assert len(disk.threads) == MOST_OF_DISK
+    disk.run_thread()
+    assert len(disk.threads) == MOST_OF_DISK
+    held = sum(log.being_written is not None for log in logs)
+    assert held == MOST_OF_DISK, "of the others no file is kept open: there may be more than there are descriptors"
+    while disk.threads:
+        disk.run_thread()
+    assert [reply.row for reply in replies] == [(0, 0)] * count
+    assert disk.inline == 0
+
+
+def test_a_processor_that_was_lost_is_no_slow_disk(node: Node, disk: Disk) -> None:
+    disk.takes_ms, disk.sleeps = SLOW, False
+    assert [row(produced(node)) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
+    assert not disk.threads
+
+
+def test_suspicion_ends(node: Node, disk: Disk) -> None:
+    disk.takes_ms = SLOW
+    for number in range(3):
+        assert row(produced(node)) == (0, number)
+        node.time.advance(CALM_MS + 1)
+    assert not disk.threads
+
+
+def test_consumers_read_what_was_there_before_while_a_thread_writes(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    Reply(node, produced(node, b"being written"))
+    topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)])
+    response: Any = node.handle(FetchRequest(max_wait_ms=0, topics=[topic]), 11)
+    (found,) = response.responses[0].partitions
+    assert (found.high_watermark, found.error_code) == (1, 0)
+    assert [record.value for record in iterate(found.records.read())] == [b"x"]
+    found.records.release()
+
+
+def test_a_failed_write_is_told_and_nothing_of_it_stays(
+    node: Node, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition = slowed(disk)
+    numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
+    lost = [Reply(node, produced(node, base_sequence=number, **numbered)) for number in range(2)]
+    disk.error = OSError(28, "No space left on device")
+    disk.run_thread()
+    assert lost[0].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    told = "refused to a client (t-0): the disk of t-0 refuses: [Errno 28] No space left on device"
+    assert caplog.messages[-1] == told
+    disk.error = None
+    disk.run_thread()
+    assert lost[1].row == (0, 1), "the producer is not known any more: it may begin at any sequence"
+    assert partition.high_watermark == partition.log.end_offset == 2
+
+
+def test_a_write_for_which_no_thread_could_be_started_is_told(node: Node, disk: Disk) -> None:
+    partition = slowed(disk)
+    numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
+    lost, next_one = (Reply(node, produced(node, base_sequence=number, **numbered)) for number in range(2))
+    disk.threads.pop(0)[1](RuntimeError("can't start new thread"))
+    node.time.advance()
+    assert lost.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    disk.run_thread()
+    assert next_one.row == (0, 1)
+    assert partition.high_watermark == partition.log.end_offset == 2
+
+
+def test_a_fault_in_one_answer_keeps_no_other_append_waiting(disk: Disk) -> None:
+    partition = slowed(disk)
+    own, told = partition.writer(), list[object]()
+    assert own is not None
+
+    def fault(_: object) -> None:
+        raise ValueError("a fault of ours")
+
+    for done in (fault, told.append):
+        own.append(memoryview(build([Record(timestamp=0, value=b"x")])), 1, 0, done)
+    with pytest.raises(ValueError, match="a fault"):
+        disk.run_thread()
+    disk.run_thread()
+    assert len(told) == 1
+    assert own.is_idle
+
+
+def test_what_is_refused_is_told_without_a_write(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    spoiled = memoryview(build([Record(timestamp=node.time.clock.now_ms(), value=b"x")]))
+    spoiled[-1] ^= 1
+    topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, spoiled)])
+    outcome = load()[0].ranges[-1].handler(ProduceRequest(None, 1, 1_000, [topic]), node.context(9))
+    assert row(outcome) == (ErrorCode.CORRUPT_MESSAGE, -1)
+    assert not disk.threads
+
+
+def test_a_batch_that_comes_again_has_its_offset(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    first = Reply(node, produced(node, **numbered))
+    disk.run_thread()
+    assert row(produced(node, **numbered)) == first.row == (0, 1)
+    assert not disk.threads
+
+
+def test_a_write_that_takes_longer_than_the_client_waits_is_a_time_out(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    reply = Reply(node, produced(node))
+    node.time.advance(TIMEOUT_MS + 1)
+    assert reply.row == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    disk.run_thread()
+
+
+def test_without_acks_nobody_waits(node: Node, disk: Disk) -> None:
+    partition = slowed(disk)
+    assert produced(node, acks=0) is None
+    disk.run_thread()
+    assert partition.high_watermark == 2
+
+
+def test_what_waits_for_a_disk_is_bounded(node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append_queue, "MAX_WAITING_BYTES", 10_000)
+    slowed(disk)
+    replies = [Reply(node, produced(node, bytes(3_000), index=number % 2)) for number in range(6)]
+    assert row(produced(node)) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    while disk.threads:
+        disk.run_thread()
+    assert [reply.row for reply in replies] == [(0, 1), (0, 1), (0, 2), (0, 2), (0, 3), (0, 3)]
+    assert Reply(node, produced(node)).value is None
+    disk.run_thread()
+
+
+def test_who_wants_no_answer_is_held_up_while_too_much_waits(
+    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not hung up on: that would lose what else it sent."""
+    monkeypatch.setattr(append_queue, "PAUSE_BYTES", 10_000)
+    monkeypatch.setattr(append_queue, "MAX_WAITING_BYTES", 10_000)
+    slowed(disk)
+    assert [produced(node, bytes(4_000), acks=0) for _ in range(3)] == [None] * 3, "the first is being written"
+    held = [Reply(node, produced(node, bytes(4_000), acks=0)) for _ in range(3)]
+    disk.run_thread()
+    assert [reply.value for reply in held] == [SILENCE] * 3
+    assert produced(node, b"again", acks=0) is None
+    while disk.threads:
+        disk.run_thread()
+    assert node.services.partitions.get("t", 0).log.end_offset == 1 + 7
+
+
+def test_after_a_while_the_loop_tries_again(node: Node, disk: Disk) -> None:
+    partition = slowed(disk)
+    last = Reply(node, produced(node))
+    node.time.advance(CALM_MS + 1)
+    assert partition.writer() is not None, "what is being written comes first"
+    disk.run_thread()
+    assert last.row == (0, 1)
+    disk.takes_ms = SLOW
+    assert row(produced(node)) == (0, 2)
+    assert partition.writer() is not None, "one slow write is enough now"
+    node.time.advance(CALM_MS + 1)
+    disk.takes_ms = 0.0
+    assert row(produced(node)) == (0, 3)
+    assert partition.writer() is None
+
+
+def test_a_topic_may_be_deleted_while_a_thread_writes(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    first, second = Reply(node, produced(node)), Reply(node, produced(node))
+    node.services.metadata.delete_topic("t")
+    node.time.advance()
+    disk.run_thread()
+    assert first.value is not None
+    assert second.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+
+def test_what_waited_for_a_deleted_topic_does_not_go_into_its_successor(node: Node, disk: Disk) -> None:
+    node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
+    old = node.services.partitions.get("short", 0)
+    produced(node, topic="short")
+    assert old.disk is not None
+    old.disk.is_slow = True
+    Reply(node, produced(node, topic="short"))
+    node.time.advance(1_001)
+    waits = Reply(node, produced(node, b"wants a new segment", topic="short"))
+    node.services.metadata.delete_topic("short")
+    node.services.metadata.create_topic("short", 1)
+    new = node.services.partitions.get("short", 0).log
+    before = sorted(Path(new.directory).iterdir())
+    while disk.threads:
+        disk.run_thread()
+    assert waits.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert sorted(Path(new.directory).iterdir()) == before
+
+
+def test_a_broker_may_stop_while_a_thread_writes(node: Node, disk: Disk) -> None:
+    partition = slowed(disk)
+    Reply(node, produced(node))
+    work, _ = disk.threads[0]
+    work()
+    node.restart()
+    again = node.services.partitions.get("t", 0)
+    assert again is not partition
+    assert again.log.end_offset == 1, "what nobody was told of is not there"
+
+
+def test_more_than_fits_into_one_write_waits_for_the_next(node: Node, disk: Disk) -> None:
+    slowed(disk)
+    replies = [Reply(node, produced(node, bytes(60_000))) for _ in range(6)]
+    while disk.threads:
+        disk.run_thread()
+    assert [reply.row for reply in replies] == [(0, 1 + number) for number in range(6)]
+    assert disk.by_thread in (3, 4)
+
+
+def test_of_what_is_taken_together_only_what_was_written_is_acknowledged(node: Node, disk: Disk) -> None:
+    """The end of a segment is the end of a write: what comes behind is another one, after the next is begun."""
+    node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
+    partition = node.services.partitions.get("short", 0)
+    produced(node, topic="short")
+    disk.inline = 0
+    assert partition.disk is not None
+    partition.disk.is_slow = True
+    replies = [Reply(node, produced(node, topic="short")), Reply(node, produced(node, topic="short"))]
+    node.time.advance(1_001)
+    replies += [Reply(node, produced(node, topic="short")), Reply(node, produced(node, topic="short"))]
+    disk.run_thread()
+    disk.error = OSError(28, "No space left on device")
+    disk.run_thread()
+    assert replies[1].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    disk.error = None
+    assert len(partition.log.segments) == 1
+    disk.run_thread()
+    assert len(partition.log.segments) == 2
+    while disk.threads:
+        disk.run_thread()
+    refused = (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert [reply.row for reply in replies] == [(0, 1), refused, (0, 2), (0, 3)]
+    assert partition.high_watermark == 4
+    assert disk.inline == 0, "all was written by threads"
+
+
+def test_a_segment_that_cannot_be_begun_refuses_who_needs_it(
+    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
+    partition = node.services.partitions.get("short", 0)
+    produced(node, topic="short")
+    assert partition.disk is not None
+    partition.disk.is_slow = True
+    node.time.advance(1_001)
+    replies = [Reply(node, produced(node, topic="short")) for _ in range(2)]
+    with monkeypatch.context() as full:
+        full.setattr(type(partition.log), "_take_snapshot", _full)
+        disk.run_thread()
+    assert replies[0].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    while disk.threads:
+        disk.run_thread()
+    assert replies[1].row == (0, 1)
+    assert len(partition.log.segments) == 2
+    assert partition.disk.waiting_bytes == 0
+
+
+def _full(log: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_topic_may_be_deleted_while_a_segment_is_begun(
+    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
+    old = node.services.partitions.get("short", 0)
+    produced(node, topic="short")
+    assert old.disk is not None
+    old.disk.is_slow = True
+    node.time.advance(1_001)
+    waits = Reply(node, produced(node, topic="short"))
+    work, done = disk.threads.pop()
+
+    save = snapshots.save
+
+    def save_meanwhile(*args: Any) -> None:
+        node.services.metadata.delete_topic("short")
+        node.services.metadata.create_topic("short", 1)
+        save(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshots, "save", save_meanwhile)
+        with pytest.raises(FileNotFoundError) as gone:
+            work()
+    with pytest.raises(KafkaError, match="older log of short-0"):
+        node.services.partitions.get("short", 0)
+    done(gone.value)
+    node.time.advance()
+    assert waits.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    node.services.partitions.retry()
+    new = node.services.partitions.get("short", 0).log
+    names = {path.name for path in Path(new.directory).iterdir()}
+    assert names == {"partition.metadata", f"{0:020d}.log"}
+
+
+@pytest.mark.parametrize("configs", [{"headgate.flush": "commit"}, {}], ids=["commit", "cache"])
+def test_a_flush_waits_for_a_roll_by_a_thread_and_then_is_made(node: Node, disk: Disk, configs: dict[str, str]) -> None:
+    """One that began meanwhile would take the new segment's name for synced."""
+    node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000", **configs})
+    partition = node.services.partitions.get("short", 0)
+    log = partition.log
+    produced(node, topic="short", acks=1)
+    node.time.advance()
+    while disk.threads:
+        disk.run_thread()
+    assert partition.disk is not None
+    partition.disk.is_slow = True
+    node.time.advance(1_001)
+    produced(node, topic="short", acks=1)
+    partition.sync_soon()
+    node.time.advance()
+    assert len(disk.threads) == 1, "the roll"
+    assert log.flushing is None
+    disk.run_thread()
+    assert log.flushing is not None
+    while disk.threads:
+        disk.run_thread()
+    assert len(log.segments) == 2
+    assert log.recovery_point >= log.segments[1].base_offset
+    assert not log.names_unsynced

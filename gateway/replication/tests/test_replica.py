@@ -1,0 +1,204 @@
+"""A partition as its leader sees it."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from headgate.gateway.replication.replica import ACKS_ALL, READ_COMMITTED, READ_UNCOMMITTED, Replica
+from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import Record, build
+from headgate.storage.files import File
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path / "data")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def partition(node: Node) -> Replica:
+    node.services.metadata.create_topic("t", 1)
+    return node.services.partitions.get("t", 0)
+
+
+NOW_MS = 1_700_000_000_000
+
+
+def records(*values: bytes) -> memoryview:
+    return memoryview(build([Record(timestamp=NOW_MS, value=value) for value in values]))
+
+
+def refusal(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+    return error.value.code
+
+
+def test_one_replica_moves_its_high_watermark_with_its_log(partition: Replica) -> None:
+    moved: list[int] = []
+    partition.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
+    partition.append(records(b"a", b"b"), ACKS_ALL, NOW_MS)
+    assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
+    assert moved == [], "nobody waits for it"
+    partition.waiters.waiters = {Waiting([partition.waiters], 0.0, lambda _: None, lambda: None): None}
+    partition.append(records(b"c"), ACKS_ALL, NOW_MS)
+    assert moved == [3]
+
+
+def test_the_high_watermark_follows_what_is_written_and_not_what_is_staged(partition: Replica) -> None:
+    moved: list[int] = []
+    partition.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
+    partition.waiters.waiters = {Waiting([partition.waiters], 0.0, lambda _: None, lambda: None): None}
+    partition.append(records(b"a"), ACKS_ALL, NOW_MS)
+    partition.stage(records(b"b"), ACKS_ALL, NOW_MS)
+    partition.synced()
+    assert (partition.written_end, partition.high_watermark, partition.log.end_offset) == (1, 1, 2)
+    assert moved == [1], "who waits is not woken for what cannot be read"
+    partition.write_staged()
+    assert (partition.written_end, partition.high_watermark, moved) == (2, 2, [1, 2])
+
+
+def test_the_high_watermark_does_not_pass_what_a_thread_still_writes(partition: Replica) -> None:
+    partition.append(records(b"a"), ACKS_ALL, NOW_MS)
+    partition.stage_owned(records(b"b"), ACKS_ALL, NOW_MS)
+    staged = partition.log.begin_write()
+    assert staged is not None
+    partition.synced()
+    assert partition.high_watermark == 1
+    staged.write()
+    partition.log.end_write(staged, None)
+    partition.advance()
+    assert partition.high_watermark == 2
+
+
+@pytest.mark.parametrize("isolation_level", [READ_UNCOMMITTED, READ_COMMITTED])
+def test_consumers_see_nothing_above_the_high_watermark(partition: Replica, isolation_level: int) -> None:
+    partition.append(records(b"a"), 1, NOW_MS)
+    first = len(records(b"a"))
+    partition.append(records(b"b"), 1, NOW_MS)
+    partition.high_watermark = 1
+    piece = partition.read(0, 1 << 20, isolation_level, at_least_one=True)
+    assert piece is not None
+    assert len(piece) == first
+    piece.release()
+    assert partition.read(1, 1 << 20, isolation_level, at_least_one=True) is None
+
+
+@pytest.mark.parametrize("offset", [-1, 2, 100])
+def test_outside_of_the_log_is_out_of_range(partition: Replica, offset: int) -> None:
+    partition.append(records(b"a"), 1, NOW_MS)
+    with pytest.raises(KafkaError) as error:
+        partition.read(offset, 100, READ_UNCOMMITTED, at_least_one=True)
+    assert refusal(error) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_acks_all_needs_enough_replicas_in_sync(node: Node, partition: Replica) -> None:
+    node.services.metadata.change_topic_configs("t", {"min.insync.replicas": "2"})
+    with pytest.raises(KafkaError) as error:
+        partition.append(records(b"a"), ACKS_ALL, NOW_MS)
+    assert refusal(error) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.log.end_offset == 0
+    assert partition.append(records(b"a"), 1, NOW_MS).first_offset == 0, "acks=1 asks for no more than the leader"
+
+
+@pytest.mark.parametrize(
+    "epoch, code", [(-1, None), (3, None), (2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)]
+)
+def test_a_client_that_knows_another_leader_is_fenced(partition: Replica, epoch: int, code: ErrorCode | None) -> None:
+    partition.leader_epoch = 3
+    if code is None:
+        partition.check_leader_epoch(epoch)
+        return
+    with pytest.raises(KafkaError) as error:
+        partition.check_leader_epoch(epoch)
+    assert refusal(error) == code
+
+
+def test_records_are_looked_at_only_when_it_is_configured(tmp_path: Path) -> None:
+    unreadable = build([Record(timestamp=NOW_MS, value=b"a")])
+    unreadable[-1] = 5  # a header is announced that is not there
+    struct.pack_into(">I", unreadable, 17, crc32c(memoryview(unreadable)[21:]))
+    for validate, is_refused in (("header", False), ("full", True)):
+        node = Node(tmp_path / validate, headgate_validate_records=validate)
+        node.services.metadata.create_topic("t", 1)
+        partition = node.services.partitions.get("t", 0)
+        if is_refused:
+            with pytest.raises(KafkaError) as error:
+                partition.append(memoryview(unreadable), 1, NOW_MS)
+            assert refusal(error) == ErrorCode.INVALID_RECORD
+        else:
+            assert partition.append(memoryview(bytearray(unreadable)), 1, NOW_MS).last_offset == 0
+        node.close()
+
+
+@pytest.mark.parametrize(
+    "epoch, end",
+    [(-1, (-1, -1)), (0, (0, 0)), (1, (1, 2)), (2, (1, 2)), (3, (3, 3)), (6, (3, 3)), (7, (7, 3)), (8, (-1, -1))],
+)
+def test_where_an_epoch_ends(partition: Replica, epoch: int, end: tuple[int, int]) -> None:
+    for leader_epoch, values in ((1, (b"a", b"b")), (3, (b"c",))):
+        partition.leader_epoch = leader_epoch
+        for value in values:
+            partition.append(records(value), 1, NOW_MS)
+    partition.leader_epoch = 7
+    assert partition.end_offset_for(epoch) == end
+
+
+def test_batches_carry_the_leader_epoch(partition: Replica) -> None:
+    partition.leader_epoch = 7
+    partition.append(records(b"a"), 1, NOW_MS)
+    assert [header.partition_leader_epoch for header in partition.log.headers(0)] == [7]
+    assert partition.log.epochs.latest == 7
+
+
+@pytest.fixture
+def started(node: Node, tmp_path: Path) -> Iterator[Node]:
+    """A node that was started again, with a record in each partition."""
+    node.services.metadata.create_topic("t", 2)
+    for index in (0, 1):
+        node.services.partitions.get("t", index).append(records(b"a"), ACKS_ALL, NOW_MS)
+    node.close()
+    made = Node(tmp_path / "data")
+    yield made
+    made.close()
+
+
+def test_the_first_append_since_a_start_is_written_inline_where_nothing_has_to_be_read(
+    started: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warm, cold = (started.services.partitions.get("t", index) for index in (0, 1))
+    assert warm.writer() is None
+    monkeypatch.setattr(File, "read_cached", lambda *_: None)
+    assert warm.writer() is None, "it is not asked again"
+    assert cold.writer() is not None
+
+
+def test_the_first_append_since_a_start_does_not_wait_for_ever(started: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a thread has brought and is gone again is read by the loop."""
+    partition, threads, told = started.services.partitions.get("t", 0), Threads(), list[object]()
+    monkeypatch.setattr(started.services.scheduler, "in_thread", threads.in_thread)
+    monkeypatch.setattr(File, "read_cached", lambda *_: None)
+    for _ in range(2):
+        writer = partition.writer()
+        assert writer is not None
+        writer.append(records(b"b"), ACKS_ALL, NOW_MS, told.append)
+    assert len(threads.waiting) == 1, "the second waits with the first"
+    threads.run_all()
+    assert [getattr(info, "first_offset", info) for info in told] == [1, 2]
+    assert partition.writer() is None
+
+
+def test_a_roll_that_fails_leaves_the_first_append_what_it_was(started: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition, threads, errors = started.services.partitions.get("t", 0), Threads(), list[OSError | None]()
+    monkeypatch.setattr(started.services.scheduler, "in_thread", threads.in_thread)
+    partition.roll_soon(lambda: None, errors.append)
+    threads.run_one(OSError(28, "No space left on device"))
+    assert len(errors) == 1
+    monkeypatch.setattr(File, "read_cached", lambda *_: None)
+    assert partition.writer() is not None, "a thread reads before it"

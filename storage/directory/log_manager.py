@@ -1,0 +1,372 @@
+"""All log directories of a broker, as one.
+
+Each is a `LogDirectory` with its own lock, identity and checkpoints; a partition is in exactly one of them, and a new
+one goes where the fewest are, of those that have room and did not just refuse one. A directory that the system refuses
+takes its own partitions offline, as long as another one is left: which partitions these are is not known here, so none
+is made anew that may lie there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.config import LogConfig
+from headgate.storage.directory import stray_logs
+from headgate.storage.directory.log_directory import LogDirectory
+from headgate.storage.directory.log_opening import LogOpening
+from headgate.storage.directory.partition_files import PartitionCreation, PartitionDeletion, Place, log_stray
+from headgate.storage.disk import layout
+from headgate.storage.disk.checkpoint import TopicPartition, offsets_of, run_all
+from headgate.storage.disk.pool import HELD_SHARE, MAX_INDEX_BYTES, MAX_OPEN_SEGMENTS, Pool
+from headgate.storage.errors import BadFile, DirectoryLocked, StorageError, WrongDirectory
+from headgate.storage.files import Files, HeldFiles, parent
+from headgate.storage.log.log import Log
+
+logger = logging.getLogger("headgate.storage")
+
+T = TypeVar("T")
+
+# A directory that refused a new partition gets others only after so long, as long as there is another one.
+REFUSAL_MS = 60_000
+
+
+class LogManager:
+    """The stores of those directories that could be taken; `refused` are the others, and why."""
+
+    def __init__(self, stores: Sequence[LogDirectory], refused: Mapping[str, Exception] | None = None) -> None:
+        """Use `LogManager.take`. There is at least one."""
+        self._stores = tuple(stores)
+        self.held = self._stores[0].pool.held
+        """The files that pieces of all log directories keep open."""
+        self.refused = dict(refused or {})
+        self.low: frozenset[str] = frozenset()
+        """Directories with hardly any room, or whose disks do not answer: what is new goes into others, if possible."""
+        self.removed: set[bytes] = set()
+        """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
+        for store in self._stores:
+            store.removed = self.removed
+        self.being_created: Counter[bytes] = Counter()
+        """How many partitions a thread makes, or is to make, by the ids of their topics, deleted ones too."""
+        self._refused_ms: dict[str, int] = {}  # when a directory could not make a partition, by the clock of callers
+
+    @classmethod
+    def take(
+        cls,
+        paths: Sequence[str],
+        *,
+        files: Files,
+        node_id: int,
+        config: LogConfig,
+        random: Random,
+        cluster_id: str | None = None,
+    ) -> LogManager:
+        """Take these directories, made where they are not there, and open no log yet.
+
+        Raises DirectoryLocked; WrongDirectory for that of another node or cluster; OSError or StorageError if not one
+        of them can be used.
+        """
+        cluster_id = cluster_id or _common_cluster(files, paths)
+        open_files = min(MAX_OPEN_SEGMENTS, files.open_limit() // 2)
+        held = HeldFiles(max(1, open_files // HELD_SHARE))
+        open_segments = (open_files - held.limit) // len(paths)
+        stores: list[LogDirectory] = []
+        refused: dict[str, Exception] = {}
+        try:
+            for path in paths:
+                pool = Pool(files, open_segments, MAX_INDEX_BYTES // len(paths), held)
+                try:
+                    store = LogDirectory.take(
+                        path, files=files, node_id=node_id, config=config, random=random, cluster_id=cluster_id,
+                        pool=pool,
+                    )  # fmt: skip
+                except (DirectoryLocked, WrongDirectory):
+                    raise
+                except (OSError, StorageError) as error:
+                    refused[path] = error
+                    continue
+                cluster_id = store.cluster_id
+                stores.append(store)
+        except BaseException:
+            for store in stores:
+                store.abandon()
+            raise
+        if not stores:
+            raise next(iter(refused.values()))
+        for path, reason in refused.items():
+            logger.error("the log directory %s cannot be used, and its partitions stay offline: %s", path, reason)
+        return cls(stores, refused)
+
+    def __repr__(self) -> str:
+        return f"Stores({', '.join(map(repr, self._stores))})"
+
+    def __iter__(self) -> Iterator[LogDirectory]:
+        return iter(self._stores)
+
+    def __contains__(self, key: TopicPartition) -> bool:
+        """Whether one of the directories has this partition, open or not."""
+        return any(key in store for store in self._stores)
+
+    def __len__(self) -> int:
+        """How many partitions there are, open or not."""
+        return sum(map(len, self._stores))
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster to which the directories belong, 22 characters."""
+        return self._stores[0].cluster_id
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the stop before this start was in order, in all directories: no log has lost anything."""
+        return not self.refused and all(store.was_clean for store in self._stores)
+
+    @property
+    def directory(self) -> str:
+        """Their names, for sentences."""
+        return ",".join(store.directory for store in self._stores)
+
+    @property
+    def files(self) -> Files:
+        """The file system that they are on."""
+        return self._stores[0].pool.files
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """The open logs."""
+        return self._all([store.logs for store in self._stores])
+
+    @property
+    def failed(self) -> Mapping[TopicPartition, StorageError]:
+        """The partitions that stay closed, and why."""
+        return self._all([store.failed for store in self._stores])
+
+    @property
+    def unopened(self) -> Mapping[TopicPartition, LogOpening | None]:
+        """The partitions that are not open yet, with their openings if they were begun."""
+        return self._all([store.unopened for store in self._stores])
+
+    def _all(self, maps: list[dict[TopicPartition, T]]) -> Mapping[TopicPartition, T]:
+        if len(maps) == 1:
+            return maps[0]
+        # A set of them: mypy's ChainMap wants mutable mappings, which dicts are
+        chained: list[MutableMapping[TopicPartition, T]] = list(maps)
+        return ChainMap(*chained)
+
+    def store_of(self, key: TopicPartition) -> LogDirectory | None:
+        """The directory that has a partition, open or not."""
+        for store in self._stores:
+            if key in store:
+                return store
+        return None
+
+    # Opening
+
+    def settle(self, topic_id_of: Callable[[str], bytes | None]) -> None:
+        """Have each partition in one directory: of several, those of a deleted topic of that name go, and unused ones.
+
+        They come from a directory that was not there when the topic was deleted, or that could not make the partition.
+        `topic_id_of` names the present topic. What is of another one that is not in `removed` is set aside.
+        Raises StorageError where it cannot be told which is meant, KafkaError where one cannot be deleted.
+        """
+        holders: dict[TopicPartition, list[LogDirectory]] = {}
+        for store in self._stores:
+            for key in [*store.logs, *store.unopened]:
+                holders.setdefault(key, []).append(store)
+        for (topic, partition), several in holders.items():
+            if len(several) > 1:
+                self._keep_one(topic, partition, several, topic_id_of(topic))
+
+    def _keep_one(self, topic: str, partition: int, several: Sequence[LogDirectory], topic_id: bytes | None) -> None:
+        kept: dict[str, LogDirectory] = {}
+        for store in several:
+            path = f"{store.directory}/{layout.partition_name(topic, partition)}"
+            known = None
+            with suppress(OSError, BadFile):
+                known = layout.read_topic_id(store.pool.files, path)
+            if topic_id is None or known in (None, topic_id):
+                kept[path] = store
+            else:
+                self._clear(store, topic, partition, known)
+        if topic_id is not None:
+            for path in _unused(kept):
+                logger.warning("%s holds nothing, and the partition is in another log directory too; it goes now", path)
+                kept.pop(path).delete(topic, partition, remove=False)
+        if len(kept) > 1:
+            raise StorageError(
+                f"one partition is in two log directories, {' and '.join(kept)}; move the one that is not wanted"
+                " elsewhere, and start again"
+            )
+
+    def open_now(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Log | None:
+        """Open one log at once; None if it stays closed, or is not there."""
+        store = self.store_of(key)
+        return None if store is None else store.open_now(key, config, now_ms)
+
+    # What is of another topic
+
+    def remove_strays(self, is_known: Callable[[str, int], bool]) -> None:
+        """As `strays.remove`. Those that stay make room for a new partition of their name (`making.py`)."""
+        stray_logs.remove(self._stores, is_known, self.removed.__contains__)
+
+    def _clear(self, store: LogDirectory, topic: str, partition: int, topic_id: bytes) -> None:
+        """Have no partition of this name in one directory: it is of another topic than the present one of its name."""
+        path = f"{store.directory}/{layout.partition_name(topic, partition)}"
+        if topic_id in self.removed:
+            logger.warning("%s belongs to a topic of that name that was deleted; it goes now", path)
+            store.delete(topic, partition, remove=False)
+        else:
+            log_stray(path, topic_id, store.quarantine_log(topic, partition))
+
+    # Changing
+
+    def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Log:
+        """A new partition's empty log, at once, as `begin_creation` says. Raises KafkaError as `end_creation` does."""
+        making = self.begin_creation((topic, partition), topic_id, config, now_ms)
+        making.run()
+        return self.end_creation(making)
+
+    def begin_creation(
+        self, key: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int = 0
+    ) -> PartitionCreation:
+        """What makes a new partition, in the directory with the fewest; in another one if that refuses.
+
+        It is to be run in any thread, behind what was begun in the first of its directories before, and handed to
+        `end_creation`. Raises KafkaError as `LogDirectory.begin_creation` does.
+        """
+        making = PartitionCreation(key, topic_id, config, now_ms, self._places(key, topic_id, now_ms))
+        self.being_created[topic_id] += 1
+        return making
+
+    def _places(self, key: TopicPartition, topic_id: bytes, now_ms: int) -> list[Place]:
+        store = self.store_of(key)
+        if store is not None:
+            return [store.begin_creation(key, topic_id)]
+        first, *others = sorted(self._stores, key=lambda store: self._rank(store, now_ms))
+        # In another one nothing is in order with this: what leaves there could take the new one with it.
+        stores = [first, *(store for store in others if key not in store.leaving)]
+        places: list[Place] = []
+        try:
+            places += [store.begin_creation(key, topic_id) for store in stores]
+        finally:
+            for store in stores[len(places) and 1 :]:
+                store.making.discard(key)  # it counts where it probably will be
+        return places
+
+    def end_creation(self, making: PartitionCreation) -> Log:
+        """Add the log of a finished `PartitionCreation` to `logs`.
+
+        Raises KafkaError as `LogDirectory.end_creation` does.
+        """
+        self.being_created[making.topic_id] -= 1
+        if not self.being_created[making.topic_id]:
+            del self.being_created[making.topic_id]
+        stores = {store.directory: store for store in self._stores}
+        tried = [stores[place.directory] for place in making.places[: making.number + 1]]
+        for store in tried[:-1]:
+            self._refused_ms[store.directory] = making.now_ms
+            store.making.discard(making.key)
+        if making.log is not None:
+            self._refused_ms.pop(tried[-1].directory, None)
+        elif (
+            len(tried) < len(making.places) and making.error is not None and isinstance(making.error.__cause__, OSError)
+        ):
+            self._refused_ms[tried[-1].directory] = making.now_ms
+        return tried[-1].end_creation(making)
+
+    def _rank(self, store: LogDirectory, now_ms: int) -> tuple[bool, bool, int]:
+        """The directory with the lowest is the best for a new partition."""
+        refused_ms = self._refused_ms.get(store.directory)
+        has_refused = refused_ms is not None and abs(now_ms - refused_ms) < REFUSAL_MS
+        return has_refused, store.directory in self.low, len(store)
+
+    def is_creating(self, key: TopicPartition) -> bool:
+        """Whether a partition of this name was begun to be made, of whichever topic."""
+        return any(key in store.making for store in self._stores)
+
+    def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> PartitionDeletion | None:
+        """As `LogDirectory.begin_deletion`, wherever it is; None where it is not, or only being made."""
+        store = self.store_of(key)
+        return None if store is None or key in store.making else store.begin_deletion(key, topic_id)
+
+    def end_deletion(self, deletion: PartitionDeletion) -> None:
+        """As `LogDirectory.end_deletion`."""
+        for store in self._stores:
+            if store.directory == parent(deletion.path):
+                store.end_deletion(deletion)
+
+    def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
+        """Delete a partition, wherever it is. Raises KafkaError as `LogDirectory.delete` does."""
+        store = self.store_of((topic, partition)) or self._stores[0]
+        store.delete(topic, partition, remove=remove)
+
+    def check_not_refused(self, topic: str, partition: int) -> None:
+        """Raise KafkaError(KAFKA_STORAGE_ERROR) if a partition that is nowhere may be in a refused directory."""
+        if self.refused:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{topic}-{partition} is in none of {self.directory}; it may be in {', '.join(self.refused)}, which"
+                " cannot be used: mend it and restart the broker",
+            )
+
+    def remove_deleted(self) -> None:
+        """As `LogDirectory.remove_deleted`, in any thread."""
+        for store in self._stores:
+            store.remove_deleted()
+
+    # Checkpoints
+
+    def high_watermark(self, key: TopicPartition) -> int:
+        """That of one partition in the last checkpoint; 0 if it is not in there."""
+        return max(store.high_watermark(key) for store in self._stores)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermarks of the last checkpoint."""
+        return {key: offset for store in self._stores for key, offset in store.high_watermarks().items()}
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write the checkpoints of each directory, the others too if one refuses. Raises OSError."""
+        run_all([partial(store.checkpoint, offsets_of(store.logs, high_watermarks)) for store in self._stores])
+
+    def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        """Close each directory, the others too if one refuses. Raises OSError, KafkaError, StorageError."""
+        closing = [partial(store.close, high_watermarks) for store in self._stores]
+        run_all(closing, (OSError, KafkaError, StorageError))
+
+    def abandon(self) -> None:
+        """Let go of the directories and leave everything as it is."""
+        for store in self._stores:
+            store.abandon()
+
+
+def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:
+    """The cluster that the first directory with an identity names: new ones join it, others are compared with it."""
+    for path in paths:
+        with suppress(OSError, BadFile):  # whoever takes it says what is wrong with it
+            meta = layout.read_meta(files, path.rstrip("/"))
+            if meta is not None:
+                return meta.cluster_id
+    return None
+
+
+def _unused(kept: Mapping[str, LogDirectory]) -> list[str]:
+    """Directories of one partition that nothing was ever written to; not all of them.
+
+    They are left where a directory refused a new partition, which was then made in another one, and a power cut brought
+    back what had been begun.
+    """
+    unused = [path for path, store in kept.items() if _is_new(store.pool.files, path)]
+    return unused if len(unused) < len(kept) else unused[1:]
+
+
+def _is_new(files: Files, path: str) -> bool:
+    try:
+        return layout.holds_nothing(files.list(path))
+    except OSError:  # it stays, and whoever opens it says what is wrong with it
+        return False

@@ -1,0 +1,116 @@
+"""What was deleted and is still on the disk: renamed segment files, and directories of deleted partitions.
+
+They stay for `file.delete.delay.ms`, for readers who have planned to open them. To remove a large file takes long, so
+that is done by a thread: the loop takes what is due, the thread removes it, the loop takes back what could not be
+removed. A start finds such files by their suffix, and has nobody to wait for.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headgate.storage.files import NO_ROOM, Files
+
+logger = logging.getLogger("headgate.storage")
+
+# What could not be removed is tried again after so long.
+RETRY_MS = 60_000.0
+
+
+class Entry(NamedTuple):
+    """A path, how long it is to stay, and whether it is a directory."""
+
+    path: str
+    delay_ms: float
+    is_directory: bool
+
+
+class Removal:
+    """What is removed now. `run` may be called in any thread; afterwards `left` could not be removed."""
+
+    __slots__ = ("_entries", "_files", "left")
+
+    def __init__(self, files: Files, entries: list[Entry]) -> None:
+        self._files = files
+        self._entries = entries
+        self.left: list[Entry] = []
+
+    def run(self) -> None:
+        """Remove it. What fails is logged."""
+        for entry in self._entries:
+            remove = self._files.remove_tree if entry.is_directory else self._files.remove
+            try:
+                remove(entry.path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                logger.warning("%s cannot be removed, and is tried again: %s", entry.path, error)
+                self.left.append(entry)
+
+
+class PendingDeletions:
+    """The deleted files of one data directory. Delays are counted from the first `take` after `add`."""
+
+    __slots__ = ("_due", "_files", "_new", "_numbers")
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._new = deque[Entry]()
+        self._due: list[tuple[float, int, Entry]] = []
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._due)
+
+    def __iter__(self) -> Iterator[str]:
+        """The paths, in no order."""
+        yield from (entry.path for entry in self._new)
+        yield from (entry.path for _, _, entry in self._due)
+
+    def add(self, path: str, delay_ms: float = 0.0, *, is_directory: bool = False) -> None:
+        """Remove a file or a directory after this time. May be called in any thread."""
+        self._new.append(Entry(path, delay_ms, is_directory))
+
+    def rename(self, path: str, ending: str, delay_ms: float) -> None:
+        """Put an ending behind the name of a file now, and remove it after this time. May be called again.
+
+        Also in any thread. Does nothing where there is no such file. Raises OSError.
+        """
+        try:
+            self._files.rename(path, path + ending)
+        except FileNotFoundError:  # there was none, or an attempt before came this far
+            return
+        except OSError as error:
+            if error.errno not in NO_ROOM:  # a longer name may need room in the directory
+                raise
+            self._files.remove(path)
+            return
+        self.add(path + ending, delay_ms)
+
+    def extend(self, other: PendingDeletions) -> None:
+        """Take over what another one has not yet looked at."""
+        while other._new:
+            self._new.append(other._new.popleft())
+
+    def take(self, now_ms: float, *, at_once: bool = False) -> Removal | None:
+        """What is due by a clock that only goes forward; with `at_once` everything. None if there is nothing."""
+        while self._new:
+            entry = self._new.popleft()
+            self._put(now_ms + entry.delay_ms, entry)
+        entries = []
+        while self._due and (at_once or self._due[0][0] <= now_ms):
+            entries.append(heapq.heappop(self._due)[2])
+        return Removal(self._files, entries) if entries else None
+
+    def take_back(self, removal: Removal, now_ms: float) -> None:
+        """A removal was run: what is left of it comes again."""
+        for entry in removal.left:
+            self._put(now_ms + RETRY_MS, entry)
+
+    def _put(self, due_ms: float, entry: Entry) -> None:
+        heapq.heappush(self._due, (due_ms, next(self._numbers), entry))

@@ -1,0 +1,117 @@
+"""Batches that a log has taken but not yet written: many small appends become one write.
+
+A small append costs little but its system call. So a log may be given several batches and be told once to write them.
+Until then its end offset and its producers are ahead of its file; if the write fails they go back to where they were.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records.batch import HEADER_SIZE
+from headgate.storage.files import File
+from headgate.storage.log.producers import Producer, Producers
+from headgate.storage.segment.segment import Written
+from headgate.storage.segment.transaction_index import AbortedEntry
+
+MAX_STAGED_BYTES = 1 << 17
+MAX_BATCHES = MAX_STAGED_BYTES // HEADER_SIZE
+
+
+class AppendInfo(NamedTuple):
+    """Where batches went. log_append_time_ms is -1 with CreateTime."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    max_timestamp: int
+    is_duplicate: bool
+
+
+class PendingWrite:
+    """What is to be written next, and what a failure takes back.
+
+    The limits say up to where more can be added without another look at the segment: bytes, the highest timestamp and
+    offset. They are of one leader epoch.
+    """
+
+    __slots__ = (
+        "_file",
+        "_leader_epoch",
+        "_position",
+        "_producers",
+        "aborted",
+        "error",
+        "first_offset",
+        "max_bytes",
+        "max_offset",
+        "max_timestamp",
+        "parts",
+        "size",
+        "written",
+    )
+
+    def __init__(self, first_offset: int, leader_epoch: int) -> None:
+        self.first_offset = first_offset
+        self.parts: list[memoryview | bytes] = []
+        self.written: list[Written] = []
+        self.aborted: tuple[AbortedEntry, ...] = ()
+        """The transactions that end here as if they had not been."""
+        self.size = 0
+        self.error: KafkaError | None = None  # what kept it from being written
+        self.max_bytes = self.max_timestamp = self.max_offset = 0
+        self._file: File | None = None
+        self._position = 0
+        self._leader_epoch = leader_epoch
+        self._producers: dict[int, Producer | None] = {}
+
+    def has_bytes(self, size: int) -> bool:
+        """Whether so many bytes may be added."""
+        return self.size + size <= self.max_bytes
+
+    def has_room(self, size: int, timestamp: int, last_offset: int, leader_epoch: int) -> bool:
+        """Whether so many bytes of batches, up to a timestamp and an offset, may be added."""
+        return (
+            self.size + size <= self.max_bytes
+            and timestamp <= self.max_timestamp
+            and last_offset < self.max_offset
+            and leader_epoch <= self._leader_epoch
+        )
+
+    def add(self, part: memoryview | bytes, size: int, last_offset: int, timestamp: int) -> None:
+        """Take one batch of `size` bytes."""
+        self.parts.append(part)
+        self.written.append((size, last_offset, timestamp))
+        self.size += size
+
+    def remember(self, producers: Producers, producer_id: int) -> None:
+        """Keep a producer's state as it is before the first of its batches here."""
+        if producer_id not in self._producers:
+            producer = producers.by_id.get(producer_id)
+            self._producers[producer_id] = producer.copy() if producer is not None else None
+
+    def restore(self, producers: Producers) -> None:
+        """Take back what these batches did to the producers."""
+        for producer_id, producer in self._producers.items():
+            producers.restore(producer_id, producer, self.first_offset)
+
+    def content(self) -> memoryview | bytes:
+        """The bytes to write."""
+        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
+    def place(self, file: File, position: int) -> None:
+        """Where `write` writes. The file is held for it."""
+        self._file, self._position = file, position
+
+    def write(self) -> None:
+        """Write, in whatever thread. Raises OSError."""
+        assert self._file is not None
+        self._file.write_at(self.content(), self._position)
+
+    def release(self) -> None:
+        """Give the file up."""
+        if self._file is not None:
+            self._file.release()
+            self._file = None

@@ -1,0 +1,271 @@
+"""Records by time: which is the first from a moment on, and which is the newest.
+
+A time index says up to which offset everything is older; from there on batches are walked, and the records of one that
+may hold the moment are looked at. Timestamps need not be in order.
+
+What is found is exact as long as no record is later than its batch's header says. Where a header claims more than its
+records hold, the search goes on, and finds the same after a longer time. No leader checks either by default; a record
+that is later than its header is found only together with others.
+
+What is needed of a few segments is taken at once, as pieces of their files. The rest goes in slices, as it may take
+long: a batch may hold a million records. So it can run in a thread. If these segments were not enough, it ends with
+`More`, with which to plan again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import compression
+from headgate.protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, BatchHeader, read_header, read_varint
+from headgate.protocol.records.compression import Steps
+from headgate.storage.segment import legacy_messages
+from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
+from headgate.storage.segment.segment import Segment
+
+SEGMENTS_AT_ONCE = 4
+"""So many are planned together, as each holds a file open: mostly the first has what is sought."""
+
+RECORDS_AT_ONCE = 500
+_HOPS_AT_ONCE = 500
+_WINDOW_BYTES = 4096
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class _Made:
+    """Batches in memory, read as those of a file are."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytearray) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def read_steps(self, start: int, length: int) -> Steps[bytes | bytearray]:
+        """Some of the bytes; never waits."""
+        yield from ()
+        return self._data[start : start + length]
+
+
+class More(NamedTuple):
+    """What was planned did not tell it. The next plan begins with the segment that has this base offset.
+
+    For the newest record, where segments come by the time that they claim, it is that claim and the best one so far.
+    """
+
+    base_offset: int
+    claim: int = 0
+    best: TimestampOffset | None = None
+
+
+Found: TypeAlias = TimestampOffset | More | None
+
+
+class Wanted(NamedTuple):
+    """Records of this time or later, not before an offset: the first of them, or the first of the newest."""
+
+    timestamp_ms: int
+    start_offset: int
+    is_newest: bool = False
+
+
+class First(NamedTuple):
+    """The search for the first record from a moment on. Each piece begins with a batch."""
+
+    pieces: list[FileSlice]
+    wanted: Wanted
+    more: More | None
+
+    def steps(self, up_to: int) -> Steps[Found]:
+        """What is found; None if that is not below `up_to`. Raises OSError."""
+        for piece in self.pieces:
+            found = yield from _within(piece, self.wanted)
+            piece.release()
+            if found is not None:
+                return _below(up_to, found)
+        return self.more
+
+
+class Rank(NamedTuple):
+    """A segment among those that may hold the newest record: the later its headers claim to be, the sooner it comes."""
+
+    claim: int
+    base_offset: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Of equal claims the oldest comes first."""
+        return -self.claim, self.base_offset
+
+    def may_hold_newer(self, best: TimestampOffset | None) -> bool:
+        """Whether the first record with the highest timestamp may be in it."""
+        return best is None or self.claim > best.timestamp or self.is_tie(best)
+
+    def is_tie(self, best: TimestampOffset) -> bool:
+        """Whether it may hold one just as new, that comes before."""
+        return self.claim >= best.timestamp and self.base_offset < best.offset
+
+
+class Newest(NamedTuple):
+    """The search for the first record with the highest timestamp, where the headers of a segment claimed too much."""
+
+    pieces: list[tuple[Rank, FileSlice]]
+    start_offset: int
+    best: TimestampOffset | None
+    left: Rank | None
+
+    def steps(self, up_to: int) -> Steps[Found]:
+        """What is found; None if that is not below `up_to`. Raises OSError."""
+        best = self.best
+        for rank, piece in self.pieces:
+            if not rank.may_hold_newer(best):
+                break
+            least = 0 if best is None else best.timestamp + (not rank.is_tie(best))
+            best = (yield from _within(piece, Wanted(least, self.start_offset, is_newest=True))) or best
+            piece.release()
+        left = self.left
+        if left is not None and left.may_hold_newer(best):
+            return More(left.base_offset, left.claim, best)
+        return _below(up_to, best)
+
+
+Search: TypeAlias = First | Newest
+
+
+def _below(up_to: int, found: TimestampOffset | None) -> TimestampOffset | None:
+    return found if found is not None and found.offset < up_to else None
+
+
+def _within(piece: FileSlice, wanted: Wanted) -> Steps[TimestampOffset | None]:
+    """What a piece holds of that, up to the first fault."""
+    if not isinstance(piece, MessagesSlice):
+        return (yield from _within_batches(piece, wanted))
+    best = None  # there may be messages of magic 0 and 1
+    position = 0
+    while position < len(piece):
+        try:
+            made, position = yield from legacy_messages.batches_steps(piece, position)
+        except KafkaError:
+            break
+        found = yield from _within_batches(_Made(made), wanted)
+        if found is not None:
+            if not wanted.is_newest:
+                return found
+            best, wanted = found, wanted._replace(timestamp_ms=found.timestamp + 1)
+        yield
+    return best
+
+
+def _within_batches(piece: FileSlice | _Made, wanted: Wanted) -> Steps[TimestampOffset | None]:
+    window: bytes | bytearray = b""
+    best = None
+    start, position, hops = 0, 0, 0
+    while len(piece) - position >= HEADER_SIZE:
+        if position - start + HEADER_SIZE > len(window):
+            window, start = (yield from piece.read_steps(position, _WINDOW_BYTES)), position
+        try:
+            header = read_header(window, position - start)
+        except KafkaError:
+            break
+        if header.size > len(piece) - position:
+            break
+        if header.max_timestamp >= wanted.timestamp_ms and header.last_offset >= wanted.start_offset:
+            data = yield from piece.read_steps(position, header.size)
+            found = yield from _among(header, data, wanted)
+            if found is not None:
+                if not wanted.is_newest:
+                    return found
+                best, wanted = found, wanted._replace(timestamp_ms=found.timestamp + 1)
+        position += header.size
+        hops += 1
+        if not hops % _HOPS_AT_ONCE:
+            yield
+    return best
+
+
+def _among(header: BatchHeader, data: bytes | bytearray, wanted: Wanted) -> Steps[TimestampOffset | None]:
+    """What a batch holds of that; where its records cannot be read, a stand-in that has what the header says."""
+    content = memoryview(data)[HEADER_SIZE:]
+    if header.compression != compression.NONE:
+        yield
+    try:
+        plain = bytes(compression.decompress(header.compression, content))
+        return (yield from _scan(header, plain, wanted))
+    except (KafkaError, IndexError):
+        found = TimestampOffset(header.base_offset, header.max_timestamp, header.partition_leader_epoch)
+        return found if found.offset >= wanted.start_offset else None
+
+
+def _scan(header: BatchHeader, data: bytes, wanted: Wanted) -> Steps[TimestampOffset | None]:
+    """Look at the length, the time and the offset of each record. Raises IndexError where there is none."""
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    least, best = wanted.timestamp_ms, None
+    position = 0
+    for number in range(1, header.records_count + 1):
+        length, position = read_varint(data, position)
+        end = position + length
+        delta, at = read_varint(data, position + 1)  # a byte of attributes, unused, comes first
+        offset_delta, _ = read_varint(data, at)
+        if not position < end <= len(data) or not 0 <= offset_delta <= header.last_offset_delta:
+            raise IndexError
+        timestamp = header.max_timestamp if header.is_log_append_time else base_timestamp + delta
+        offset = base_offset + offset_delta
+        if timestamp >= least and offset >= wanted.start_offset:
+            if timestamp > MAX_TIMESTAMP:
+                raise IndexError
+            best, least = TimestampOffset(offset, timestamp, header.partition_leader_epoch), timestamp + 1
+            if not wanted.is_newest:
+                break
+        position = end
+        if not number % RECORDS_AT_ONCE:
+            yield
+    return best
+
+
+def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int) -> First:
+    """For the first record of this time or later, from `start_offset` on. Raises OSError, WouldBlock."""
+    pieces: list[FileSlice] = []
+    more = None
+    for segment in segments:
+        if segment.max_timestamp >= timestamp_ms:
+            if len(pieces) == SEGMENTS_AT_ONCE:
+                more = More(segment.base_offset)
+                break
+            pieces.append(_piece(segment, timestamp_ms))
+    return First(pieces, Wanted(timestamp_ms, start_offset), more)
+
+
+def newest(segments: Sequence[Segment], start_offset: int, more: More | None = None) -> Search:
+    """For the first record with the highest timestamp. Raises OSError, WouldBlock.
+
+    Who says `more` has looked where the headers claim the highest one to be, and has not found it there.
+    """
+    if more is None:
+        latest = max(segments, key=lambda segment: segment.max_timestamp)  # the oldest of equal ones
+        claim = latest.max_timestamp
+        if claim < 0:
+            return First([], Wanted(0, start_offset), None)
+        return First([_piece(latest, claim)], Wanted(claim, start_offset), More(latest.base_offset, claim))
+    reached = Rank(more.claim, more.base_offset).key
+    ranked = [(Rank(segment.max_timestamp, segment.base_offset), segment) for segment in segments]
+    ranked = sorted([one for one in ranked if one[0].claim >= 0 and one[0].key >= reached], key=lambda one: one[0].key)
+    pieces = [(rank, _piece(segment, -1)) for rank, segment in ranked[:SEGMENTS_AT_ONCE]]
+    left = ranked[SEGMENTS_AT_ONCE][0] if len(ranked) > SEGMENTS_AT_ONCE else None
+    return Newest(pieces, start_offset, more.best, left)
+
+
+def _piece(segment: Segment, timestamp_ms: int) -> FileSlice:
+    """All from where a record of this time or later may be."""
+    position = segment.offsets.floor(segment.times.floor(timestamp_ms))
+    return segment.slice(position, max(0, segment.size - position))

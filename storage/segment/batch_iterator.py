@@ -1,0 +1,107 @@
+"""The walk over a segment: batch after batch, to its end or to the first place that is none.
+
+Recoveries, checks and compactions go through a segment so; readers find their place by `hops`, which look at less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import batch, control
+from headgate.protocol.records.batch import BatchHeader
+from headgate.protocol.records.control import TRANSACTION_BITS, Marker
+from headgate.storage.segment import legacy_messages
+from headgate.storage.segment.batch_seek import NO_LIMIT
+from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
+from headgate.storage.segment.transactions import Transactions
+
+if TYPE_CHECKING:
+    from headgate.storage.segment.segment import Segment
+
+_WINDOW_BYTES = 4096  # where headers alone are looked at
+_CHECKED_WINDOW_BYTES = 1024 * 1024
+
+
+class BatchIterator:
+    """Batches of a segment one after another, to its end or to the first place that is not one.
+
+    Iterating gives (position, header). Afterwards `position` is where the valid bytes end, `next_offset` the offset to
+    be expected there, and `problem` a sentence if something else follows. With `check_crc_from`, batches that reach to
+    this offset or behind it are checked wholly.
+
+    A walk that makes the indexes follows `transactions` from the first batch on that belongs to one: it may be set up
+    to when that was given, else none are taken to be open before it. None afterwards: there was no such batch.
+    """
+
+    def __init__(self, segment: Segment, position: int, index_interval_bytes: int | None) -> None:
+        self.position = position
+        self.next_offset = segment.base_offset
+        self.check_crc_from = NO_LIMIT
+        self.problem: str | None = None
+        self.transactions: Transactions | None = None
+        self.is_cut = False  # the problem: it is the beginning of a batch, or of a header
+        self._segment = segment
+        self._read_head = segment.read_head
+        self._check_crc = legacy_messages.check_crc if segment.has_legacy_format else batch.check_crc
+        self._interval_bytes = index_interval_bytes
+        self._window = memoryview(b"")
+        self._start = position
+
+    def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
+        segment = self._segment
+        while self.position < segment.size:
+            try:
+                header = self._read_head(self._bytes(batch.HEADER_SIZE))
+            except KafkaError as error:
+                self.problem = error.message
+                self.is_cut = segment.size - self.position < batch.HEADER_SIZE
+                return
+            self.problem = self._check(header)
+            if self.problem:
+                return
+            if self._interval_bytes is not None:
+                segment.index(self.position, header.last_offset, header.max_timestamp, self._interval_bytes)
+            self.next_offset = header.last_offset + 1
+            yield self.position, header
+            if header.attributes & TRANSACTION_BITS and self._interval_bytes is not None:
+                self._follow(header)
+            self.position += header.size
+
+    def marker(self, header: BatchHeader) -> Marker | None:
+        """The transaction marker in the batch that was given last, if it has one."""
+        if not header.is_control:
+            return None
+        return control.read(self._bytes(min(header.size, control.LARGEST_BYTES)))
+
+    def _follow(self, header: BatchHeader) -> None:
+        if self.transactions is None:
+            self.transactions = Transactions()
+        aborted = self.transactions.follow(header, header.base_offset, self.marker(header))
+        self._segment.follow_transactions(() if aborted is None else (aborted,))
+
+    def _check(self, header: BatchHeader) -> str | None:
+        left = self._segment.size - self.position
+        if header.size > left:
+            self.is_cut = True
+            return f"a batch of {header.size} bytes is cut after {left}"
+        if header.base_offset < self.next_offset or header.last_offset_delta < 0:
+            return f"offsets {header.base_offset} to {header.last_offset} do not follow {self.next_offset - 1}"
+        if header.last_offset - self._segment.base_offset > MAX_RELATIVE_OFFSET:  # no checksum covers the base offset
+            return f"offset {header.last_offset} is too far from {self._segment.base_offset}, where the segment begins"
+        if header.last_offset >= self.check_crc_from and not self._check_crc(self._bytes(header.size)):
+            return f"the CRC of the batch with offsets {header.base_offset} to {header.last_offset} is wrong"
+        return None
+
+    def _bytes(self, length: int) -> memoryview:
+        """Up to `length` bytes at the position, from a window over the file.
+
+        Large where whole batches are looked at.
+        """
+        at = self.position - self._start
+        if at + length > len(self._window):
+            window = _CHECKED_WINDOW_BYTES if self.check_crc_from != NO_LIMIT else _WINDOW_BYTES
+            self._window = memoryview(self._segment.file.read_at(max(length, window), self.position))
+            self._start, at = self.position, 0
+        return self._window[at : at + length]

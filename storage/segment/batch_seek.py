@@ -1,0 +1,66 @@
+"""From batch to batch by their bounds alone: how a segment finds the place of an offset or of a byte.
+
+Each begins with base offset and length, and has the last offset in its header; that is all that is looked at, in
+windows of some kilobytes. Where messages of magic 0 and 1 may be, `messages.seek` does the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, TypeAlias
+
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD
+from headgate.storage.segment import legacy_messages
+
+if TYPE_CHECKING:
+    from headgate.storage.segment.segment import Segment
+
+NO_LIMIT = 1 << 62
+WINDOW_BYTES = 4096
+"""As much is looked at together."""
+
+# Base offset, batch length and last offset delta.
+_HOP = struct.Struct(">qi11xi")
+_HOP_BYTES = _HOP.size
+_unpack_hop = _HOP.unpack_from
+_SMALLEST_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+
+Hop: TypeAlias = tuple[int, int, int, int]
+"""Where a batch begins and ends: position, position of the end, base offset, last offset."""
+
+
+def seek(segment: Segment, position: int, limit: int, offset: int = NO_LIMIT) -> Hop | None:
+    """The first batch, from `position` on, that ends behind the position `limit` or with `offset` or later.
+
+    None at the end of the segment. Raises KafkaError(KAFKA_STORAGE_ERROR) where there is no batch.
+    """
+    if segment.has_legacy_format:
+        return _seek_messages(segment, position, limit, offset)
+    size, start, window = segment.size, position, segment.read_window(position) if position < segment.size else b""
+    while position < size:
+        at = position - start
+        if at + _HOP_BYTES > len(window):
+            window, start, at = segment.read_window(position), position, 0
+            if len(window) < _HOP_BYTES:
+                raise damaged(segment, position)
+        base_offset, length, delta = _unpack_hop(window, at)
+        end = position + length + LOG_OVERHEAD
+        if length < _SMALLEST_LENGTH or end > size:
+            raise damaged(segment, position)
+        if end > limit or base_offset + delta >= offset:
+            return position, end, base_offset, base_offset + delta
+        position = end
+    return None
+
+
+def _seek_messages(segment: Segment, position: int, limit: int, offset: int) -> Hop | None:
+    try:
+        return legacy_messages.seek(segment.read_window, segment.size, position, limit, offset)
+    except KafkaError as error:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{error.message} of {segment.path}") from None
+
+
+def damaged(segment: Segment, position: int) -> KafkaError:
+    """What is raised where a batch should be and is none."""
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"there is no batch at byte {position} of {segment.path}")

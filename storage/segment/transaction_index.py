@@ -1,0 +1,129 @@
+"""The aborted transactions that end in a segment (`.txnindex`), in Kafka's own layout.
+
+    version i16 = 0 | producer id i64 | first offset i64 | last offset i64 | last stable offset i64
+
+The last offset is that of the marker, the last stable offset is the one that the log had when the marker was appended:
+where the first transaction began that was open then, else the offset behind the marker. Both grow from entry to entry.
+So who reads up to an offset has found all that concerns it at the first entry whose last stable offset is not before
+that, in this segment or in one behind it.
+
+A segment in which no transaction ended has no such file in a log that never had transactions, and an empty one
+elsewhere: one that is missing there was lost, and is made again from the log. Kafka has a file only where there are
+entries. Source: Apache Kafka's `TransactionIndex`, `AbortedTxn`.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from typing import NamedTuple, TypeAlias
+
+from headgate.storage.disk.pool import Pool
+from headgate.storage.errors import BadFile
+from headgate.storage.segment.index import EntryFile
+
+VERSION = 0
+_LAST_OFFSET = struct.Struct(">18xq8x")
+
+
+class AbortedEntry(NamedTuple):
+    """A transaction that was aborted: whose, its first offset, that of its marker, and what was stable then."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+Reaching: TypeAlias = list[tuple[int, int]]
+"""(producer id, first offset) of aborted transactions that reach into a range of offsets."""
+
+
+class TransactionIndex(EntryFile):
+    """The file of one segment."""
+
+    __slots__ = ("_data",)
+    SUFFIX = ".txnindex"
+    ENTRY = struct.Struct(">hqqqq")
+
+    def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1, suffix: str = "") -> None:
+        super().__init__(pool, directory, base_offset, written, suffix)
+        self._data: bytearray | None = None
+
+    def append(self, aborted: AbortedEntry) -> None:
+        """Add the transaction that ended last.
+
+        What cannot be written yet stays in memory: the marker is in the log already, and the file is made from that.
+        """
+        entry = self.ENTRY.pack(VERSION, *aborted)
+        self._keep(entry)
+        if self._data is not None:
+            self._data += entry
+        self._flush_block()
+
+    def collect(self, start: int, up_to: int) -> tuple[Reaching, bool]:
+        """The transactions with records from `start` on and before `up_to`.
+
+        With it, whether entries of later segments can be left alone. Raises WouldBlock if the pool is not patient.
+        """
+        if not self.entries:
+            return [], False
+        data = self._load()
+        found = []
+        first = bisect_left(range(self.entries), start, key=lambda number: _last_offset(data, number))
+        behind = memoryview(data)[first * self.ENTRY.size :]
+        for _, producer_id, first_offset, _, last_stable_offset in self.ENTRY.iter_unpack(behind):
+            if first_offset < up_to:
+                found.append((producer_id, first_offset))
+            if last_stable_offset >= up_to:
+                return found, True
+        return found, False
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the entries may be what was written; a lost block leaves zeros."""
+        try:
+            entries = parse(self.content())
+        except BadFile:
+            return False
+        return not entries or entries[0].last_offset >= self.base_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget the transactions whose markers are at `offset` or behind it."""
+        if self.entries:
+            data = self._load()
+            self.truncate(bisect_left(range(self.entries), offset, key=lambda number: _last_offset(data, number)))
+
+    def give_back(self) -> None:
+        """Forget what was loaded."""
+        if self._data is not None:
+            self._data = None
+            self._pool.unloaded(self)
+
+    def _load(self) -> bytearray:
+        if self._data is None:
+            self._data = bytearray(self.content())
+        self._pool.used(self, self.size)
+        return self._data
+
+
+def parse(data: bytes) -> list[AbortedEntry]:
+    """The entries of a `.txnindex` file. Raises BadFile for what is none, or in no order."""
+    if len(data) % TransactionIndex.ENTRY.size:
+        raise BadFile(f"{len(data)} bytes are no whole entries of an index of aborted transactions")
+    entries: list[AbortedEntry] = []
+    last = -1
+    for version, *fields in TransactionIndex.ENTRY.iter_unpack(data):
+        entry = AbortedEntry(*fields)
+        if version != VERSION:
+            raise BadFile(f"entry {len(entries)} has version {version}; {VERSION} is known here")
+        if not entry.first_offset < entry.last_offset > last:
+            raise BadFile(f"entry {len(entries)} is out of order: {entry}, after offset {last}")
+        entries.append(entry)
+        last = entry.last_offset
+    return entries
+
+
+def _last_offset(data: bytearray, number: int) -> int:
+    offset: int = _LAST_OFFSET.unpack_from(data, number * TransactionIndex.ENTRY.size)[0]
+    return offset
