@@ -22,14 +22,15 @@ def common_options() -> argparse.ArgumentParser:
     common.add_argument(
         "--bootstrap-server", default="127.0.0.1:9092", metavar="host:port", help="default: 127.0.0.1:9092"
     )
-    common.add_argument("--timeout", type=_seconds, default=DEFAULT_TIMEOUT_S, metavar="seconds", help="default: 30")
+    common.add_argument("--timeout", type=seconds, default=DEFAULT_TIMEOUT_S, metavar="seconds", help="default: 30")
     shape = common.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="JSON lines, also on a terminal")
     shape.add_argument("--table", action="store_true", help="a table, also into a file or a pipe")
     return common
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """A time limit of an option, in seconds."""
     try:
         seconds = float(text)
     except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
@@ -11,8 +12,10 @@ from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
+    from headgate.gateway.api.authorization import Authorizer
     from headgate.gateway.api.conversion import Conversions
     from headgate.gateway.api.fetch_sessions import FetchSessions
+    from headgate.gateway.api.throttling import Quota
     from headgate.gateway.config import BrokerConfig
     from headgate.gateway.coordinator.producer_ids import ProducerIds
     from headgate.gateway.coordinator.runtime import Coordinators
@@ -28,6 +31,10 @@ class CloseConnection(Exception):
     """The connection cannot go on; the text says why, for the log."""
 
 
+def _unmuted(throttle_ms: int) -> None:
+    """There is no quota."""
+
+
 @dataclass(slots=True)
 class Client:
     """The other end of one connection. Hosts are addresses as text; names are what the client says of itself."""
@@ -41,6 +48,8 @@ class Client:
     software_name: str = "unknown"
     software_version: str = "unknown"
     client_id: str | None = field(default=None)
+    mute: Callable[[int], None] = field(default=_unmuted, compare=False, repr=False)
+    """Answers nothing more on the connection for so many milliseconds (KIP-219). The server sets this with a quota."""
 
     def __str__(self) -> str:
         name = f" client.id={self.client_id[:80]!r}" if self.client_id else ""
@@ -65,6 +74,8 @@ class Services:
     conversions: Conversions
     appends: WriteBatcher = field(default_factory=WriteBatcher)
     metrics: Metrics = field(default_factory=Metrics)
+    authorizer: Authorizer | None = None
+    quota: Quota | None = None
 
     @property
     def slices(self) -> TimeSlices:

@@ -10,20 +10,26 @@ A large request is read, handled and answered in steps, with turns for everybody
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from headgate.gateway.api import response_cache
 from headgate.gateway.api.context import Client, CloseConnection, Context, Services
 from headgate.gateway.api.handlers import Registration
 from headgate.gateway.api.handlers.api_versions import unsupported_version
+from headgate.gateway.api.handlers.each import count_refusals
 from headgate.gateway.api.parked import Done, Parked, ParkedRequest
 from headgate.gateway.api.response_cache import Key, ResponseCache
 from headgate.gateway.api.routes import HEAD, Piece, Reply, Route, body_of, with_body
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.runtime.metrics import Histogram
 from headgate.protocol import registry
 from headgate.protocol.header import read_request_header
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.schema import Message
+
+TIMED_EVERY = 64
+"""Of a version of an API the requests 1, 2, 4, 8, 16, 32 and 64 are timed, and then one in so many."""
 
 __all__ = ["Dispatcher", "Done", "Parked", "Piece", "Reply", "Route"]
 
@@ -36,8 +42,18 @@ class Dispatcher:
         self._registrations = registrations
         self._routes: dict[tuple[int, int], Route] = {}
         self._answers = ResponseCache()
+        self._latencies = {key: Histogram() for key in registrations}
         self.appends = services.appends
         """What the requests of a turn leave to be written together, before any answer is sent."""
+        services.metrics.labelled("requests", ("api", "version"), self._count_requests)
+        services.metrics.labelled("request.errors", ("api", "error"), self._count_errors)
+        services.metrics.labelled("request.seconds", ("api",), self._collect_latencies)
+        services.metrics.labelled("row.errors", ("error",), count_refusals)
+
+    @property
+    def has_quota(self) -> bool:
+        """Whether a client may be muted."""
+        return self._services.quota is not None
 
     def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
         """Answer one frame (without its size prefix), or park it; then `done` is called once, later.
@@ -50,6 +66,9 @@ class Dispatcher:
         client.client_id = client_id
         if route is None:
             return self._refuse(api_key, version, correlation_id, client)
+        route.requests = number = route.requests + 1
+        if number == route.timed_at:
+            return self._dispatch_timed(route, frame, client, done)
         services, appends = self._services, self.appends
         if appends.is_open and not route.stages:
             appends.commit()
@@ -79,6 +98,25 @@ class Dispatcher:
         elif key is not None:
             self._keep(route, key, outcome, reply)
         return reply
+
+    def _dispatch_timed(self, route: Route, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
+        """Answer a frame, and note the time until its answer.
+
+        To look at the clock takes as long as a part of the smallest requests: of many requests, only some are timed.
+        """
+        number = route.requests
+        route.requests, route.timed_at = number - 1, number + min(number, TIMED_EVERY)  # `dispatch` counts it again
+        monotonic_ms, latency = self._services.clock.monotonic_ms, route.latency
+        started_ms = monotonic_ms()
+
+        def timed(reply: Reply | Exception) -> None:
+            latency.observe((monotonic_ms() - started_ms) / 1000)
+            done(reply)
+
+        outcome = self.dispatch(frame, client, timed)
+        if not isinstance(outcome, Parked):
+            latency.observe((monotonic_ms() - started_ms) / 1000)
+        return outcome
 
     def _shared(self, key: Key, correlation_id: int, done: Done) -> Reply | Parked | None:
         """A large answer that was given before to the same question, or one that is being made."""
@@ -115,8 +153,29 @@ class Dispatcher:
         registration = self._registrations.get(api_key)
         if registration is None or registration.find(version) is None:
             return None
-        route = self._routes[api_key, version] = Route(registration, version)
+        services = self._services
+        latency = self._latencies[api_key]
+        route = Route(registration, version, services.authorizer, services.quota, latency)
+        self._routes[api_key, version] = route
         return route
+
+    # Metrics
+
+    def _count_requests(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        for (api_key, version), route in self._routes.items():
+            yield (registry.APIS[api_key].name, str(version)), route.requests
+
+    def _count_errors(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        counted: Counter[tuple[str, ...]] = Counter()
+        for (api_key, _), route in self._routes.items():
+            for code, count in route.errors.items():
+                counted[registry.APIS[api_key].name, code.name] += count
+        return iter(counted.items())
+
+    def _collect_latencies(self) -> Iterator[tuple[tuple[str, ...], Histogram]]:
+        for api_key, latency in self._latencies.items():
+            if latency.count:
+                yield (registry.APIS[api_key].name,), latency
 
     def _refuse(self, api_key: int, version: int, correlation_id: int, client: Client) -> Reply:
         if api_key == ApiVersionsRequest.api_key:

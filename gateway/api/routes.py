@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Callable
+from typing import Any
 
-from headgate.gateway.api.context import Client, CloseConnection
+from headgate.gateway.api.authorization import Authorizer, authorized, unrestricted
+from headgate.gateway.api.context import Client, CloseConnection, Context
 from headgate.gateway.api.handlers import Registration
+from headgate.gateway.api.throttling import Quota, Throttling
+from headgate.gateway.runtime.metrics import Histogram
 from headgate.protocol import compiler, registry
 from headgate.protocol.compiler import Splice, StepReader
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -31,17 +36,56 @@ Reply = list[Piece]
 
 
 class Route:
-    """One API in one version: how its requests are read, answered and written."""
+    """One API in one version: how its requests are read, answered and written, and the numbers of them.
 
-    __slots__ = ("_blank", "_write", "handler", "is_lasting", "large_bytes", "read", "request", "stages", "version")
+    The steps before the handler are chosen here, once: without an authorizer and a quota there is none.
+    """
 
-    def __init__(self, registration: Registration, version: int) -> None:
+    __slots__ = (
+        "_blank",
+        "_throttling",
+        "_write",
+        "errors",
+        "handler",
+        "is_lasting",
+        "large_bytes",
+        "latency",
+        "read",
+        "request",
+        "requests",
+        "stages",
+        "timed_at",
+        "version",
+    )
+
+    def __init__(
+        self,
+        registration: Registration,
+        version: int,
+        authorizer: Authorizer | None = None,
+        quota: Quota | None = None,
+        latency: Histogram | None = None,
+    ) -> None:
+        """`latency`: takes the times of the API, whatever the version."""
         request, served = registration.request, registration.find(version)
         assert served is not None, "only what is served has a route"
         self.request = request
         self.version = version
-        self.handler = served.handler
-        self.is_lasting = served.is_lasting
+        self.requests = 0
+        """The number of requests since the start."""
+        self.timed_at = 1
+        """The number of the next request that is timed."""
+        self.errors: dict[ErrorCode, int] = {}
+        """The number of requests that were refused as a whole, by the error."""
+        self.latency = latency or Histogram()
+        self.handler: Callable[[Any, Context], Any] = served.handler
+        if authorizer is not None and served.authorize is not unrestricted:
+            self.handler = authorized(self.handler, served.authorize, authorizer)
+        self._throttling = None if quota is None else Throttling(quota, request.api_key)
+        if self._throttling is not None:
+            self.handler = self._throttling.throttled(self.handler)
+        # A kept answer tells every client the same, without asking an authorizer or a quota
+        self.is_lasting = served.is_lasting if authorizer is None and quota is None else None
         self.read = compiler.reader(request, version)
         self.stages = served.stages
         # Most of a Produce are records: views into its frame, which may be large for a few rows
@@ -85,13 +129,19 @@ class Route:
         return pieces
 
     def error_response(self, request: Message, client: Client, error: Exception) -> Message:
-        """What a client hears of an error; a fault of ours is logged. Raises CloseConnection again."""
-        if isinstance(error, KafkaError):
-            return request.error_response(self.version, error.code, error.message)
+        """The response that tells of an error; a fault of ours is logged. Raises CloseConnection again."""
         if isinstance(error, CloseConnection):
             raise error
-        logger.error("%s version %d from %s failed", type(request).__name__, self.version, client, exc_info=error)
-        return request.error_response(self.version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+        if isinstance(error, KafkaError):
+            code, message = error.code, error.message
+        else:
+            logger.error("%s version %d from %s failed", type(request).__name__, self.version, client, exc_info=error)
+        self.errors[code] = self.errors.get(code, 0) + 1
+        response = request.error_response(self.version, code, message)
+        if self._throttling is not None:
+            self._throttling.note(response, client)
+        return response
 
 
 def _cut(out: bytearray, splices: list[tuple[int, Splice]], correlation_id: int) -> Reply:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
+from headgate.gateway.api.authorization import Rule, unrestricted
 from headgate.gateway.api.context import Context
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.schema import Message
@@ -24,6 +25,7 @@ H = TypeVar("H", bound=Handler)
 class Range(NamedTuple):
     """Versions of one API, both ends included, that are handled by the same function.
 
+    `authorize`: the rule that the request passes before the handler (`gateway.api.authorization`).
     `is_lasting(response)`: whether the same request from the same viewpoint has the same answer, and no effect, as long
     as the image does not change. Then the answer is kept (`gateway.api.response_cache`).
     `stages`: whether it may leave appends to be written with others of its turn (`gateway.replication.write_batcher`).
@@ -32,6 +34,7 @@ class Range(NamedTuple):
     first: int
     last: int
     handler: Handler
+    authorize: Rule = unrestricted
     is_lasting: Callable[[Any], bool] | None = None
     stages: bool = False
 
@@ -63,17 +66,19 @@ REGISTRATIONS: dict[int, Registration] = {}
 def handles(
     request: type[Message],
     versions: str,
+    *,
+    authorize: Rule,
     is_lasting: Callable[[Any], bool] | None = None,
     stages: bool = False,
 ) -> Callable[[H], H]:
-    """Register a handler for `versions` ("0-4", or "3") of a request.
+    """Register a handler for `versions` ("0-4", or "3") of a request; see `Range`.
 
     An API whose old versions need more work has several handlers, so that the newer ones do not even ask.
     """
     low, _, high = versions.partition("-")
 
     def register(handler: H) -> H:
-        added = Range(int(low), int(high or low), handler, is_lasting, stages)
+        added = Range(int(low), int(high or low), handler, authorize, is_lasting, stages)
         known = REGISTRATIONS.get(request.api_key)
         ranges = sorted((added, *(known.ranges if known else ())))
         for before, after in pairwise(ranges):

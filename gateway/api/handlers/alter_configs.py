@@ -7,9 +7,10 @@ Superseded by IncrementalAlterConfigs; old tools send it. What is not named here
 
 from collections.abc import Mapping
 
+from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import alter_each
+from headgate.gateway.api.handlers.each import alter_each, configs
 from headgate.gateway.config.resources import (
     ResourceType,
     altered_broker,
@@ -28,7 +29,7 @@ from headgate.protocol.messages.alter_configs import (
 )
 
 
-@handles(AlterConfigsRequest, versions="0-2")
+@handles(AlterConfigsRequest, versions="0-2", authorize=configs(AclOperation.ALTER_CONFIGS, "responses"))
 def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse | Waiting:
     """Give every resource these settings and no others, all or nothing of each."""
 

@@ -6,6 +6,7 @@ A node that stands alone has every partition. So a move to it is done when it is
 a move to anybody else is refused.
 """
 
+from headgate.gateway.api.authorization import AclOperation, cluster
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import TOO_MANY, each_row, is_too_many
@@ -22,7 +23,7 @@ from headgate.protocol.messages.alter_partition_reassignments import (
 )
 
 
-@handles(AlterPartitionReassignmentsRequest, versions="0-1")
+@handles(AlterPartitionReassignmentsRequest, versions="0-1", authorize=cluster(AclOperation.ALTER))
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from headgate.gateway.api import features
+from headgate.gateway.api.authorization import unrestricted
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import REGISTRATIONS, Registration, handles
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -26,7 +27,7 @@ _MAX_SOFTWARE_LENGTH = 250
 _ZERO_BASED_FROM = 4
 
 
-@handles(ApiVersionsRequest, versions="0-5")
+@handles(ApiVersionsRequest, versions="0-5", authorize=unrestricted)
 def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
     """Tell what is served, and remember what the client says of itself."""
     if context.version >= 3:

@@ -4,7 +4,9 @@ v2 flexible   v3 quota errors (KIP-599)
 """
 
 from collections import Counter
+from operator import attrgetter
 
+from headgate.gateway.api.authorization import AclOperation, AclResource, elements
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
@@ -19,7 +21,11 @@ from headgate.protocol.messages.create_partitions import (
 )
 
 
-@handles(CreatePartitionsRequest, versions="0-3")
+@handles(
+    CreatePartitionsRequest,
+    versions="0-3",
+    authorize=elements(AclOperation.ALTER, AclResource.TOPIC, "topics", "results", attrgetter("name")),
+)
 def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse | Waiting:
     """Raise every topic's number of partitions, or with `validate_only` tell which could be raised."""
     names = Counter(topic.name for topic in request.topics)

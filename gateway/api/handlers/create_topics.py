@@ -5,7 +5,9 @@ v1 validate_only, messages   v2 throttle   v4 defaults for counts (KIP-464)   v5
 """
 
 from collections import Counter
+from operator import attrgetter
 
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, elements, every
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
@@ -21,10 +23,31 @@ from headgate.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from headgate.protocol.steps import again
 from headgate.protocol.wire import ZERO_UUID
 
 
-@handles(CreateTopicsRequest, versions="0-7")
+def _authorize_configs(authorization: Authorization) -> None:
+    """DESCRIBE_CONFIGS on each topic that was made: without it, the reply does not tell how the topic is configured."""
+
+    def limited(row: CreatableTopicResult) -> CreatableTopicResult:
+        if not row.error_code and not authorization.allows(AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC, row.name):
+            row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            row.num_partitions, row.replication_factor, row.configs = -1, -1, []
+        return row
+
+    def limit(response: CreateTopicsResponse) -> None:
+        response.topics = again(response.topics, limited)
+
+    authorization.amends.append(limit)
+
+
+_authorize_topics = elements(
+    AclOperation.CREATE, AclResource.TOPIC, "topics", "topics", attrgetter("name"), or_cluster=AclOperation.CREATE
+)
+
+
+@handles(CreateTopicsRequest, versions="0-7", authorize=every(_authorize_topics, _authorize_configs))
 def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse | Waiting:
     """Create every topic that can be, or with `validate_only` tell which could."""
     _check_size(request, context)

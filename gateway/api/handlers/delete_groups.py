@@ -3,6 +3,7 @@
 v2 flexible   v3 error messages
 """
 
+from headgate.gateway.api.authorization import AclOperation, AclResource, elements
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator.decision import Decision, Ticket
@@ -12,7 +13,11 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-@handles(DeleteGroupsRequest, versions="0-3")
+@handles(
+    DeleteGroupsRequest,
+    versions="0-3",
+    authorize=elements(AclOperation.DELETE, AclResource.GROUP, "groups_names", "results"),
+)
 def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse | Waiting:
     """Delete every group that is named, with its offsets, or say why not."""
     group_ids = request.groups_names

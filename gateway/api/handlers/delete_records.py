@@ -5,6 +5,7 @@ v2 flexible
 
 from typing import Any
 
+from headgate.gateway.api.authorization import AclOperation, partitions
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_steps
@@ -22,7 +23,7 @@ from headgate.protocol.messages.delete_records import (
 from headgate.protocol.steps import Steps, at_once
 
 
-@handles(DeleteRecordsRequest, versions="0-2")
+@handles(DeleteRecordsRequest, versions="0-2", authorize=partitions(AclOperation.DELETE))
 def delete_records(request: DeleteRecordsRequest, context: Context) -> Any:
     """Move the start of every log that is named up to an offset, at most to the high watermark."""
     return at_once(_delete_all(request, context), sum(len(topic.partitions) for topic in request.topics))

@@ -4,9 +4,11 @@ v1 endpoint type (KIP-919)   v2 fenced brokers (KIP-1073)
 """
 
 from headgate.gateway.api import authorized_operations
+from headgate.gateway.api.authorization import Authorization
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.endpoints import endpoints
 from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import cluster_operations
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -17,7 +19,15 @@ from headgate.protocol.messages.describe_cluster import (
 BROKERS, CONTROLLERS = 1, 2
 
 
-@handles(DescribeClusterRequest, versions="0-2")
+def _authorize(authorization: Authorization) -> None:
+    """Everybody may ask for the brokers; the operations on the cluster are those that the client may do."""
+    if authorization.request.include_cluster_authorized_operations:
+        authorization.amends.append(
+            lambda response: setattr(response, "cluster_authorized_operations", cluster_operations(authorization))
+        )
+
+
+@handles(DescribeClusterRequest, versions="0-2", authorize=_authorize)
 def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
     """Tell of the brokers; there is no endpoint of controllers."""
     if request.endpoint_type == CONTROLLERS:

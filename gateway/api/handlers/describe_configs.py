@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
+from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_row
+from headgate.gateway.api.handlers.each import ROWS_A_STEP, configs, each_row
 from headgate.gateway.config import BrokerConfig, describe, group_config, loggers
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
 from headgate.gateway.config.resources import ResourceType, altered_group, has_no_settings, this_broker
@@ -27,7 +28,7 @@ from headgate.protocol.messages.describe_configs import (
 from headgate.protocol.steps import Steps, at_once
 
 
-@handles(DescribeConfigsRequest, versions="0-4")
+@handles(DescribeConfigsRequest, versions="0-4", authorize=configs(AclOperation.DESCRIBE_CONFIGS, "results"))
 def describe_configs(request: DescribeConfigsRequest, context: Context) -> Any:
     """Describe every resource that is named, once."""
     return at_once(_describe(request, context), len(request.resources))

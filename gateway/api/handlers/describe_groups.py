@@ -7,9 +7,10 @@ A group that is not there, or is of another kind, is Dead; from v6 on it is not 
 ConsumerGroupDescribe.
 """
 
+from headgate.gateway.api.authorization import AclOperation, AclResource, elements, every
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import describe_groups_each
+from headgate.gateway.api.handlers.each import authorize_group_operations, describe_groups_each
 from headgate.gateway.coordinator.groups.classic import ClassicGroup
 from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.runtime.purgatory import Waiting
@@ -20,7 +21,11 @@ _NOT_FOUND_FROM = 6
 _DEAD = "Dead"
 
 
-@handles(DescribeGroupsRequest, versions="0-6")
+@handles(
+    DescribeGroupsRequest,
+    versions="0-6",
+    authorize=every(elements(AclOperation.DESCRIBE, AclResource.GROUP, "groups", "groups"), authorize_group_operations),
+)
 def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse | Waiting:
     """Describe every group that is named, once."""
     version = context.version

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from headgate.gateway.api.authorization import AclOperation, cluster
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
@@ -23,7 +24,7 @@ from headgate.protocol.steps import Steps, at_once
 from headgate.storage.files import parent
 
 
-@handles(DescribeLogDirsRequest, versions="0-5")
+@handles(DescribeLogDirsRequest, versions="0-5", authorize=cluster(AclOperation.DESCRIBE))
 def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Any:
     """Bytes of every partition that is named and here, or of all."""
     here = list(context.broker.partitions)

@@ -5,6 +5,7 @@ Tools that look for hanging transactions ask for it.
 
 from collections.abc import Iterable
 
+from headgate.gateway.api.authorization import AclOperation, partitions
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row
@@ -20,7 +21,7 @@ from headgate.protocol.steps import rows
 from headgate.storage.log.producers import Producer
 
 
-@handles(DescribeProducersRequest, versions="0")
+@handles(DescribeProducersRequest, versions="0", authorize=partitions(AclOperation.READ))
 def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
     """Tell of every partition who wrote last in which epoch and with which sequence.
 

@@ -5,6 +5,7 @@ v1 times of fetches (KIP-836)   v2 messages, directory ids, addresses of the vot
 Kafka's tools ask for it. The quorum is this node alone: the log of metadata is its own, and on disk when it answers.
 """
 
+from headgate.gateway.api.authorization import AclOperation, cluster
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.endpoints import own_endpoint
 from headgate.gateway.api.handlers import handles
@@ -23,7 +24,7 @@ METADATA = "__cluster_metadata"
 """Kafka's name of the metadata log, which is the name that tools ask for."""
 
 
-@handles(DescribeQuorumRequest, versions="0-2")
+@handles(DescribeQuorumRequest, versions="0-2", authorize=cluster(AclOperation.DESCRIBE))
 def describe_quorum(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
     """Describe partition 0 of the metadata; a request for anything else, or for more, hears that it is not there."""
     asked = [(topic.topic_name, row.partition_index) for topic in request.topics for row in topic.partitions]

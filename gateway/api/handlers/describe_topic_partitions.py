@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headgate.gateway.api import authorized_operations
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import ROWS_A_STEP
+from headgate.gateway.api.handlers.each import ROWS_A_STEP, authorize_topic_operations
 from headgate.gateway.metadata.image import PartitionState, Topic
 from headgate.gateway.metadata.new_topics import check_name
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -16,11 +17,38 @@ from headgate.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 from headgate.protocol.steps import Steps, at_once
 
 
-@handles(DescribeTopicPartitionsRequest, versions="0")
+def _authorize(authorization: Authorization) -> None:
+    """DESCRIBE on each topic. Where all topics are asked for, a denied one is left out."""
+
+    def is_allowed(name: str) -> bool:
+        return authorization.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
+
+    authorization.amends.append(lambda response: authorize_topic_operations(authorization, response))
+    if authorization.request.topics:
+        authorization.split("topics", "topics", lambda topic: is_allowed(topic.name))
+        return
+    topics = authorization.context.broker.metadata.image.topics
+    names = [name for name in topics if is_allowed(name)]
+    if len(names) == len(topics):
+        return
+    cursor = authorization.request.cursor
+    if cursor is not None and cursor.topic_name not in names:
+        names = [name for name in names if name > cursor.topic_name]
+        cursor = None
+    if not names:  # to ask for none would mean all
+        authorization.response = DescribeTopicPartitionsResponse()
+        return
+    authorization.request = DescribeTopicPartitionsRequest(
+        [TopicRequest(name) for name in names], authorization.request.response_partition_limit, cursor
+    )
+
+
+@handles(DescribeTopicPartitionsRequest, versions="0", authorize=_authorize)
 def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: Context) -> Any:
     """One page, in order of the names from the cursor on, and the cursor of the next."""
     topics = context.broker.metadata.image.topics

@@ -1,5 +1,6 @@
 """DescribeTransactions: the state of transactional ids (KIP-664). Transactions are not served yet, so none is known."""
 
+from headgate.gateway.api.authorization import AclOperation, AclResource, elements
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.protocol.errors import ErrorCode
@@ -10,7 +11,11 @@ from headgate.protocol.messages.describe_transactions import (
 )
 
 
-@handles(DescribeTransactionsRequest, versions="0")
+@handles(
+    DescribeTransactionsRequest,
+    versions="0",
+    authorize=elements(AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, "transactional_ids", "transaction_states"),
+)
 def describe_transactions(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
     """A row for every id, once."""
     code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

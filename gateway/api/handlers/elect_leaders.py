@@ -5,6 +5,7 @@ v1 unclean elections, top-level error (KIP-460)   v2 flexible
 A node that stands alone leads every partition, as its preferred replica: no election is ever needed.
 """
 
+from headgate.gateway.api.authorization import AclOperation, cluster
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row
@@ -22,7 +23,7 @@ from headgate.protocol.messages.elect_leaders import (
 from headgate.protocol.steps import rows
 
 
-@handles(ElectLeadersRequest, versions="0-2")
+@handles(ElectLeadersRequest, versions="0-2", authorize=cluster(AclOperation.ALTER))
 def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
     """Answer for every partition that is named; of all partitions, those would be told that got another leader."""
     if request.election_type not in {PREFERRED, UNCLEAN}:

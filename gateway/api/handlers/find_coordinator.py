@@ -8,6 +8,7 @@ cannot be, hears COORDINATOR_NOT_AVAILABLE and asks again. Of transactions every
 Served from version 0 from the first day: librdkafka compresses with lz4 only if it is.
 """
 
+from headgate.gateway.api.authorization import DENIALS, AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.endpoints import Endpoint, endpoints, own_endpoint
 from headgate.gateway.api.handlers import handles
@@ -26,7 +27,27 @@ MAX_KEYS = 10_000
 """Of one request; nobody has that many groups, and the reply must not hold up everybody else."""
 
 
-@handles(FindCoordinatorRequest, versions="0-6")
+def _authorize(authorization: Authorization) -> None:
+    """DESCRIBE on each group or transactional id."""
+    request = authorization.request
+    resource = _RESOURCES.get(request.key_type)
+    if resource is None:  # the handler refuses it
+        return
+    if authorization.context.version < 4:
+        authorization.require(AclOperation.DESCRIBE, resource, request.key)
+    else:
+        authorization.split(
+            "coordinator_keys",
+            "coordinators",
+            lambda key: authorization.allows(AclOperation.DESCRIBE, resource, key),
+            code=DENIALS[resource],
+        )
+
+
+_RESOURCES = {GROUP: AclResource.GROUP, TRANSACTION: AclResource.TRANSACTIONAL_ID}
+
+
+@handles(FindCoordinatorRequest, versions="0-6", authorize=_authorize)
 def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse | Waiting:
     """Answer every key with its coordinator."""
     key_type = request.key_type

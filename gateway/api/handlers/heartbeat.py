@@ -3,6 +3,7 @@
 v1 throttle   v3 static members (KIP-345)   v4 flexible
 """
 
+from headgate.gateway.api.authorization import AclOperation, group
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
@@ -12,7 +13,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-@handles(HeartbeatRequest, versions="0-4")
+@handles(HeartbeatRequest, versions="0-4", authorize=group(AclOperation.READ))
 def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse | Waiting:
     """Have the group decide. While it is being loaded all is well, as with Kafka: sessions begin after that."""
     check_group_id(request.group_id)

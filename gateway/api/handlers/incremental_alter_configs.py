@@ -7,9 +7,10 @@ Of a broker's settings those can be changed that can be in Kafka while it runs, 
 
 from collections.abc import Callable, Sequence
 
+from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import alter_each
+from headgate.gateway.api.handlers.each import alter_each, configs
 from headgate.gateway.config import catalogue, dynamic, loggers
 from headgate.gateway.config.definition import Type
 from headgate.gateway.config.resources import (
@@ -40,7 +41,7 @@ from headgate.protocol.messages.incremental_alter_configs import (
 Items = Callable[[str], Sequence[str] | None]
 
 
-@handles(IncrementalAlterConfigsRequest, versions="0-1")
+@handles(IncrementalAlterConfigsRequest, versions="0-1", authorize=configs(AclOperation.ALTER_CONFIGS, "responses"))
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse | Waiting:

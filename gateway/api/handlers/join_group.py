@@ -4,6 +4,7 @@ v1 rebalance timeout (KIP-62)   v2 throttle   v4 MEMBER_ID_REQUIRED (KIP-394)   
 v6 flexible   v7 protocol type in the response (KIP-559)   v8 reasons (KIP-800)   v9 skip_assignment (KIP-814)
 """
 
+from headgate.gateway.api.authorization import AclOperation, group
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
@@ -12,7 +13,7 @@ from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
-@handles(JoinGroupRequest, versions="0-9")
+@handles(JoinGroupRequest, versions="0-9", authorize=group(AclOperation.READ))
 def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | Waiting:
     """Have the group decide; the reply mostly comes with its next generation."""
     check_group_id(request.group_id)

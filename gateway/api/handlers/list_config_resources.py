@@ -3,6 +3,7 @@
 v0 subscriptions to client metrics, of which there are none (KIP-1000)   v1 every type (KIP-1142)
 """
 
+from headgate.gateway.api.authorization import AclOperation, cluster
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.config.resources import ResourceType
@@ -14,7 +15,7 @@ from headgate.protocol.messages.list_config_resources import (
 )
 
 
-@handles(ListConfigResourcesRequest, versions="0-1")
+@handles(ListConfigResourcesRequest, versions="0-1", authorize=cluster(AclOperation.DESCRIBE_CONFIGS))
 def list_config_resources(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
     """The names by type; no type named means all."""
     if context.version == 0:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from headgate.gateway.api.authorization import AclOperation, partitions
 from headgate.gateway.api.context import Context, Services
 from headgate.gateway.api.conversion import ROW_BYTES, caught
 from headgate.gateway.api.handlers import handles
@@ -63,7 +64,7 @@ class Search(NamedTuple):
     brought: Place | None = None
 
 
-@handles(ListOffsetsRequest, versions="1-11")
+@handles(ListOffsetsRequest, versions="1-11", authorize=partitions(AclOperation.DESCRIBE))
 def list_offsets(request: ListOffsetsRequest, context: Context) -> Any:
     """Answer every partition from its log; what asks for a time has to look into records, which may take long."""
     return at_once(_list_offsets(request, context), _count(request))
@@ -93,7 +94,7 @@ def _list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOf
     return Searching(response, searches.values(), request, context.broker).answer() if searches else response
 
 
-@handles(ListOffsetsRequest, versions="0")
+@handles(ListOffsetsRequest, versions="0", authorize=partitions(AclOperation.DESCRIBE))
 def list_segments(request: ListOffsetsRequest, context: Context) -> Any:
     """Answer every partition with the offsets where its segments begin."""
     known: dict[Replica, SegmentStarts] = {}

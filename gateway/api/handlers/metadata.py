@@ -10,13 +10,20 @@ Topics come into being here if `auto.create.topics.enable` and the request say s
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, TypeAlias, TypeVar, cast
 
 from headgate.gateway.api import authorized_operations
+from headgate.gateway.api.authorization import AclOperation, Authorization
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.endpoints import endpoints
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
+from headgate.gateway.api.handlers.each import (
+    ROWS_A_STEP,
+    authorize_topic_operations,
+    cluster_operations,
+    each_in_turns,
+)
 from headgate.gateway.metadata.image import INTERNAL_TOPICS, Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, check_name
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -46,7 +53,48 @@ def _is_lasting(response: MetadataResponse) -> bool:
     return not any(topic.error_code or any(row.error_code for row in topic.partitions) for topic in response.topics)
 
 
-@handles(MetadataRequest, versions="0-13", is_lasting=_is_lasting)
+def _authorize(authorization: Authorization) -> None:
+    """DESCRIBE on each topic, and CREATE on the cluster or the topic for one that the request would create.
+
+    Where all topics are asked for, a denied one is left out. The answer does not tell whether a denied topic exists.
+    """
+    request, context = authorization.request, authorization.context
+    image = context.broker.metadata.image
+    authorization.amends.append(lambda response: authorize_topic_operations(authorization, response))
+    if request.include_cluster_authorized_operations:
+        authorization.amends.append(
+            lambda response: setattr(response, "cluster_authorized_operations", cluster_operations(authorization))
+        )
+    is_of_all = request.topics is None or (context.version == 0 and not request.topics)
+    wanted = [MetadataRequestTopic(name=name) for name in image.topics] if is_of_all else request.topics
+    kept = [topic for topic in wanted if _is_allowed(topic, authorization)]
+    if len(kept) == len(wanted):
+        return
+    rows = [] if is_of_all else [_denied(topic) for topic in wanted if not _is_allowed(topic, authorization)]
+    authorization.request = copy(request)
+    authorization.request.topics = kept
+    if kept or context.version > 0:
+        authorization.add_rows("topics", rows)
+    else:  # to ask for none means all
+        authorization.amends.append(lambda response: setattr(response, "topics", rows))
+
+
+def _is_allowed(topic: MetadataRequestTopic, authorization: Authorization) -> bool:
+    if not authorization.allows_topic(AclOperation.DESCRIBE, topic.name or "", topic.topic_id):
+        return False
+    if not _is_to_create(topic, authorization.request, authorization.context):
+        return True
+    return authorization.allows_cluster(AclOperation.CREATE) or authorization.allows_topic(
+        AclOperation.CREATE, topic.name or ""
+    )
+
+
+def _denied(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
+
+
+@handles(MetadataRequest, versions="0-13", authorize=_authorize, is_lasting=_is_lasting)
 def metadata(request: MetadataRequest, context: Context) -> Any:
     """Describe all topics, or those that are named; these may be created by it."""
     if request.topics is None or (context.version == 0 and not request.topics):

@@ -3,6 +3,7 @@
 v1 epoch in the reply   v2 the epoch that the client knows, throttle   v3 replica id   v4 flexible
 """
 
+from headgate.gateway.api.authorization import AclOperation, Authorization, partitions
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row
@@ -18,7 +19,16 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
 from headgate.protocol.steps import rows
 
 
-@handles(OffsetForLeaderEpochRequest, versions="0-4")
+def _authorize(authorization: Authorization) -> None:
+    """CLUSTER_ACTION, as followers have it; of everybody else, DESCRIBE on each topic."""
+    if not authorization.allows_cluster(AclOperation.CLUSTER_ACTION):
+        _authorize_topics(authorization)
+
+
+_authorize_topics = partitions(AclOperation.DESCRIBE)
+
+
+@handles(OffsetForLeaderEpochRequest, versions="0-4", authorize=_authorize)
 def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
     """For every partition the last epoch up to the one asked for, and the offset behind its last record."""
     return OffsetForLeaderEpochResponse(

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
 
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, partitions
 from headgate.gateway.api.context import CloseConnection, Context
 from headgate.gateway.api.conversion import Done, Steps, batch_steps, set_steps
 from headgate.gateway.api.endpoints import Endpoint, leader_of
@@ -197,7 +198,18 @@ def _append(
     return row
 
 
-@handles(ProduceRequest, versions="7-11", stages=True)
+def _authorize(authorization: Authorization) -> None:
+    """WRITE on each topic, and on the transactional id. IDEMPOTENT_WRITE is not asked for since Kafka 3.0 (KIP-679)."""
+    transactional_id = authorization.request.transactional_id
+    if transactional_id is not None:
+        authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
+    _authorize_topics(authorization)
+
+
+_authorize_topics = partitions(AclOperation.WRITE)
+
+
+@handles(ProduceRequest, versions="7-11", authorize=_authorize, stages=True)
 def produce(request: ProduceRequest, context: Context, append: Append = _append) -> ProduceResponse | Waiting | None:
     """Append every partition's batches; with acks=all the reply waits for the high watermark."""
     acks = request.acks
@@ -228,13 +240,13 @@ def produce(request: ProduceRequest, context: Context, append: Append = _append)
     return _wait(request, context, response, behind) if behind else response
 
 
-@handles(ProduceRequest, versions="3-6", stages=True)
+@handles(ProduceRequest, versions="3-6", authorize=_authorize, stages=True)
 def produce_before_zstd(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
     """The same for versions that do not know zstd (KIP-110)."""
     return produce(request, context, _append_without_zstd)
 
 
-@handles(ProduceRequest, versions="0-2")
+@handles(ProduceRequest, versions="0-2", authorize=_authorize)
 def produce_sets(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
     """The same for message sets, which become batches.
 

@@ -3,6 +3,7 @@
 v1 throttle   v3 static members (KIP-345)   v4 flexible   v5 protocol type and name (KIP-559)
 """
 
+from headgate.gateway.api.authorization import AclOperation, group
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
@@ -11,7 +12,7 @@ from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-@handles(SyncGroupRequest, versions="0-5")
+@handles(SyncGroupRequest, versions="0-5", authorize=group(AclOperation.READ))
 def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Waiting:
     """Have the group decide; the reply comes when the leader has assigned."""
     check_group_id(request.group_id)
