@@ -148,7 +148,8 @@ class Authorization:
         response = _with(self.request, asked, left_out).error_response(self.context.version, code, code.message)
         if refuse is not None:
             setattr(response, told, refuse(left_out))
-            response.error_code = ErrorCode.NONE
+            if hasattr(response, "error_code"):  # which is of the whole request
+                response.error_code = ErrorCode.NONE
         self.request = _with(self.request, asked, kept)
         if kept:
             self.add_rows(told, getattr(response, told))

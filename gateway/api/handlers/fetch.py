@@ -129,7 +129,7 @@ class Plan(FetchPlan):
 def _authorize(authorization: Authorization) -> None:
     """READ on each topic; of a follower, CLUSTER_ACTION. A denied topic has TOPIC_AUTHORIZATION_FAILED in both cases.
 
-    The partitions of a session are looked up in each fetch, so what was allowed once can be denied later.
+    The partitions of a session are authorized whenever they are looked at: what was allowed once can be denied later.
     """
     request = authorization.request
     if max(request.replica_id, request.replica_state.replica_id) >= 0:
