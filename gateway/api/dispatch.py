@@ -66,8 +66,8 @@ class Dispatcher:
         client.client_id = client_id
         if route is None:
             return self._refuse(api_key, version, correlation_id, client)
-        route.requests = number = route.requests + 1
-        if number == route.timed_at:
+        route.untimed = untimed = route.untimed - 1
+        if not untimed:
             return self._dispatch_timed(route, frame, client, done)
         services, appends = self._services, self.appends
         if appends.is_open and not route.stages:
@@ -104,8 +104,9 @@ class Dispatcher:
 
         To look at the clock takes as long as a part of the smallest requests: of many requests, only some are timed.
         """
-        number = route.requests
-        route.requests, route.timed_at = number - 1, number + min(number, TIMED_EVERY)  # `dispatch` counts it again
+        number = route.timed_at
+        route.timed_at = number + min(number, TIMED_EVERY)
+        route.untimed = route.timed_at - number + 1  # `dispatch` counts this one again
         monotonic_ms, latency = self._services.clock.monotonic_ms, route.latency
         started_ms = monotonic_ms()
 

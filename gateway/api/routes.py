@@ -52,9 +52,9 @@ class Route:
         "latency",
         "read",
         "request",
-        "requests",
         "stages",
         "timed_at",
+        "untimed",
         "version",
     )
 
@@ -71,10 +71,8 @@ class Route:
         assert served is not None, "only what is served has a route"
         self.request = request
         self.version = version
-        self.requests = 0
-        """The number of requests since the start."""
-        self.timed_at = 1
-        """The number of the next request that is timed."""
+        self.timed_at = self.untimed = 1
+        """The number of the next request that is timed, and how many come until then, itself included."""
         self.errors: dict[ErrorCode, int] = {}
         """The number of requests that were refused as a whole, by the error."""
         self.latency = latency or Histogram()
@@ -94,6 +92,11 @@ class Route:
         blank = bytearray(4)
         write_response_header(blank, 0, request.api_key, version)
         self._blank = bytes(blank)
+
+    @property
+    def requests(self) -> int:
+        """The number of requests since the start."""
+        return self.timed_at - self.untimed
 
     @property
     def read_in_steps(self) -> StepReader:
