@@ -158,7 +158,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 def data() -> PartitionProduceData:
-    return PartitionProduceData(0, bytes(batch.build([Record(-1, 1_700_000_000_000, None, b"v")])))
+    return PartitionProduceData(0, bytes(batch.build([Record(-1, -1, None, b"v")])))
 
 
 def commit_row(name: str) -> OffsetCommitRequestTopic:

@@ -158,7 +158,7 @@ def test_a_parked_request_is_throttled_with_its_answer(wire: Wire, quota: Script
 def test_without_a_reply_the_client_is_muted(wire: Wire, quota: ScriptedQuota) -> None:
     wire.node.ask(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]), 5)
     quota.answers = [100]
-    records = bytes(batch.build([Record(-1, 1_700_000_000_000, None, b"v")]))
+    records = bytes(batch.build([Record(-1, -1, None, b"v")]))
     produce = ProduceRequest(None, 0, 1_000, [TopicProduceData("t", partition_data=[PartitionProduceData(0, records)])])
     wire.send((produce, 9), (MetadataRequest(None), 9))
     assert not wire.connection.outgoing
