@@ -2,17 +2,17 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.gateway.runtime.exposition import exposition
+from headgate.gateway.runtime.exposition import SAMPLES_AT_ONCE, exposition
 from headgate.gateway.runtime.metrics import Histogram, Metrics
 
 
-def parsed(metrics: Metrics) -> dict[str, object]:
+def parsed(metrics: Metrics) -> dict[tuple[str, ...], float]:
     text = b"".join(exposition(metrics)).decode()
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-    }  # type: ignore[return-value]
+    }
 
 
 def test_each_kind_has_its_type_its_meaning_and_its_numbers() -> None:
@@ -39,3 +39,12 @@ def test_each_kind_has_its_type_its_meaning_and_its_numbers() -> None:
 
 def test_a_metric_that_nobody_registers_is_left_out() -> None:
     assert not [name for name, *_ in parsed(Metrics()) if name.startswith("headgate_")]
+
+
+def test_many_samples_come_in_parts_under_one_head() -> None:
+    metrics = Metrics()
+    many = [((f"A{number}", "0"), number) for number in range(3 * SAMPLES_AT_ONCE + 1)]
+    metrics.labelled("requests", ("api", "version"), lambda: many)
+    parts = [part for part in exposition(metrics) if b"headgate_requests_total" in part]
+    assert [part.count(b"\n") for part in parts] == [SAMPLES_AT_ONCE + 2, SAMPLES_AT_ONCE, SAMPLES_AT_ONCE, 1]
+    assert parsed(metrics)["headgate_requests_total", "A96", "0"] == 96
