@@ -23,7 +23,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, Protocol, cast
 
-from headgate.gateway.api.context import Client, Context
+from headgate.gateway.api.context import Client, HandlerContext
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.purgatory import SILENCE, Waiting, WaitList
@@ -89,7 +89,7 @@ class Authorization:
 
     __slots__ = ("_authorizer", "_known", "amends", "context", "request", "response")
 
-    def __init__(self, authorizer: Authorizer, request: Any, context: Context) -> None:
+    def __init__(self, authorizer: Authorizer, request: Any, context: HandlerContext) -> None:
         self.request = request
         self.context = context
         self.amends: list[Callable[[Any], None]] = []
@@ -279,10 +279,10 @@ def every(*rules: Rule) -> Rule:
 # The step of a route
 
 
-def authorized(handler: Callable[[Any, Context], Any], rule: Rule, authorizer: Authorizer) -> Callable[..., Any]:
+def authorized(handler: Callable[[Any, HandlerContext], Any], rule: Rule, authorizer: Authorizer) -> Callable[..., Any]:
     """The handler behind its rule."""
 
-    def handle(request: Any, context: Context) -> Any:
+    def handle(request: Any, context: HandlerContext) -> Any:
         authorization = Authorization(authorizer, request, context)
         rule(authorization)
         outcome = authorization.response

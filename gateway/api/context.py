@@ -84,7 +84,7 @@ class Services:
 
 
 @dataclass(slots=True)
-class Context:
+class HandlerContext:
     """One request: its version, who sent it, and the broker that answers."""
 
     broker: Services

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from headgate.gateway.api import response_cache
-from headgate.gateway.api.context import Client, CloseConnection, Context, Services
+from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
 from headgate.gateway.api.handlers import Registration
 from headgate.gateway.api.handlers.api_versions import unsupported_version
 from headgate.gateway.api.handlers.each import count_refusals
@@ -85,7 +85,7 @@ class Dispatcher:
             return self._parked(route, key, correlation_id, client, done).begin(bytes(frame), position)
         request, _ = route.read(frame, position)
         try:
-            outcome = route.handler(request, Context(services, client, version, client_id))
+            outcome = route.handler(request, HandlerContext(services, client, version, client_id))
         except Exception as error:  # noqa: BLE001  a fault of one request is answered, not passed on
             outcome = route.error_response(request, client, error)
         if not isinstance(outcome, Message):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 
 
 class Endpoint(NamedTuple):
@@ -16,7 +16,7 @@ class Endpoint(NamedTuple):
     rack: str | None
 
 
-def endpoints(context: Context) -> list[Endpoint]:
+def endpoints(context: HandlerContext) -> list[Endpoint]:
     """Every broker that is alive and has the listener of the client."""
     config, listener = context.broker.config, context.client.listener
     found = []
@@ -28,14 +28,14 @@ def endpoints(context: Context) -> list[Endpoint]:
     return found
 
 
-def own_endpoint(context: Context) -> Endpoint:
+def own_endpoint(context: HandlerContext) -> Endpoint:
     """This broker, for the client that asks: what is configured, or else the address that it connected to."""
     config, client = context.broker.config, context.client
     host, port = config.advertised_address(client.listener, client.local_host, client.local_port)
     return Endpoint(config.node_id, host, port, config.broker_rack)
 
 
-def leader_of(context: Context, topic: str, index: int) -> tuple[int, int, Endpoint | None]:
+def leader_of(context: HandlerContext, topic: str, index: int) -> tuple[int, int, Endpoint | None]:
     """The leader of a partition, its epoch, and where the client reaches it (KIP-951); -1, -1, None where unknown."""
     known = context.broker.metadata.image.topics.get(topic)
     if known is None or not 0 <= index < len(known.partitions) or (topic, index) in context.broker.partitions.opening:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headgate.gateway.api.context import Client, CloseConnection, Context, Services
+from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
 from headgate.gateway.api.routes import Reply, Route, body_of, with_body
 from headgate.gateway.runtime.purgatory import SILENCE, Waiting
 from headgate.gateway.runtime.time_slices import Work
@@ -116,7 +116,7 @@ class ParkedRequest(Parked):
         services, route, client = self._services, self._route, self._client
         services.appends.commit()  # others may have staged something since the request came
         try:
-            outcome = route.handler(request, Context(services, client, route.version, client.client_id))
+            outcome = route.handler(request, HandlerContext(services, client, route.version, client.client_id))
         except Exception as error:  # noqa: BLE001  a fault of one request is answered, not passed on
             outcome = route.error_response(request, client, error)
         return (yield from self._follow(request, outcome))

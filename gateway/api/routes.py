@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.gateway.api.authorization import Authorizer, authorized, unrestricted
-from headgate.gateway.api.context import Client, CloseConnection, Context
+from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.handlers import Registration
 from headgate.gateway.api.throttling import Quota, Throttling
 from headgate.gateway.runtime.metrics import Histogram
@@ -76,7 +76,7 @@ class Route:
         self.errors: dict[ErrorCode, int] = {}
         """The number of requests that were refused as a whole, by the error."""
         self.latency = latency or Histogram()
-        self.handler: Callable[[Any, Context], Any] = served.handler
+        self.handler: Callable[[Any, HandlerContext], Any] = served.handler
         if authorizer is not None and served.authorize is not unrestricted:
             self.handler = authorized(self.handler, served.authorize, authorizer)
         self._throttling = None if quota is None else Throttling(quota, request.api_key)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from headgate.gateway.api.authorization import amended
-from headgate.gateway.api.context import Client, Context
+from headgate.gateway.api.context import Client, HandlerContext
 from headgate.protocol import registry
 
 
@@ -31,10 +31,10 @@ class Throttling:
         self._api_key = api_key
         self._has_field = any(field.name == "throttle_time_ms" for field in registry.response(api_key).fields)
 
-    def throttled(self, handler: Callable[[Any, Context], Any]) -> Callable[[Any, Context], Any]:
+    def throttled(self, handler: Callable[[Any, HandlerContext], Any]) -> Callable[[Any, HandlerContext], Any]:
         """The handler before its quota. A handler that raises is noted by `refused`."""
 
-        def handle(request: Any, context: Context) -> Any:
+        def handle(request: Any, context: HandlerContext) -> Any:
             monotonic_ms = context.broker.clock.monotonic_ms
             started_ms = monotonic_ms()
             outcome = handler(request, context)

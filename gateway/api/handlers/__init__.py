@@ -12,13 +12,13 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 from headgate.gateway.api.authorization import Rule, unrestricted
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import Steps
 
 Outcome = Message | Waiting | None
-Handler = Callable[[Any, Context], Outcome | Awaitable[Outcome] | Steps[Any]]
+Handler = Callable[[Any, HandlerContext], Outcome | Awaitable[Outcome] | Steps[Any]]
 H = TypeVar("H", bound=Handler)
 
 

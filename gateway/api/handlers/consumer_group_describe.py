@@ -5,7 +5,7 @@ v1 member types (KIP-1099)
 
 from headgate.gateway.api import features
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, elements, every
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import authorize_group_operations, describe_groups_each
 from headgate.gateway.coordinator.groups import targets
@@ -59,7 +59,7 @@ def _hidden(group: DescribedGroup) -> DescribedGroup:
     ),
 )
 def consumer_group_describe(
-    request: ConsumerGroupDescribeRequest, context: Context
+    request: ConsumerGroupDescribeRequest, context: HandlerContext
 ) -> ConsumerGroupDescribeResponse | Waiting:
     """Describe every group that is named, once. A group that is not there, or is of another kind, is not found."""
     features.check_is_on(features.GROUP_VERSION, context.broker.metadata.image)

@@ -8,7 +8,7 @@ from collections import Counter
 from operator import attrgetter
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, elements, every
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
@@ -48,7 +48,7 @@ _authorize_topics = elements(
 
 
 @handles(CreateTopicsRequest, versions="0-7", authorize=every(_authorize_topics, _authorize_configs))
-def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse | Waiting:
+def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> CreateTopicsResponse | Waiting:
     """Create every topic that can be, or with `validate_only` tell which could."""
     _check_size(request, context)
     names = Counter(topic.name for topic in request.topics)
@@ -72,7 +72,7 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopic
     return response
 
 
-def _check_size(request: CreateTopicsRequest, context: Context) -> None:
+def _check_size(request: CreateTopicsRequest, context: HandlerContext) -> None:
     """Many topics of one partition cost as much as one of many."""
     default, total = context.broker.config.num_partitions, len(request.topics)
     if total <= MAX_PARTITIONS_AT_ONCE:
@@ -82,7 +82,7 @@ def _check_size(request: CreateTopicsRequest, context: Context) -> None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
 
 
-def _create(wanted: CreatableTopic, validate_only: bool, context: Context) -> Topic:
+def _create(wanted: CreatableTopic, validate_only: bool, context: HandlerContext) -> Topic:
     assignments = {row.partition_index: row.broker_ids for row in wanted.assignments}
     if len(assignments) != len(wanted.assignments):
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {wanted.name} is assigned twice")

@@ -4,7 +4,7 @@ v2 flexible   v3 error messages
 """
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, elements
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups.shard import Shard
@@ -18,7 +18,7 @@ from headgate.protocol.messages.delete_groups import DeletableGroupResult, Delet
     versions="0-3",
     authorize=elements(AclOperation.DELETE, AclResource.GROUP, "groups_names", "results"),
 )
-def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse | Waiting:
+def delete_groups(request: DeleteGroupsRequest, context: HandlerContext) -> DeleteGroupsResponse | Waiting:
     """Delete every group that is named, with its offsets, or say why not."""
     group_ids = request.groups_names
 

@@ -7,7 +7,7 @@ from collections import Counter
 from functools import partial
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.metadata.image import Image
@@ -55,7 +55,7 @@ DENIAL = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAI
 
 
 @handles(DeleteTopicsRequest, versions="0-6", authorize=_authorize)
-def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse | Waiting:
+def delete_topics(request: DeleteTopicsRequest, context: HandlerContext) -> DeleteTopicsResponse | Waiting:
     """Delete by name, from v6 also by id."""
     if not context.broker.config.delete_topic_enable:
         code = ErrorCode.TOPIC_DELETION_DISABLED if context.version >= 3 else ErrorCode.INVALID_REQUEST
@@ -86,7 +86,7 @@ def _meant(key: Key, image: Image) -> Key:
     return key if known is None else (known, ZERO_UUID)
 
 
-def _delete(name: str | None, topic_id: bytes, context: Context) -> DeletableTopicResult:
+def _delete(name: str | None, topic_id: bytes, context: HandlerContext) -> DeletableTopicResult:
     if (name is None) == (topic_id == ZERO_UUID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named either by its name or by its id")
     image = context.broker.metadata.image

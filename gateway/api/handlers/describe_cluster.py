@@ -5,7 +5,7 @@ v1 endpoint type (KIP-919)   v2 fenced brokers (KIP-1073)
 
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.authorization import Authorization
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.endpoints import endpoints
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import cluster_operations
@@ -28,7 +28,7 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(DescribeClusterRequest, versions="0-2", authorize=_authorize)
-def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
+def describe_cluster(request: DescribeClusterRequest, context: HandlerContext) -> DescribeClusterResponse:
     """Tell of the brokers; there is no endpoint of controllers."""
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is an endpoint of brokers; ask it for brokers")

@@ -8,7 +8,7 @@ ConsumerGroupDescribe.
 """
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, elements, every
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import authorize_group_operations, describe_groups_each
 from headgate.gateway.coordinator.groups.classic import ClassicGroup
@@ -26,7 +26,7 @@ _DEAD = "Dead"
     versions="0-6",
     authorize=every(elements(AclOperation.DESCRIBE, AclResource.GROUP, "groups", "groups"), authorize_group_operations),
 )
-def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse | Waiting:
+def describe_groups(request: DescribeGroupsRequest, context: HandlerContext) -> DescribeGroupsResponse | Waiting:
     """Describe every group that is named, once."""
     version = context.version
 

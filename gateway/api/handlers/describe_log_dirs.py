@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, cluster
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.replication.replica import Replica
@@ -25,14 +25,14 @@ from headgate.storage.files import parent
 
 
 @handles(DescribeLogDirsRequest, versions="0-5", authorize=cluster(AclOperation.DESCRIBE))
-def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Any:
+def describe_log_dirs(request: DescribeLogDirsRequest, context: HandlerContext) -> Any:
     """Bytes of every partition that is named and here, or of all."""
     here = list(context.broker.partitions)
     return at_once(_describe(request, here, context), len(here))
 
 
 def _describe(
-    request: DescribeLogDirsRequest, here: Iterable[Replica], context: Context
+    request: DescribeLogDirsRequest, here: Iterable[Replica], context: HandlerContext
 ) -> Steps[DescribeLogDirsResponse]:
     named: set[tuple[str, int]] = set()
     for topic in request.topics or ():
@@ -55,7 +55,7 @@ def _describe(
     return DescribeLogDirsResponse(results=results)
 
 
-def _result(directory: str, topics: list[DescribeLogDirsTopic], context: Context) -> DescribeLogDirsResult:
+def _result(directory: str, topics: list[DescribeLogDirsTopic], context: HandlerContext) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=_absolute(directory), topics=topics)
     if directory in context.broker.partitions.offline_directories:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -6,7 +6,7 @@ Tools that look for hanging transactions ask for it.
 from collections.abc import Iterable
 
 from headgate.gateway.api.authorization import AclOperation, partitions
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row
 from headgate.gateway.metadata.new_topics import check_name
@@ -22,7 +22,7 @@ from headgate.storage.log.producers import Producer
 
 
 @handles(DescribeProducersRequest, versions="0", authorize=partitions(AclOperation.READ))
-def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+def describe_producers(request: DescribeProducersRequest, context: HandlerContext) -> DescribeProducersResponse:
     """Tell of every partition who wrote last in which epoch and with which sequence.
 
     Each is told once, however often it is named: it may have many producers.
@@ -37,7 +37,7 @@ def describe_producers(request: DescribeProducersRequest, context: Context) -> D
     )
 
 
-def _partitions(topic: str, indexes: Iterable[int], context: Context) -> list[PartitionResponse]:
+def _partitions(topic: str, indexes: Iterable[int], context: HandlerContext) -> list[PartitionResponse]:
     def answer(index: int) -> PartitionResponse:
         check_name(topic)
         known = context.broker.partitions.get(topic, index).log.producers.by_id

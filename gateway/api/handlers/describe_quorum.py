@@ -6,7 +6,7 @@ Kafka's tools ask for it. The quorum is this node alone: the log of metadata is 
 """
 
 from headgate.gateway.api.authorization import AclOperation, cluster
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.endpoints import own_endpoint
 from headgate.gateway.api.handlers import handles
 from headgate.protocol.errors import ErrorCode
@@ -25,7 +25,7 @@ METADATA = "__cluster_metadata"
 
 
 @handles(DescribeQuorumRequest, versions="0-2", authorize=cluster(AclOperation.DESCRIBE))
-def describe_quorum(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
+def describe_quorum(request: DescribeQuorumRequest, context: HandlerContext) -> DescribeQuorumResponse:
     """Describe partition 0 of the metadata; a request for anything else, or for more, hears that it is not there."""
     asked = [(topic.topic_name, row.partition_index) for topic in request.topics for row in topic.partitions]
     if asked == [(METADATA, 0)] and len(request.topics) == 1:
@@ -49,7 +49,7 @@ def _unknown(index: int) -> PartitionData:
     return PartitionData(partition_index=index, error_code=code, error_message=code.message)
 
 
-def _quorum(context: Context) -> PartitionData:
+def _quorum(context: HandlerContext) -> PartitionData:
     node_id, metadata = context.broker.config.node_id, context.broker.metadata
     now_ms = context.broker.clock.now_ms()
     voter = ReplicaState(
@@ -63,6 +63,6 @@ def _quorum(context: Context) -> PartitionData:
     )
 
 
-def _node(context: Context) -> Node:
+def _node(context: HandlerContext) -> Node:
     own = own_endpoint(context)
     return Node(node_id=own.node_id, listeners=[Listener(context.client.listener, own.host, own.port)])

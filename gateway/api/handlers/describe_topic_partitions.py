@@ -5,7 +5,7 @@ from typing import Any
 
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP, authorize_topic_operations
 from headgate.gateway.metadata.image import PartitionState, Topic
@@ -49,14 +49,14 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(DescribeTopicPartitionsRequest, versions="0", authorize=_authorize)
-def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: Context) -> Any:
+def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: HandlerContext) -> Any:
     """One page, in order of the names from the cursor on, and the cursor of the next."""
     topics = context.broker.metadata.image.topics
     return at_once(_page(request, topics, context), len(request.topics) or len(topics))
 
 
 def _page(
-    request: DescribeTopicPartitionsRequest, topics: Mapping[str, Topic], context: Context
+    request: DescribeTopicPartitionsRequest, topics: Mapping[str, Topic], context: HandlerContext
 ) -> Steps[DescribeTopicPartitionsResponse]:
     names = _names(request, topics)
     left = max(1, min(request.response_partition_limit, context.broker.config.max_request_partition_size_limit))
@@ -99,7 +99,7 @@ def _start(name: str, cursor: Cursor | None) -> int:
     return cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
 
 
-def _describe(topic: Topic, start: int, end: int, context: Context) -> DescribeTopicPartitionsResponseTopic:
+def _describe(topic: Topic, start: int, end: int, context: HandlerContext) -> DescribeTopicPartitionsResponseTopic:
     offline, opening = context.broker.partitions.offline, context.broker.partitions.opening
     rows = [_partition(index, topic.partitions[index]) for index in range(start, end)]
     for row in rows if offline or opening else ():

@@ -17,7 +17,7 @@ from headgate.gateway.api.authorization import (
     Authorization,
     Rule,
 )
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.config.resources import Resource, ResourceType
 from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.shard import Shard
@@ -112,7 +112,7 @@ class _Rows(Generic[P, R]):
         items: Sequence[P],
         answer: Callable[[P], R],
         refuse: Callable[[P, ErrorCode, str], R],
-        context: Context,
+        context: HandlerContext,
     ) -> None:
         self._items = items
         self._answer = answer
@@ -192,7 +192,7 @@ def each_in_turns(
     refuse: Callable[[P, ErrorCode, str], R],
     respond: Callable[[list[R]], Any],
     timeout_ms: int,
-    context: Context,
+    context: HandlerContext,
 ) -> Any:
     """The response that `respond` makes of a row for every item, or what it is awaited by.
 
@@ -232,7 +232,9 @@ def each_in_turns(
     return Waiting([is_done, services.metadata.waiters], deadline_ms, attempt, response)
 
 
-def settled(context: Context, change: Change | None, respond: Callable[[], Any], *, in_any_case: bool = False) -> Any:
+def settled(
+    context: HandlerContext, change: Change | None, respond: Callable[[], Any], *, in_any_case: bool = False
+) -> Any:
     """What `respond` makes when a change of the metadata is on the disk, or what it is awaited by; None: at once.
 
     Then raises the KafkaError that kept it from getting there, if not `in_any_case` a response is to be made.
@@ -321,7 +323,7 @@ Row = TypeVar("Row", bound=Described)
 Machine = Callable[[Shard, Asked, RequestContext, Ticket, float], Decision]
 
 
-def ask_group(machine: Machine[Asked], request: Asked, context: Context) -> Any:
+def ask_group(machine: Machine[Asked], request: Asked, context: HandlerContext) -> Any:
     """Have the machine decide what a member asks of its group: the response, or what it is awaited by."""
     request_context, clock = context.request_context, context.broker.clock
 
@@ -336,7 +338,7 @@ def describe_groups_each(
     describe: Callable[[Shard, str], Any],
     refuse: Callable[[str, KafkaError], Row],
     respond: Callable[[list[Row]], Any],
-    context: Context,
+    context: HandlerContext,
     *,
     with_operations: bool,
 ) -> Any:
@@ -369,7 +371,7 @@ def alter_each(
     alter: Callable[[Named], None],
     row: Callable[[int, str | None, int, str], P],
     respond: Callable[[list[P]], Any],
-    context: Context,
+    context: HandlerContext,
 ) -> Any:
     """The response of a row of (error code, message, type, name) for every resource, or what it is awaited by.
 

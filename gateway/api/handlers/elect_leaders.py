@@ -6,7 +6,7 @@ A node that stands alone leads every partition, as its preferred replica: no ele
 """
 
 from headgate.gateway.api.authorization import AclOperation, cluster
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row
 from headgate.gateway.metadata.image import Image
@@ -24,7 +24,7 @@ from headgate.protocol.steps import rows
 
 
 @handles(ElectLeadersRequest, versions="0-2", authorize=cluster(AclOperation.ALTER))
-def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
+def elect_leaders(request: ElectLeadersRequest, context: HandlerContext) -> ElectLeadersResponse:
     """Answer for every partition that is named; of all partitions, those would be told that got another leader."""
     if request.election_type not in {PREFERRED, UNCLEAN}:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}")

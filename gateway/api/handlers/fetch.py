@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from headgate.gateway.api import conversion
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.conversion import Steps
 from headgate.gateway.api.endpoints import leader_of
 from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS, NO_DIVERGENCE, FetchPlan, late, release
@@ -141,7 +141,9 @@ def _authorize(authorization: Authorization) -> None:
 
 @handles(FetchRequest, versions="10-18", authorize=_authorize)
 def fetch(
-    request: FetchRequest, context: Context, kind: Callable[[FetchRequest, Context, FetchTurn, float], Plan] = Plan
+    request: FetchRequest,
+    context: HandlerContext,
+    kind: Callable[[FetchRequest, HandlerContext, FetchTurn, float], Plan] = Plan,
 ) -> FetchResponse | Waiting:
     """Plan pieces of files for every partition wanted, or wait until there is enough to plan."""
     broker = context.broker
@@ -153,13 +155,13 @@ def fetch(
 
 
 @handles(FetchRequest, versions="4-9", authorize=_authorize)
-def fetch_without_zstd(request: FetchRequest, context: Context) -> FetchResponse | Waiting:
+def fetch_without_zstd(request: FetchRequest, context: HandlerContext) -> FetchResponse | Waiting:
     """The same for versions that do not know zstd: such batches are sent as gzip."""
     return fetch(request, context, PlanWithoutZstd)
 
 
 @handles(FetchRequest, versions="0-3", authorize=_authorize)
-def fetch_sets(request: FetchRequest, context: Context) -> FetchResponse | Waiting:
+def fetch_sets(request: FetchRequest, context: HandlerContext) -> FetchResponse | Waiting:
     """The same for versions that know no batches: message sets."""
     return fetch(request, context, PlanOfSets)
 
@@ -317,7 +319,7 @@ class PlanOfSets(_Converting):
 
     __slots__ = ("_is_hard", "_magic")
 
-    def __init__(self, request: FetchRequest, context: Context, turn: FetchTurn, now_ms: float) -> None:
+    def __init__(self, request: FetchRequest, context: HandlerContext, turn: FetchTurn, now_ms: float) -> None:
         super().__init__(request, context, turn, now_ms)
         share = context.broker.conversions.share(CONVERTED_BYTES, LEAST_CONVERTED_BYTES)
         self._max_bytes = min(self._max_bytes, share)

@@ -9,7 +9,7 @@ Served from version 0 from the first day: librdkafka compresses with lz4 only if
 """
 
 from headgate.gateway.api.authorization import DENIALS, AclOperation, AclResource, Authorization
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.endpoints import Endpoint, endpoints, own_endpoint
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row, settled
@@ -48,7 +48,7 @@ _RESOURCES = {GROUP: AclResource.GROUP, TRANSACTION: AclResource.TRANSACTIONAL_I
 
 
 @handles(FindCoordinatorRequest, versions="0-6", authorize=_authorize)
-def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse | Waiting:
+def find_coordinator(request: FindCoordinatorRequest, context: HandlerContext) -> FindCoordinatorResponse | Waiting:
     """Answer every key with its coordinator."""
     key_type = request.key_type
     if key_type not in (GROUP, TRANSACTION):
@@ -62,7 +62,7 @@ def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindC
     return found
 
 
-def _find(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+def _find(request: FindCoordinatorRequest, context: HandlerContext) -> FindCoordinatorResponse:
     key_type = request.key_type
     if context.version < 4:
         node_id, host, port, _ = _coordinator(request.key, key_type, context)
@@ -75,7 +75,7 @@ def _find(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorR
     return FindCoordinatorResponse(coordinators=each_row(request.coordinator_keys, answer, _refuse))
 
 
-def _coordinator(key: str, key_type: int, context: Context) -> Endpoint:
+def _coordinator(key: str, key_type: int, context: HandlerContext) -> Endpoint:
     own = own_endpoint(context)
     if key_type == TRANSACTION:
         return own

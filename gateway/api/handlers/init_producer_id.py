@@ -4,7 +4,7 @@ v2 flexible   v3 the id and epoch to be raised (KIP-360)   v4 PRODUCER_FENCED   
 """
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import settled
 from headgate.gateway.runtime.purgatory import Waiting
@@ -25,7 +25,7 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(InitProducerIdRequest, versions="0-5", authorize=_authorize)
-def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse | Waiting:
+def init_producer_id(request: InitProducerIdRequest, context: HandlerContext) -> InitProducerIdResponse | Waiting:
     """Give a new id with epoch 0; without a transactional id, also to one who has an id, as Kafka does."""
     if request.transactional_id is not None:
         message = (

@@ -5,7 +5,7 @@ v6 flexible   v7 protocol type in the response (KIP-559)   v8 reasons (KIP-800) 
 """
 
 from headgate.gateway.api.authorization import AclOperation, group
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups import classic
@@ -14,7 +14,7 @@ from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRes
 
 
 @handles(JoinGroupRequest, versions="0-9", authorize=group(AclOperation.READ))
-def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | Waiting:
+def join_group(request: JoinGroupRequest, context: HandlerContext) -> JoinGroupResponse | Waiting:
     """Have the group decide; the reply mostly comes with its next generation."""
     check_group_id(request.group_id)
     response: JoinGroupResponse | Waiting = ask_group(classic.join, request, context)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator.groups.shard import Group
 from headgate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -25,7 +25,7 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(ListGroupsRequest, versions="0-5", authorize=_authorize)
-def list_groups(request: ListGroupsRequest, context: Context) -> Any:
+def list_groups(request: ListGroupsRequest, context: HandlerContext) -> Any:
     """Those in the wanted states and of the wanted types, however these are spelt; a filter that is empty takes all.
 
     While a part of the groups is loaded, nothing is told: the client would take it for all.

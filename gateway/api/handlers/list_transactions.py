@@ -7,7 +7,7 @@ for hanging transactions ask every broker.
 """
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator.groups import subscriptions
 from headgate.protocol.messages.list_transactions import (
@@ -41,7 +41,7 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(ListTransactionsRequest, versions="0-2", authorize=_authorize)
-def list_transactions(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
+def list_transactions(request: ListTransactionsRequest, context: HandlerContext) -> ListTransactionsResponse:
     """None; and which of the states that are asked for are no states."""
     if request.transactional_id_pattern:
         subscriptions.check(request.transactional_id_pattern)

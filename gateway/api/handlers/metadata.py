@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.authorization import AclOperation, Authorization
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.endpoints import endpoints
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import (
@@ -95,7 +95,7 @@ def _denied(topic: MetadataRequestTopic) -> MetadataResponseTopic:
 
 
 @handles(MetadataRequest, versions="0-13", authorize=_authorize, is_lasting=_is_lasting)
-def metadata(request: MetadataRequest, context: Context) -> Any:
+def metadata(request: MetadataRequest, context: HandlerContext) -> Any:
     """Describe all topics, or those that are named; these may be created by it."""
     if request.topics is None or (context.version == 0 and not request.topics):
         topics = list(context.broker.metadata.image.topics.values())
@@ -106,7 +106,7 @@ def metadata(request: MetadataRequest, context: Context) -> Any:
 
 def _respond(
     request: MetadataRequest,
-    context: Context,
+    context: HandlerContext,
     wanted: Sequence[W],
     description: _Description,
     row: Callable[[W], MetadataResponseTopic],
@@ -142,7 +142,7 @@ class _Rows(Rows[W, MetadataResponseTopic]):
         self.description = description
 
 
-def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: Context) -> Steps[Any]:
+def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: HandlerContext) -> Steps[Any]:
     """Describe these topics, once those are there that are to be created."""
     unique: dict[Key, MetadataRequestTopic] = {}
     new: list[Key] = []
@@ -178,7 +178,7 @@ def _check(topic: MetadataRequestTopic, version: int) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} asks for topics by name, not by id")
 
 
-def _is_to_create(wanted: MetadataRequestTopic, request: MetadataRequest, context: Context) -> bool:
+def _is_to_create(wanted: MetadataRequestTopic, request: MetadataRequest, context: HandlerContext) -> bool:
     name = wanted.name
     if name is None or wanted.topic_id != ZERO_UUID or name in context.broker.metadata.image.topics:
         return False
@@ -193,13 +193,13 @@ def _is_valid(name: str) -> bool:
     return True
 
 
-def _may_create(name: str, request: MetadataRequest, context: Context) -> bool:
+def _may_create(name: str, request: MetadataRequest, context: HandlerContext) -> bool:
     """Topics of coordinators are left to these, which know how many partitions they need."""
     is_wanted = context.broker.config.auto_create_topics_enable and request.allow_auto_topic_creation
     return is_wanted and name not in INTERNAL_TOPICS
 
 
-def _create(name: str, context: Context) -> None:
+def _create(name: str, context: HandlerContext) -> None:
     """Create a topic by the defaults. Raises KafkaError where there can be none."""
     metadata = context.broker.metadata
     if name not in metadata.planned.topics:  # somebody else may have asked for it
@@ -209,7 +209,7 @@ def _create(name: str, context: Context) -> None:
 class _Description:
     """Rows of topics as they were at one moment."""
 
-    def __init__(self, request: MetadataRequest, context: Context) -> None:
+    def __init__(self, request: MetadataRequest, context: HandlerContext) -> None:
         partitions = context.broker.partitions
         self.image = context.broker.metadata.image
         self.has_errors = False
@@ -221,7 +221,7 @@ class _Description:
         wants_operations = request.include_topic_authorized_operations
         self._operations = authorized_operations.TOPIC if wants_operations else authorized_operations.UNKNOWN
 
-    def freeze(self, context: Context) -> None:
+    def freeze(self, context: HandlerContext) -> None:
         """Keep what the image does not have: the rows are made later."""
         self._offline = frozenset(context.broker.partitions.offline)
         self._opening = frozenset(context.broker.partitions.opening)

@@ -9,7 +9,7 @@ Version 0 stores offsets in ZooKeeper: it is not served yet.
 from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, Authorization, every, group
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator import offset_requests
 from headgate.gateway.coordinator.decision import Decision, Ticket
@@ -28,7 +28,7 @@ def _authorize_topics(authorization: Authorization) -> None:
 @handles(
     OffsetCommitRequest, versions="1-10", authorize=every(group(AclOperation.READ), _authorize_topics), stages=True
 )
-def offset_commit(request: OffsetCommitRequest, context: Context) -> Any:
+def offset_commit(request: OffsetCommitRequest, context: HandlerContext) -> Any:
     """Have the group decide, and answer when what it wrote is below the high watermark."""
     version, clock = context.version, context.broker.clock
 

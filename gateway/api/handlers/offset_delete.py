@@ -3,7 +3,7 @@
 from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, Authorization, every, group
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import check_group_id
 from headgate.gateway.coordinator import offset_requests
@@ -34,7 +34,7 @@ def _denied(topics: list[OffsetDeleteRequestTopic]) -> list[OffsetDeleteResponse
 
 
 @handles(OffsetDeleteRequest, versions="0", authorize=every(group(AclOperation.DELETE), _authorize_topics))
-def offset_delete(request: OffsetDeleteRequest, context: Context) -> Any:
+def offset_delete(request: OffsetDeleteRequest, context: HandlerContext) -> Any:
     """Have the group decide, and answer when what it wrote is below the high watermark."""
     check_group_id(request.group_id)
     return context.broker.groups.submit(

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator import offset_requests
 from headgate.gateway.coordinator.decision import Decision, Ticket
@@ -79,7 +79,7 @@ def _without_denied(topics: list[Any], is_of_all: bool, authorization: Authoriza
 
 
 @handles(OffsetFetchRequest, versions="1-10", authorize=_authorize)
-def offset_fetch(request: OffsetFetchRequest, context: Context) -> Any:
+def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
     """Ask the coordinator of every group; what was written before is below the high watermark when it answers."""
     version = context.version
     groups = request.groups if version >= _MANY_GROUPS else [_only_group(request)]

@@ -4,7 +4,7 @@ v1 epoch in the reply   v2 the epoch that the client knows, throttle   v3 replic
 """
 
 from headgate.gateway.api.authorization import AclOperation, Authorization, partitions
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row
 from headgate.protocol.errors import ErrorCode
@@ -29,7 +29,9 @@ _authorize_topics = partitions(AclOperation.DESCRIBE)
 
 
 @handles(OffsetForLeaderEpochRequest, versions="0-4", authorize=_authorize)
-def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: HandlerContext
+) -> OffsetForLeaderEpochResponse:
     """For every partition the last epoch up to the one asked for, and the offset behind its last record."""
     return OffsetForLeaderEpochResponse(
         topics=rows(
@@ -39,7 +41,7 @@ def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Conte
     )
 
 
-def _partitions(topic: OffsetForLeaderTopic, context: Context) -> list[EpochEndOffset]:
+def _partitions(topic: OffsetForLeaderTopic, context: HandlerContext) -> list[EpochEndOffset]:
     def answer(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
         partition = context.broker.partitions.get(topic.topic, wanted.partition)
         partition.check_leader_epoch(wanted.current_leader_epoch)

@@ -4,7 +4,7 @@ v1 throttle   v3 static members (KIP-345)   v4 flexible   v5 protocol type and n
 """
 
 from headgate.gateway.api.authorization import AclOperation, group
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups import classic
@@ -13,7 +13,7 @@ from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 
 
 @handles(SyncGroupRequest, versions="0-5", authorize=group(AclOperation.READ))
-def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Waiting:
+def sync_group(request: SyncGroupRequest, context: HandlerContext) -> SyncGroupResponse | Waiting:
     """Have the group decide; the reply comes when the leader has assigned."""
     check_group_id(request.group_id)
     response: SyncGroupResponse | Waiting = ask_group(classic.sync, request, context)

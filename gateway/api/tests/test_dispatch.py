@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from headgate.gateway.api.context import Client, CloseConnection, Context
+from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Route
 from headgate.gateway.api.handlers import Range, Registration, load
 from headgate.gateway.api.handlers.each import each
@@ -110,7 +110,7 @@ def test_a_request_that_ends_early_is_malformed(node: Node, size: int) -> None:
 
 
 def test_a_refusal_is_the_messages_own_error_response(node: Node) -> None:
-    def refuse(request: Any, context: Context) -> None:
+    def refuse(request: Any, context: HandlerContext) -> None:
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not yours")
 
     reply = dispatcher(node, refuse).dispatch(frame(FIND, 1), CLIENT, never)
@@ -118,7 +118,7 @@ def test_a_refusal_is_the_messages_own_error_response(node: Node) -> None:
 
 
 def test_a_fault_of_ours_is_logged_and_answered(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(request: Any, context: Context) -> None:
+    def fail(request: Any, context: HandlerContext) -> None:
         raise ZeroDivisionError("ours")
 
     with caplog.at_level(logging.ERROR):
@@ -177,7 +177,7 @@ def test_an_async_handler_runs_beside_the_others(node: Node, gone: bool) -> None
     release = trio.Event()
     replies: list[Any] = []
 
-    async def slow(request: Any, context: Context) -> FindCoordinatorResponse:
+    async def slow(request: Any, context: HandlerContext) -> FindCoordinatorResponse:
         await release.wait()
         return FindCoordinatorResponse(node_id=6)
 
@@ -252,7 +252,7 @@ def test_requests_are_counted_by_api_and_version(node: Node) -> None:
 
 
 def test_the_first_requests_are_timed_and_then_one_in_64(node: Node) -> None:
-    def slow(request: Any, context: Context) -> FindCoordinatorResponse:
+    def slow(request: Any, context: HandlerContext) -> FindCoordinatorResponse:
         node.time.advance(3)
         return FindCoordinatorResponse()
 
@@ -265,7 +265,7 @@ def test_the_first_requests_are_timed_and_then_one_in_64(node: Node) -> None:
 
 
 def test_the_time_of_a_parked_request_is_that_until_its_answer(node: Node) -> None:
-    def park(request: Any, context: Context) -> Waiting:
+    def park(request: Any, context: HandlerContext) -> Waiting:
         deadline_ms = node.services.clock.monotonic_ms() + 700
         return Waiting([], deadline_ms, lambda _: None, FindCoordinatorResponse)
 
@@ -277,7 +277,7 @@ def test_the_time_of_a_parked_request_is_that_until_its_answer(node: Node) -> No
 
 
 def test_refused_requests_are_counted_by_their_error(node: Node) -> None:
-    def refuse(request: Any, context: Context) -> None:
+    def refuse(request: Any, context: HandlerContext) -> None:
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not yours")
 
     made = dispatcher(node, refuse)
