@@ -214,68 +214,6 @@ def _with(request: Any, name: str, value: Any) -> Any:
     return changed
 
 
-# Rules of more than one API. Those of one stand beside its handler.
-
-
-def unrestricted(authorization: Authorization) -> None:
-    """Everybody may ask for this."""
-
-
-def cluster(operation: AclOperation) -> Rule:
-    """The operation on the cluster; denied, the whole request is."""
-    return lambda authorization: authorization.require(operation, AclResource.CLUSTER, CLUSTER_NAME)
-
-
-def group(operation: AclOperation) -> Rule:
-    """The operation on the group `request.group_id`; denied, the whole request is."""
-    return lambda authorization: authorization.require(operation, AclResource.GROUP, authorization.request.group_id)
-
-
-def partitions(operation: AclOperation) -> Rule:
-    """The operation on the topic of every partition that the handler takes from the replica manager."""
-
-    def rule(authorization: Authorization) -> None:
-        authorization.limit_partitions(partial(authorization.allows, operation, AclResource.TOPIC))
-
-    return rule
-
-
-def elements(
-    operation: AclOperation,
-    resource: AclResource,
-    asked: str,
-    told: str,
-    name_of: Callable[[Any], str] = str,
-    or_cluster: AclOperation | None = None,
-) -> Rule:
-    """The operation on every element of the request's array `asked`; denied ones have rows in the response's `told`.
-
-    `or_cluster`: the operation on the cluster that allows all of them.
-    """
-
-    def rule(authorization: Authorization) -> None:
-        if or_cluster is None or not authorization.allows_cluster(or_cluster):
-            authorization.split(
-                asked,
-                told,
-                lambda element: authorization.allows(operation, resource, name_of(element)),
-                code=DENIALS[resource],
-            )
-
-    return rule
-
-
-def every(*rules: Rule) -> Rule:
-    """All of these rules, in order, until one of them has denied everything."""
-
-    def rule(authorization: Authorization) -> None:
-        for one in rules:
-            if authorization.response is None:
-                one(authorization)
-
-    return rule
-
-
 # The step of a route
 
 

@@ -1,4 +1,4 @@
-"""What a handler may touch: the services of the broker, and who asks."""
+"""The context of a handler: the services of the broker, and the client that asks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _unmuted(throttle_ms: int) -> None:
 
 @dataclass(slots=True)
 class Client:
-    """The other end of one connection. Hosts are addresses as text; names are what the client says of itself."""
+    """The other end of one connection. Hosts are addresses as text; the client itself tells its names."""
 
     remote_host: str
     remote_port: int
@@ -59,7 +59,7 @@ class Client:
 
 @dataclass(slots=True)
 class Services:
-    """The parts of a broker that handlers work with; built once, by `gateway.app.broker`."""
+    """The parts of a broker that handlers use; built once, by `gateway.app.broker`."""
 
     config: BrokerConfig
     clock: Clock
@@ -79,13 +79,13 @@ class Services:
 
     @property
     def slices(self) -> TimeSlices:
-        """Where long works go on, a millisecond of each turn."""
+        """The scheduler of long work, which gets a millisecond of each turn."""
         return self.groups.slices
 
 
 @dataclass(slots=True)
 class HandlerContext:
-    """One request: its version, who sent it, and the broker that answers."""
+    """The broker that answers one request, the client that sent the request, and the request's version."""
 
     broker: Services
     client: Client
@@ -94,5 +94,5 @@ class HandlerContext:
 
     @property
     def request_context(self) -> RequestContext:
-        """What the machines of groups may know of the client."""
+        """The part of this context that the machines of groups get."""
         return RequestContext(self.client_id or "", f"/{self.client.remote_host}", self.version)

@@ -1,8 +1,10 @@
-"""One request: header -> read -> handler -> write.
+"""One request: header -> count -> read -> quota -> authorize -> handler -> write.
 
-Errors take one of three ways. What a client can be told goes into the message's own error response. Bytes that are no
-request, and requests that are not served, close the connection with one log line (`MalformedRequest`,
-`CloseConnection`). Anything else is a fault of ours: logged with its traceback, and answered UNKNOWN_SERVER_ERROR.
+The route of an API and version has the steps before its handler (`gateway.api.routes`).
+
+Errors take one of three ways. A KafkaError becomes the message's own error response. Malformed bytes and APIs that are
+not served close the connection with one log line (`MalformedRequest`, `CloseConnection`). Any other exception is a
+fault of ours: the log has its traceback, and the client gets UNKNOWN_SERVER_ERROR.
 
 A large request is read, handled and answered in steps, with turns for everybody else in between
 (`gateway.api.parked`). A handler may return steps itself, for a small request with a large response.
@@ -29,7 +31,7 @@ from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.schema import Message
 
 TIMED_EVERY = 64
-"""Of a version of an API the requests 1, 2, 4, 8, 16, 32 and 64 are timed, and then one in so many."""
+"""One request in so many is timed, of each API and version; of the first ones, 1, 2, 4, 8, 16, 32 and 64."""
 
 __all__ = ["Dispatcher", "Done", "Parked", "Piece", "Reply", "Route"]
 
@@ -44,7 +46,7 @@ class Dispatcher:
         self._answers = ResponseCache()
         self._latencies = {key: Histogram() for key in registrations}
         self.appends = services.appends
-        """What the requests of a turn leave to be written together, before any answer is sent."""
+        """The appends of a turn, which are written together before any answer is sent."""
         services.metrics.labelled("requests", ("api", "version"), self._count_requests)
         services.metrics.labelled("request.errors", ("api", "error"), self._count_errors)
         services.metrics.labelled("request.seconds", ("api",), self._collect_latencies)
@@ -56,10 +58,10 @@ class Dispatcher:
         return self._services.quota is not None
 
     def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
-        """Answer one frame (without its size prefix), or park it; then `done` is called once, later.
+        """Answer one frame (without its size prefix), or park it: then `done` is called once, later.
 
-        What the reply promises may still have to be written: `appends.commit` comes before it is sent, and may change
-        its bytes. Raises MalformedRequest, CloseConnection.
+        The appends of a reply may still be unwritten: call `appends.commit`, which may change the bytes of the reply,
+        before the reply is sent. Raises MalformedRequest, CloseConnection.
         """
         api_key, version, correlation_id, client_id, position = read_request_header(frame)
         route = self._routes.get((api_key, version)) or self._open_route(api_key, version)
@@ -81,7 +83,7 @@ class Dispatcher:
             if shared is not None:
                 return shared
         if len(frame) > route.large_bytes:
-            # Of a frame that waits a copy is made: its buffer is the driver's again when this returns
+            # A copy, as the frame's buffer is the driver's again when this returns
             return self._parked(route, key, correlation_id, client, done).begin(bytes(frame), position)
         request, _ = route.read(frame, position)
         try:
@@ -102,7 +104,7 @@ class Dispatcher:
     def _dispatch_timed(self, route: Route, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
         """Answer a frame, and note the time until its answer.
 
-        To look at the clock takes as long as a part of the smallest requests: of many requests, only some are timed.
+        Two looks at the clock for every request would cost more than one percent of the smallest requests.
         """
         number = route.timed_at
         route.timed_at = number + min(number, TIMED_EVERY)
@@ -120,7 +122,7 @@ class Dispatcher:
         return outcome
 
     def _shared(self, key: Key, correlation_id: int, done: Done) -> Reply | Parked | None:
-        """A large answer that was given before to the same question, or one that is being made."""
+        """The large answer to the same question, given before or being made."""
         image = self._services.metadata.image
         kept = self._answers.find_large(image, key)
         if kept is not None:
@@ -143,14 +145,14 @@ class Dispatcher:
         return request
 
     def _keep(self, route: Route, key: Key, response: Message, reply: Reply) -> None:
-        """Keep an answer that will be the same as long as the image is."""
+        """Keep an answer that stays the same as long as the image does."""
         if route.is_lasting is not None and route.is_lasting(response):
             body = body_of(reply)
             if body is not None:
                 self._answers.keep(self._services.metadata.image, key, body)
 
     def _open_route(self, api_key: int, version: int) -> Route | None:
-        """The route of a request that came for the first time; None if it is not served."""
+        """The route of the first request of an API in a version; None if the version is not served."""
         registration = self._registrations.get(api_key)
         if registration is None or registration.find(version) is None:
             return None

@@ -1,4 +1,4 @@
-"""Routes: how the requests of one API in one version are read, handled and written, at once or in steps."""
+"""Routes: the reader, the steps, the handler and the writer of one API in one version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from headgate.gateway.api.authorization import Authorizer, authorized, unrestricted
+from headgate.gateway.api.authorization import Authorizer, authorized
+from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.handlers import Registration
 from headgate.gateway.api.throttling import Quota, Throttling
@@ -25,20 +26,20 @@ logger = logging.getLogger("headgate.dispatch")
 HEAD = struct.Struct(">ii")  # size and correlation id
 
 LARGE_BYTES = 1 << 13
-"""A larger request is read in steps. One of this size names a thousand partitions at most: 2 ms of work."""
+"""A larger request is read in steps. A request of this size names a thousand partitions at most: 2 ms of work."""
 _NEVER_LARGE = 1 << 31
 PIECE_BYTES = 1 << 18
-"""A large response goes out in pieces of this size: bytes that grow without end are copied again and again."""
+"""The size of the pieces of a large response: one growing array of bytes would be copied again and again."""
 
 Piece = bytes | bytearray | memoryview | Splice
 Reply = list[Piece]
-"""What goes out for one request: bytes and pieces of files, in order. Empty: no reply is due."""
+"""The bytes and pieces of files that are sent for one request, in order. Empty: no reply is due."""
 
 
 class Route:
-    """One API in one version: how its requests are read, answered and written, and the numbers of them.
+    """One API in one version: its reader, steps, handler and writer, and its metrics.
 
-    The steps before the handler are chosen here, once: without an authorizer and a quota there is none.
+    The constructor chooses the steps before the handler, once: a broker without authorizer and quota has none.
     """
 
     __slots__ = (
@@ -66,15 +67,15 @@ class Route:
         quota: Quota | None = None,
         latency: Histogram | None = None,
     ) -> None:
-        """`latency`: takes the times of the API, whatever the version."""
+        """`latency`: the histogram of the API, which all versions share."""
         request, served = registration.request, registration.find(version)
-        assert served is not None, "only what is served has a route"
+        assert served is not None, "only a served version has a route"
         self.request = request
         self.version = version
         self.timed_at = self.untimed = 1
-        """The number of the next request that is timed, and how many come until then, itself included."""
+        """The number of the next request that is timed, and the count of requests up to that one."""
         self.errors: dict[ErrorCode, int] = {}
-        """The number of requests that were refused as a whole, by the error."""
+        """The count of requests that were refused as a whole, by the error."""
         self.latency = latency or Histogram()
         self.handler: Callable[[Any, HandlerContext], Any] = served.handler
         if authorizer is not None and served.authorize is not unrestricted:
@@ -82,11 +83,11 @@ class Route:
         self._throttling = None if quota is None else Throttling(quota, request.api_key)
         if self._throttling is not None:
             self.handler = self._throttling.throttled(self.handler)
-        # A kept answer tells every client the same, without asking an authorizer or a quota
+        # Nobody asks the authorizer and the quota about an answer that is kept
         self.is_lasting = served.is_lasting if authorizer is None and quota is None else None
         self.read = compiler.reader(request, version)
         self.stages = served.stages
-        # Most of a Produce are records: views into its frame, which may be large for a few rows
+        # Most of a Produce is records, which are views into its frame: a large frame may have few rows
         self.large_bytes = _NEVER_LARGE if request is ProduceRequest else LARGE_BYTES
         self._write = compiler.writer(registry.response(request.api_key), version)
         blank = bytearray(4)
@@ -100,7 +101,7 @@ class Route:
 
     @property
     def read_in_steps(self) -> StepReader:
-        """What `read` does, in steps."""
+        """`read`, in steps."""
         return compiler.reader_in_steps(self.request, self.version)
 
     def encode(self, response: Message, correlation_id: int) -> Reply:
@@ -114,7 +115,7 @@ class Route:
         return [out]
 
     def encode_in_steps(self, response: Message, correlation_id: int) -> Steps[Reply]:
-        """What `encode` does, in steps."""
+        """`encode`, in steps."""
         out = bytearray(self._blank)
         splices: list[tuple[int, Splice]] = []
         pieces: Reply = []
@@ -132,7 +133,7 @@ class Route:
         return pieces
 
     def error_response(self, request: Message, client: Client, error: Exception) -> Message:
-        """The response that tells of an error; a fault of ours is logged. Raises CloseConnection again."""
+        """The response with an error; a fault of ours is logged, too. Raises CloseConnection again."""
         if isinstance(error, CloseConnection):
             raise error
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
@@ -166,13 +167,13 @@ def _pieces(out: bytearray, splices: list[tuple[int, Splice]]) -> Reply:
 
 
 def with_body(body: bytes, correlation_id: int) -> Reply:
-    """A reply with the bytes that follow the correlation id, of which no copy is made if they are many."""
+    """A reply of these bytes behind a correlation id. Many bytes are not copied."""
     head = HEAD.pack(len(body) + 4, correlation_id)
     return [head + body] if len(body) <= LARGE_BYTES else [head, body]
 
 
 def body_of(reply: Reply) -> bytes | None:
-    """The bytes that follow the correlation id; None for a reply with pieces of files."""
+    """The bytes behind the correlation id; None for a reply with pieces of files."""
     plain = [memoryview(piece) for piece in reply if isinstance(piece, bytes | bytearray)]
     if len(plain) < len(reply):
         return None

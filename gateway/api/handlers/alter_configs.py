@@ -8,9 +8,10 @@ Superseded by IncrementalAlterConfigs; old tools send it. What is not named here
 from collections.abc import Mapping
 
 from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import configs
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import alter_each, configs
+from headgate.gateway.api.handlers.each import alter_each
 from headgate.gateway.config.resources import (
     ResourceType,
     altered_broker,

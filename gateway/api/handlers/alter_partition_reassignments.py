@@ -6,7 +6,8 @@ A node that stands alone has every partition. So a move to it is done when it is
 a move to anybody else is refused.
 """
 
-from headgate.gateway.api.authorization import AclOperation, cluster
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import TOO_MANY, each_row, is_too_many

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from headgate.gateway.api import features
-from headgate.gateway.api.authorization import unrestricted
+from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import REGISTRATIONS, Registration, handles
 from headgate.protocol.errors import ErrorCode, KafkaError

@@ -4,10 +4,11 @@ v1 member types (KIP-1099)
 """
 
 from headgate.gateway.api import features
-from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, elements, every
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.authorization_rules import authorize_group_operations, elements, every
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import authorize_group_operations, describe_groups_each
+from headgate.gateway.api.handlers.each import describe_groups_each
 from headgate.gateway.coordinator.groups import targets
 from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
 from headgate.gateway.coordinator.groups.shard import Shard

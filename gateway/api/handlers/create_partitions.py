@@ -6,7 +6,8 @@ v2 flexible   v3 quota errors (KIP-599)
 from collections import Counter
 from operator import attrgetter
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, elements
+from headgate.gateway.api.authorization import AclOperation, AclResource
+from headgate.gateway.api.authorization_rules import elements
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns

@@ -7,7 +7,8 @@ v1 validate_only, messages   v2 throttle   v4 defaults for counts (KIP-464)   v5
 from collections import Counter
 from operator import attrgetter
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, elements, every
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.authorization_rules import elements, every
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns

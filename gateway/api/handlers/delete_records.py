@@ -5,7 +5,8 @@ v2 flexible
 
 from typing import Any
 
-from headgate.gateway.api.authorization import AclOperation, partitions
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_steps

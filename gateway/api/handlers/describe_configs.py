@@ -8,9 +8,10 @@ from copy import copy
 from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import configs
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import ROWS_A_STEP, configs, each_row
+from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_row
 from headgate.gateway.config import BrokerConfig, describe, group_config, loggers
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
 from headgate.gateway.config.resources import ResourceType, altered_group, has_no_settings, this_broker

@@ -7,10 +7,11 @@ A group that is not there, or is of another kind, is Dead; from v6 on it is not 
 ConsumerGroupDescribe.
 """
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, elements, every
+from headgate.gateway.api.authorization import AclOperation, AclResource
+from headgate.gateway.api.authorization_rules import authorize_group_operations, elements, every
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import authorize_group_operations, describe_groups_each
+from headgate.gateway.api.handlers.each import describe_groups_each
 from headgate.gateway.coordinator.groups.classic import ClassicGroup
 from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.runtime.purgatory import Waiting

@@ -5,7 +5,8 @@ Tools that look for hanging transactions ask for it.
 
 from collections.abc import Iterable
 
-from headgate.gateway.api.authorization import AclOperation, partitions
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row

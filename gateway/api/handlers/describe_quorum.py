@@ -5,7 +5,8 @@ v1 times of fetches (KIP-836)   v2 messages, directory ids, addresses of the vot
 Kafka's tools ask for it. The quorum is this node alone: the log of metadata is its own, and on disk when it answers.
 """
 
-from headgate.gateway.api.authorization import AclOperation, cluster
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.endpoints import own_endpoint
 from headgate.gateway.api.handlers import handles

@@ -1,6 +1,7 @@
 """DescribeTransactions: the state of transactional ids (KIP-664). Transactions are not served yet, so none is known."""
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, elements
+from headgate.gateway.api.authorization import AclOperation, AclResource
+from headgate.gateway.api.authorization_rules import elements
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.protocol.errors import ErrorCode

@@ -9,23 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from headgate.gateway.api import authorized_operations
-from headgate.gateway.api.authorization import (
-    CLUSTER_NAME,
-    DENIALS,
-    AclOperation,
-    AclResource,
-    Authorization,
-    Rule,
-)
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.config.resources import Resource, ResourceType
+from headgate.gateway.config.resources import Resource
 from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.gateway.runtime.time_slices import Work
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.compression import finish
-from headgate.protocol.steps import FEW, Steps, again, in_steps, rows
+from headgate.protocol.steps import FEW, Steps, in_steps, rows
 
 if TYPE_CHECKING:
     from headgate.gateway.metadata.embedded import Change
@@ -393,67 +385,3 @@ def alter_each(
     unique = {(resource.resource_type, resource.resource_name): resource for resource in resources}
     items = list(unique.values())
     return each_in_turns(items, answer, refuse, respond, int(SETTLED_MS), context)
-
-
-# Rules of some APIs, for `handles(..., authorize=...)`
-
-
-def configs(operation: AclOperation, told: str) -> Rule:
-    """The operation on every element of `request.resources`: a topic, a group, or of anything else the cluster.
-
-    A denied one has its row in the response's array `told`.
-    """
-
-    def rule(authorization: Authorization) -> None:
-        def is_allowed(of: AclResource, resource: Resource) -> bool:
-            found, name = _secured(resource)
-            return found is not of or authorization.allows(operation, found, name)
-
-        for of in (AclResource.TOPIC, AclResource.GROUP, AclResource.CLUSTER):
-            if authorization.response is None:
-                authorization.split("resources", told, partial(is_allowed, of), code=DENIALS[of])
-
-    return rule
-
-
-def _secured(resource: Resource) -> tuple[AclResource, str]:
-    """What an ACL is about, for a resource with configs."""
-    if resource.resource_type == ResourceType.TOPIC:
-        return AclResource.TOPIC, resource.resource_name
-    if resource.resource_type == ResourceType.GROUP:
-        return AclResource.GROUP, resource.resource_name
-    return AclResource.CLUSTER, CLUSTER_NAME
-
-
-def cluster_operations(authorization: Authorization) -> int:
-    """The bit field of operations on the cluster; 0 for a client that may not DESCRIBE the cluster."""
-    if not authorization.allows_cluster(AclOperation.DESCRIBE):
-        return 0
-    return authorization.operations(AclResource.CLUSTER, CLUSTER_NAME, authorized_operations.CLUSTER)
-
-
-def authorize_topic_operations(authorization: Authorization, response: Any) -> None:
-    """Tell in the rows of topics, where they have that field, the operations that the client may do."""
-
-    def limited(row: Any) -> Any:
-        if row.topic_authorized_operations != authorized_operations.UNKNOWN:
-            row.topic_authorized_operations = authorization.operations(
-                AclResource.TOPIC, row.name, authorized_operations.TOPIC
-            )
-        return row
-
-    response.topics = again(response.topics, limited)
-
-
-def authorize_group_operations(authorization: Authorization) -> None:
-    """Tell in the rows of groups the operations that the client may do."""
-
-    def limit(response: Any) -> None:
-        for row in response.groups:
-            if not row.error_code:
-                row.authorized_operations = authorization.operations(
-                    AclResource.GROUP, row.group_id, authorized_operations.GROUP
-                )
-
-    if authorization.request.include_authorized_operations:
-        authorization.amends.append(limit)

@@ -5,7 +5,8 @@ v1 unclean elections, top-level error (KIP-460)   v2 flexible
 A node that stands alone leads every partition, as its preferred replica: no election is ever needed.
 """
 
-from headgate.gateway.api.authorization import AclOperation, cluster
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row

@@ -8,9 +8,10 @@ Of a broker's settings those can be changed that can be in Kafka while it runs, 
 from collections.abc import Callable, Sequence
 
 from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import configs
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import alter_each, configs
+from headgate.gateway.api.handlers.each import alter_each
 from headgate.gateway.config import catalogue, dynamic, loggers
 from headgate.gateway.config.definition import Type
 from headgate.gateway.config.resources import (

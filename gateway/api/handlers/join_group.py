@@ -4,7 +4,8 @@ v1 rebalance timeout (KIP-62)   v2 throttle   v4 MEMBER_ID_REQUIRED (KIP-394)   
 v6 flexible   v7 protocol type in the response (KIP-559)   v8 reasons (KIP-800)   v9 skip_assignment (KIP-814)
 """
 
-from headgate.gateway.api.authorization import AclOperation, group
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id

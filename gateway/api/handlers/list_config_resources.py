@@ -3,7 +3,8 @@
 v0 subscriptions to client metrics, of which there are none (KIP-1000)   v1 every type (KIP-1142)
 """
 
-from headgate.gateway.api.authorization import AclOperation, cluster
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.config.resources import ResourceType

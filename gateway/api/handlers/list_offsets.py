@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from headgate.gateway.api.authorization import AclOperation, partitions
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext, Services
 from headgate.gateway.api.conversion import ROW_BYTES, caught
 from headgate.gateway.api.handlers import handles

@@ -3,7 +3,8 @@
 A node that stands alone never moves any; see `alter_partition_reassignments`.
 """
 
-from headgate.gateway.api.authorization import AclOperation, cluster
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.protocol.messages.list_partition_reassignments import (

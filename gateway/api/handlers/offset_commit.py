@@ -8,7 +8,8 @@ Version 0 stores offsets in ZooKeeper: it is not served yet.
 
 from typing import Any
 
-from headgate.gateway.api.authorization import AclOperation, Authorization, every, group
+from headgate.gateway.api.authorization import AclOperation, Authorization
+from headgate.gateway.api.authorization_rules import every, group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator import offset_requests

@@ -3,7 +3,8 @@
 v1 epoch in the reply   v2 the epoch that the client knows, throttle   v3 replica id   v4 flexible
 """
 
-from headgate.gateway.api.authorization import AclOperation, Authorization, partitions
+from headgate.gateway.api.authorization import AclOperation, Authorization
+from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row

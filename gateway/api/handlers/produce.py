@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, partitions
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import CloseConnection, HandlerContext
 from headgate.gateway.api.conversion import Done, Steps, batch_steps, set_steps
 from headgate.gateway.api.endpoints import Endpoint, leader_of

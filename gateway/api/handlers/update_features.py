@@ -4,7 +4,8 @@ v1 kinds of change, validate_only   v2 only the error at the top says what becam
 """
 
 from headgate.gateway.api import features
-from headgate.gateway.api.authorization import AclOperation, cluster
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import settled
