@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeGuard, TypeVar, cast
 
 from headgate.protocol.records.compression import Steps, finish
 
-__all__ = ["FEW", "Rows", "Steps", "again", "are_steps", "at_once", "finish", "in_steps", "rows"]
+__all__ = ["FEW", "Rows", "Steps", "again", "are_steps", "at_once", "finish", "in_steps", "joined", "rows"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,6 +36,9 @@ class Rows(Generic[T, R]):
     def __iter__(self) -> Iterator[R]:
         return map(self._make, self._items)
 
+    def __getitem__(self, number: int) -> R:
+        return self._make(self._items[number])
+
 
 def rows(items: Sequence[T], make: Callable[[T], R]) -> list[R]:
     """`make(item)` for every item; where they are more than a few, as `Rows`, for a writer.
@@ -48,6 +51,18 @@ def rows(items: Sequence[T], make: Callable[[T], R]) -> list[R]:
 def again(made: list[T], make: Callable[[T], R]) -> list[R]:
     """Other rows of rows: `make(row)` for each, as `Rows` if these are."""
     return cast("list[R]", Rows(made, make)) if isinstance(made, Rows) else list(map(make, made))
+
+
+def joined(made: list[T], more: list[T]) -> list[T]:
+    """Rows with others behind them, as `Rows` if the first are."""
+    if not isinstance(made, Rows):
+        return [*made, *more]
+    first, count = made, len(made)
+
+    def row(number: int) -> T:
+        return first[number] if number < count else more[number - count]
+
+    return cast("list[T]", Rows(range(count + len(more)), row))
 
 
 def at_once(steps: Steps[T], count: int) -> T | Steps[T]:

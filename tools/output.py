@@ -27,7 +27,7 @@ def common_options() -> argparse.ArgumentParser:
     common.add_argument(
         "--bootstrap-server", default="127.0.0.1:9092", metavar="host:port", help="default: 127.0.0.1:9092"
     )
-    common.add_argument("--timeout", type=_seconds, default=DEFAULT_TIMEOUT_S, metavar="seconds", help="default: 30")
+    common.add_argument("--timeout", type=seconds, default=DEFAULT_TIMEOUT_S, metavar="seconds", help="default: 30")
     add_format_options(common)
     return common
 
@@ -51,7 +51,8 @@ def print_errors(command: str, sentences: Iterable[str]) -> None:
         print(f"headgate {command}: {printable(sentence)}", file=sys.stderr)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """A time limit of an option, in seconds."""
     try:
         seconds = float(text)
     except ValueError:

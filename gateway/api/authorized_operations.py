@@ -1,21 +1,42 @@
 """Bit fields of authorized operations (KIP-430): bit n is set where the client may do operation n.
 
-Until somebody asks who a client is, everybody may do everything, as in Apache Kafka without an authorizer.
+Without an authorizer everybody may do everything, as in Apache Kafka. With one, the rules of the APIs replace these.
 """
 
-# org.apache.kafka.common.acl.AclOperation
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
-CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
+from headgate.gateway.api.authorization import AclOperation
 
 UNKNOWN = -0x8000_0000
-"""What is answered where the client did not ask."""
+"""The field of a client that did not ask."""
 
 
-def _field(*operations: int) -> int:
+def _field(*operations: AclOperation) -> int:
     return sum(1 << operation for operation in operations)
 
 
-# What there is to do with each kind of thing: org.apache.kafka.security.authorizer.AclEntry
-CLUSTER = _field(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
-GROUP = _field(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-TOPIC = _field(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+# The operations of each type of resource: org.apache.kafka.security.authorizer.AclEntry
+CLUSTER = _field(
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
+)
+GROUP = _field(
+    AclOperation.READ,
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+TOPIC = _field(
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)

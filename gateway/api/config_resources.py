@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.metadata.image import Topic
 from headgate.gateway.metadata.new_topics import check_name
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -15,7 +15,7 @@ class Resource(Protocol):
     resource_name: str
 
 
-def altered_topic(resource: Resource, context: Context) -> Topic:
+def altered_topic(resource: Resource, context: HandlerContext) -> Topic:
     """The topic whose settings are to be changed.
 
     Raises KafkaError: INVALID_REQUEST without a name, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION.
@@ -26,7 +26,7 @@ def altered_topic(resource: Resource, context: Context) -> Topic:
     return context.broker.metadata.planned.topic(resource.resource_name)
 
 
-def altered_broker(resource: Resource, context: Context) -> int | None:
+def altered_broker(resource: Resource, context: HandlerContext) -> int | None:
     """The broker whose settings are to be changed; None, for an empty name, means all.
 
     Raises KafkaError(INVALID_REQUEST) for another one.
@@ -34,7 +34,7 @@ def altered_broker(resource: Resource, context: Context) -> int | None:
     return None if not resource.resource_name else this_broker(resource, context)
 
 
-def this_broker(resource: Resource, context: Context) -> int:
+def this_broker(resource: Resource, context: HandlerContext) -> int:
     """The id of this broker. Raises KafkaError(INVALID_REQUEST) if another one is meant, or none."""
     node_id = context.broker.config.node_id
     if resource.resource_name != str(node_id):

@@ -1,7 +1,8 @@
-"""What a handler may touch: the services of the broker, and who asks."""
+"""The context of a handler: the services of the broker, and the client that asks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
@@ -11,8 +12,10 @@ from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
+    from headgate.gateway.api.authorization import Authorizer
     from headgate.gateway.api.conversion import Conversions
     from headgate.gateway.api.fetch_sessions import FetchSessions
+    from headgate.gateway.api.throttling import Quota
     from headgate.gateway.config import BrokerConfig
     from headgate.gateway.coordinator.producer_ids import ProducerIds
     from headgate.gateway.coordinator.runtime import Coordinators
@@ -28,9 +31,13 @@ class CloseConnection(Exception):
     """The connection cannot go on; the text says why, for the log."""
 
 
+def _unmuted(throttle_ms: int) -> None:
+    """There is no quota."""
+
+
 @dataclass(slots=True)
 class Client:
-    """The other end of one connection. Hosts are addresses as text; names are what the client says of itself."""
+    """The other end of one connection. Hosts are addresses as text; the client itself tells its names."""
 
     remote_host: str
     remote_port: int
@@ -41,6 +48,8 @@ class Client:
     software_name: str = "unknown"
     software_version: str = "unknown"
     client_id: str | None = field(default=None)
+    mute: Callable[[int], None] = field(default=_unmuted, compare=False, repr=False)
+    """Answers nothing more on the connection for so many milliseconds (KIP-219). The server sets this with a quota."""
 
     def __str__(self) -> str:
         name = f" client.id={self.client_id[:80]!r}" if self.client_id else ""
@@ -50,7 +59,7 @@ class Client:
 
 @dataclass(slots=True)
 class Services:
-    """The parts of a broker that handlers work with; built once, by `gateway.app.broker`."""
+    """The parts of a broker that handlers use; built once, by `gateway.app.broker`."""
 
     config: BrokerConfig
     clock: Clock
@@ -65,16 +74,18 @@ class Services:
     conversions: Conversions
     appends: WriteBatcher = field(default_factory=WriteBatcher)
     metrics: Metrics = field(default_factory=Metrics)
+    authorizer: Authorizer | None = None
+    quota: Quota | None = None
 
     @property
     def slices(self) -> TimeSlices:
-        """Where long works go on, a millisecond of each turn."""
+        """The scheduler of long work, which gets a millisecond of each turn."""
         return self.groups.slices
 
 
 @dataclass(slots=True)
-class Context:
-    """One request: its version, who sent it, and the broker that answers."""
+class HandlerContext:
+    """The broker that answers one request, the client that sent the request, and the request's version."""
 
     broker: Services
     client: Client
@@ -83,5 +94,5 @@ class Context:
 
     @property
     def request_context(self) -> RequestContext:
-        """What the machines of groups may know of the client."""
+        """The part of this context that the machines of groups get."""
         return RequestContext(self.client_id or "", f"/{self.client.remote_host}", self.version)

@@ -1,8 +1,10 @@
-"""One request: header -> read -> handler -> write.
+"""One request: header -> count -> read -> quota -> authorize -> handler -> write.
 
-Errors take one of three ways. What a client can be told goes into the message's own error response. Bytes that are no
-request, and requests that are not served, close the connection with one log line (`MalformedRequest`,
-`CloseConnection`). Anything else is a fault of ours: logged with its traceback, and answered UNKNOWN_SERVER_ERROR.
+The route of an API and version has the steps before its handler (`gateway.api.routes`).
+
+Errors take one of three ways. A KafkaError becomes the message's own error response. Malformed bytes and APIs that are
+not served close the connection with one log line (`MalformedRequest`, `CloseConnection`). Any other exception is a
+fault of ours: the log has its traceback, and the client gets UNKNOWN_SERVER_ERROR.
 
 A large request is read, handled and answered in steps, with turns for everybody else in between
 (`gateway.api.parked`). A handler may return steps itself, for a small request with a large response.
@@ -10,20 +12,26 @@ A large request is read, handled and answered in steps, with turns for everybody
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from headgate.gateway.api import response_cache
-from headgate.gateway.api.context import Client, CloseConnection, Context, Services
+from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
 from headgate.gateway.api.handlers import Registration
 from headgate.gateway.api.handlers.api_versions import unsupported_version
+from headgate.gateway.api.handlers.each import count_refusals
 from headgate.gateway.api.parked import Done, Parked, ParkedRequest
 from headgate.gateway.api.response_cache import Key, ResponseCache
 from headgate.gateway.api.routes import HEAD, Piece, Reply, Route, body_of, with_body
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.runtime.metrics import Histogram
 from headgate.protocol import registry
 from headgate.protocol.header import read_request_header
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.schema import Message
+
+TIMED_EVERY = 64
+"""One request in so many is timed, of each API and version; of the first ones, 1, 2, 4, 8, 16, 32 and 64."""
 
 __all__ = ["Dispatcher", "Done", "Parked", "Piece", "Reply", "Route"]
 
@@ -36,20 +44,33 @@ class Dispatcher:
         self._registrations = registrations
         self._routes: dict[tuple[int, int], Route] = {}
         self._answers = ResponseCache()
+        self._latencies = {key: Histogram() for key in registrations}
         self.appends = services.appends
-        """What the requests of a turn leave to be written together, before any answer is sent."""
+        """The appends of a turn, which are written together before any answer is sent."""
+        services.metrics.labelled("requests", ("api", "version"), self._count_requests)
+        services.metrics.labelled("request.errors", ("api", "error"), self._count_errors)
+        services.metrics.labelled("request.seconds", ("api",), self._collect_latencies)
+        services.metrics.labelled("row.errors", ("error",), count_refusals)
+
+    @property
+    def has_quota(self) -> bool:
+        """Whether a client may be muted."""
+        return self._services.quota is not None
 
     def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
-        """Answer one frame (without its size prefix), or park it; then `done` is called once, later.
+        """Answer one frame (without its size prefix), or park it: then `done` is called once, later.
 
-        What the reply promises may still have to be written: `appends.commit` comes before it is sent, and may change
-        its bytes. Raises MalformedRequest, CloseConnection.
+        The appends of a reply may still be unwritten: call `appends.commit`, which may change the bytes of the reply,
+        before the reply is sent. Raises MalformedRequest, CloseConnection.
         """
         api_key, version, correlation_id, client_id, position = read_request_header(frame)
         route = self._routes.get((api_key, version)) or self._open_route(api_key, version)
         client.client_id = client_id
         if route is None:
             return self._refuse(api_key, version, correlation_id, client)
+        route.untimed = untimed = route.untimed - 1
+        if not untimed:
+            return self._dispatch_timed(route, frame, client, done)
         services, appends = self._services, self.appends
         if appends.is_open and not route.stages:
             appends.commit()
@@ -62,11 +83,11 @@ class Dispatcher:
             if shared is not None:
                 return shared
         if len(frame) > route.large_bytes:
-            # Of a frame that waits a copy is made: its buffer is the driver's again when this returns
+            # A copy, as the frame's buffer is the driver's again when this returns
             return self._parked(route, key, correlation_id, client, done).begin(bytes(frame), position)
         request, _ = route.read(frame, position)
         try:
-            outcome = route.handler(request, Context(services, client, version, client_id))
+            outcome = route.handler(request, HandlerContext(services, client, version, client_id))
         except Exception as error:  # noqa: BLE001  a fault of one request is answered, not passed on
             outcome = route.error_response(request, client, error)
         if not isinstance(outcome, Message):
@@ -80,8 +101,28 @@ class Dispatcher:
             self._keep(route, key, outcome, reply)
         return reply
 
+    def _dispatch_timed(self, route: Route, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
+        """Answer a frame, and note the time until its answer.
+
+        Two looks at the clock for every request would cost more than one percent of the smallest requests.
+        """
+        number = route.timed_at
+        route.timed_at = number + min(number, TIMED_EVERY)
+        route.untimed = route.timed_at - number + 1  # `dispatch` counts this one again
+        monotonic_ms, latency = self._services.clock.monotonic_ms, route.latency
+        started_ms = monotonic_ms()
+
+        def timed(reply: Reply | Exception) -> None:
+            latency.observe((monotonic_ms() - started_ms) / 1000)
+            done(reply)
+
+        outcome = self.dispatch(frame, client, timed)
+        if not isinstance(outcome, Parked):
+            latency.observe((monotonic_ms() - started_ms) / 1000)
+        return outcome
+
     def _shared(self, key: Key, correlation_id: int, done: Done) -> Reply | Parked | None:
-        """A large answer that was given before to the same question, or one that is being made."""
+        """The large answer to the same question, given before or being made."""
         image = self._services.metadata.image
         kept = self._answers.find_large(image, key)
         if kept is not None:
@@ -104,19 +145,40 @@ class Dispatcher:
         return request
 
     def _keep(self, route: Route, key: Key, response: Message, reply: Reply) -> None:
-        """Keep an answer that will be the same as long as the image is."""
+        """Keep an answer that stays the same as long as the image does."""
         if route.is_lasting is not None and route.is_lasting(response):
             body = body_of(reply)
             if body is not None:
                 self._answers.keep(self._services.metadata.image, key, body)
 
     def _open_route(self, api_key: int, version: int) -> Route | None:
-        """The route of a request that came for the first time; None if it is not served."""
+        """The route of the first request of an API in a version; None if the version is not served."""
         registration = self._registrations.get(api_key)
         if registration is None or registration.find(version) is None:
             return None
-        route = self._routes[api_key, version] = Route(registration, version)
+        services = self._services
+        latency = self._latencies[api_key]
+        route = Route(registration, version, services.authorizer, services.quota, latency)
+        self._routes[api_key, version] = route
         return route
+
+    # Metrics
+
+    def _count_requests(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        for (api_key, version), route in self._routes.items():
+            yield (registry.APIS[api_key].name, str(version)), route.requests
+
+    def _count_errors(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        counted: Counter[tuple[str, ...]] = Counter()
+        for (api_key, _), route in self._routes.items():
+            for code, count in route.errors.items():
+                counted[registry.APIS[api_key].name, code.name] += count
+        return iter(counted.items())
+
+    def _collect_latencies(self) -> Iterator[tuple[tuple[str, ...], Histogram]]:
+        for api_key, latency in self._latencies.items():
+            if latency.count:
+                yield (registry.APIS[api_key].name,), latency
 
     def _refuse(self, api_key: int, version: int, correlation_id: int, client: Client) -> Reply:
         if api_key == ApiVersionsRequest.api_key:

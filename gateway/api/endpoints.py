@@ -1,10 +1,10 @@
-"""Where clients are told to connect to: the brokers, at the addresses of the listener that was asked."""
+"""The addresses that clients are told: those of all brokers, on the listener that the client uses."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 
 
 class Endpoint(NamedTuple):
@@ -16,8 +16,8 @@ class Endpoint(NamedTuple):
     rack: str | None
 
 
-def endpoints(context: Context) -> list[Endpoint]:
-    """Every broker that is alive and has the listener of the client."""
+def endpoints(context: HandlerContext) -> list[Endpoint]:
+    """The live brokers that have the client's listener."""
     config, listener = context.broker.config, context.client.listener
     found = []
     for node in context.broker.metadata.image.brokers.values():
@@ -28,15 +28,15 @@ def endpoints(context: Context) -> list[Endpoint]:
     return found
 
 
-def own_endpoint(context: Context) -> Endpoint:
-    """This broker, for the client that asks: what is configured, or else the address that it connected to."""
+def own_endpoint(context: HandlerContext) -> Endpoint:
+    """This broker at its advertised address, or else at the address that the client connected to."""
     config, client = context.broker.config, context.client
     host, port = config.advertised_address(client.listener, client.local_host, client.local_port)
     return Endpoint(config.node_id, host, port, config.broker_rack)
 
 
-def leader_of(context: Context, topic: str, index: int) -> tuple[int, int, Endpoint | None]:
-    """The leader of a partition, its epoch, and where the client reaches it (KIP-951); -1, -1, None where unknown."""
+def leader_of(context: HandlerContext, topic: str, index: int) -> tuple[int, int, Endpoint | None]:
+    """The leader of a partition, its epoch, and its endpoint for the client (KIP-951); -1, -1, None where unknown."""
     known = context.broker.metadata.image.topics.get(topic)
     if known is None or not 0 <= index < len(known.partitions) or (topic, index) in context.broker.partitions.opening:
         return -1, -1, None

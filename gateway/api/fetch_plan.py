@@ -33,7 +33,7 @@ from headgate.storage.files import WouldBlock
 from headgate.storage.segment.file_slice import FileSlice
 
 if TYPE_CHECKING:
-    from headgate.gateway.api.context import Context
+    from headgate.gateway.api.context import HandlerContext
     from headgate.gateway.replication.replica import Replica
 
 NO_DIVERGENCE = PartitionData().diverging_epoch
@@ -81,7 +81,7 @@ class FetchPlan:
         "cold",
     )
 
-    def __init__(self, request: FetchRequest, context: Context, turn: FetchTurn, now_ms: float) -> None:
+    def __init__(self, request: FetchRequest, context: HandlerContext, turn: FetchTurn, now_ms: float) -> None:
         broker = context.broker
         self._request = request
         self._context = context

@@ -1,11 +1,11 @@
-"""Requests that are answered later: what is read, handled or written in steps, and what waits for something else.
+"""Requests that are answered later: those in steps, and those that wait for an event.
 
 A request goes through up to four phases, and its connection is parked from the first that does not end at once:
 
     read in steps ──> handler ──> its steps ──> waits (purgatory, task) ──> response written in steps ──> done(reply)
 
-Steps take their turns with those of all other requests (`gateway.runtime.time_slices`). What ends within half a
-millisecond ends in `begin`, as if there were no steps. A client that is gone ends the phase that its request is in.
+Steps take their turns with the steps of all other requests (`gateway.runtime.time_slices`). Steps of less than half a
+millisecond end in `begin`, as if there were no steps. When a client hangs up, the phase of its request ends.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headgate.gateway.api.context import Client, CloseConnection, Context, Services
+from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
 from headgate.gateway.api.routes import Reply, Route, body_of, with_body
 from headgate.gateway.runtime.purgatory import SILENCE, Waiting
 from headgate.gateway.runtime.time_slices import Work
@@ -30,9 +30,9 @@ Keep = Callable[["Image", bytes], None]
 
 
 class Parked:
-    """A request whose reply comes later, through `done`. `abandon` when its connection is gone.
+    """A request whose reply comes later, through `done`. Call `abandon` when its connection is gone.
 
-    One that `is_silent` is owed no reply: it only holds up what follows it.
+    `is_silent`: the request gets no reply, and only delays the requests behind it.
     """
 
     __slots__ = ("_abandon", "is_silent")
@@ -42,7 +42,7 @@ class Parked:
         self.is_silent = is_silent
 
     def abandon(self) -> None:
-        """Nobody waits for the reply any more."""
+        """The client is gone: forget the reply."""
         abandon, self._abandon = self._abandon, None
         if abandon is not None:
             abandon()
@@ -51,7 +51,7 @@ class Parked:
 class ParkedRequest(Parked):
     """A request on its way through the phases. `done` is called once, and never after `abandon`.
 
-    Others who ask the same may `join`: they get the same answer, and keep it going when the first one is gone.
+    Other clients with the same request may `join`: they get the same answer, also when the first client is gone.
     """
 
     __slots__ = (
@@ -76,7 +76,7 @@ class ParkedRequest(Parked):
         done: Done,
         keep: Keep | None = None,
     ) -> None:
-        """`keep(image, body)` takes the answer if it lasts as long as the image."""
+        """`keep(image, body)` takes an answer that lasts as long as the image."""
         super().__init__(_nothing)
         self.image = services.metadata.image
         """The image when the request came."""
@@ -98,7 +98,7 @@ class ParkedRequest(Parked):
         return self if reply is None else reply
 
     def go_on(self, request: Message, outcome: Any) -> Reply | Parked:
-        """Answer with what a handler has returned, if that is no response yet."""
+        """Answer with the outcome of a handler that is no response yet."""
         reply = self._go(self._follow(request, outcome)) if are_steps(outcome) else self._wait(request, outcome)
         return self if reply is None else reply
 
@@ -112,24 +112,24 @@ class ParkedRequest(Parked):
 
     def _read(self, frame: bytes, position: int) -> Steps[Reply | None]:
         request, _ = yield from self._route.read_in_steps(frame, position)
-        del frame  # nobody needs its memory any more
+        del frame  # which frees its memory
         services, route, client = self._services, self._route, self._client
-        services.appends.commit()  # others may have staged something since the request came
+        services.appends.commit()  # other requests may have staged appends meanwhile
         try:
-            outcome = route.handler(request, Context(services, client, route.version, client.client_id))
+            outcome = route.handler(request, HandlerContext(services, client, route.version, client.client_id))
         except Exception as error:  # noqa: BLE001  a fault of one request is answered, not passed on
             outcome = route.error_response(request, client, error)
         return (yield from self._follow(request, outcome))
 
     def _follow(self, request: Message, outcome: Any) -> Steps[Reply | None]:
-        """The reply to an outcome; None if the outcome is waited for."""
+        """The reply to an outcome; None for an outcome that comes later."""
         image = self._services.metadata.image
         try:
             while are_steps(outcome):
                 outcome = yield from outcome
         except Exception as error:  # noqa: BLE001  as above
             outcome = self._route.error_response(request, self._client, error)
-        self._services.appends.commit()  # nothing that was staged here may wait for a turn of somebody else
+        self._services.appends.commit()  # appends that were staged here must not wait for another turn
         if not isinstance(outcome, Message):
             return self._wait(request, outcome)
         reply = yield from self._route.encode_in_steps(outcome, self._correlation_id)
@@ -149,7 +149,7 @@ class ParkedRequest(Parked):
         return None
 
     def _finish(self, request: Message, result: Any) -> None:
-        """Answer with what was waited for."""
+        """Answer with the result of the wait."""
         if self._done is None and not self._sharers:
             return
         try:
@@ -168,7 +168,7 @@ class ParkedRequest(Parked):
                 self._end(reply)
 
     def _end(self, reply: Reply | Exception | None) -> None:
-        if reply is None:  # it is waited for
+        if reply is None:  # the reply comes later
             return
         if isinstance(reply, MalformedRequest):
             reply = CloseConnection(str(reply))
@@ -180,21 +180,21 @@ class ParkedRequest(Parked):
         if done is not None:
             done(reply)
 
-    # Those who share it
+    # Clients that share the answer
 
     @property
     def is_open(self) -> bool:
-        """Whether the answer is still being made."""
+        """True as long as the answer is being made."""
         return self._done is not None or bool(self._sharers)
 
     def join(self, correlation_id: int, done: Done) -> Parked:
-        """Have another client answered as this one is."""
+        """Give another client the same answer."""
         sharer = Parked(lambda: self._leave(sharer))
         self._sharers[sharer] = correlation_id, done
         return sharer
 
     def abandon(self) -> None:
-        """The client is gone: give the request up, unless others share it."""
+        """The client is gone: give the request up, unless other clients share it."""
         self._done = None
         if not self._sharers:
             super().abandon()
@@ -205,22 +205,22 @@ class ParkedRequest(Parked):
             super().abandon()
 
     def _kept(self, image: Image, response: Message, reply: Reply) -> Reply:
-        """The reply, of which the bytes are kept if they last."""
+        """The reply, after its bytes were kept if they last."""
         if self._keep is None:
             return reply
         body = body_of(reply)
-        assert body is not None, "what is kept has no pieces of files"
+        assert body is not None, "a kept answer has no pieces of files"
         if self._route.is_lasting is not None and self._route.is_lasting(response):
             self._keep(image, body)
         return with_body(body, self._correlation_id)
 
 
 def _same(reply: Reply | Exception, correlation_id: int) -> Reply | Exception:
-    """The reply to somebody else who asked the same."""
+    """The reply to another client with the same request."""
     if isinstance(reply, Exception) or not reply:
         return reply
     body = body_of(reply)
-    assert body is not None, "what is shared has no pieces of files"
+    assert body is not None, "a shared answer has no pieces of files"
     return with_body(body, correlation_id)
 
 
@@ -229,4 +229,4 @@ async def _task(outcome: Awaitable[Any]) -> Any:
 
 
 def _nothing() -> None:
-    """There is nothing to be given up."""
+    """There is nothing to give up."""

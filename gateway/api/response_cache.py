@@ -1,8 +1,8 @@
-"""Answers that clients ask for again and again, kept as bytes: Metadata.
+"""The response cache: answers that clients ask for again and again, as bytes; Metadata alone has such answers.
 
-An answer is a function of the cluster's image, the request, and the client's viewpoint: who it is, and the address it
-came to. So it is kept under these, without its correlation id, until the image changes. Both what is kept and how large
-one answer may be are bounded. One that is made in steps is made once for all who ask for it meanwhile.
+An answer is a function of the cluster's image, the request, and the client's viewpoint: its principal, and the address
+that it connected to. The cache keeps the answer under these, without the correlation id, until the image changes. The
+size of the cache and of one answer are bounded. An answer in steps is made once for all clients that ask meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OVERHEAD_BYTES = 200
 
 
 def key(api: memoryview, body: memoryview, client: Client) -> Key | None:
-    """All that an answer depends on beside the image; None for a request that is too large to be kept.
+    """Everything that an answer depends on, beside the image; None for a request that is too large for the cache.
 
     `api`: API key and version as they stand in the request.
     """
@@ -46,18 +46,18 @@ class ResponseCache:
         self._large: dict[Key, bytes] = {}
         self.kept_bytes = 0
         self.making: WeakValueDictionary[Key, ParkedRequest] = WeakValueDictionary()
-        """Answers that are under way, as long as they are."""
+        """The requests whose answers are being made."""
 
     def find(self, image: Image, key: Key) -> bytes | None:
-        """What was answered to this before, if that is small: to be sent in one piece with its head."""
+        """The kept small answer to a request, to be sent in one piece with its head."""
         return self._answers.get(key) if image is self._image else None
 
     def find_large(self, image: Image, key: Key) -> bytes | None:
-        """What was answered to this before, if that is large: not to be copied."""
+        """The kept large answer to a request, not to be copied."""
         return self._large.get(key) if image is self._image else None
 
     def keep(self, image: Image, key: Key, answer: bytes) -> None:
-        """Keep an answer, unless it is too large; it replaces everything if there is no room, or the image is new."""
+        """Keep an answer, unless it is too large. With no room, or a new image, it replaces all others."""
         if len(answer) > MAX_ANSWER_BYTES:
             return
         size = len(key[0]) + len(answer) + _OVERHEAD_BYTES

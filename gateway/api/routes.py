@@ -1,12 +1,18 @@
-"""Routes: how the requests of one API in one version are read, handled and written, at once or in steps."""
+"""Routes: the reader, the steps, the handler and the writer of one API in one version."""
 
 from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Callable
+from typing import Any
 
-from headgate.gateway.api.context import Client, CloseConnection
+from headgate.gateway.api.authorization import Authorizer, authorized
+from headgate.gateway.api.authorization_rules import unrestricted
+from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.handlers import Registration
+from headgate.gateway.api.throttling import Quota, Throttling
+from headgate.gateway.runtime.metrics import Histogram
 from headgate.protocol import compiler, registry
 from headgate.protocol.compiler import Splice, StepReader
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -20,31 +26,68 @@ logger = logging.getLogger("headgate.dispatch")
 HEAD = struct.Struct(">ii")  # size and correlation id
 
 LARGE_BYTES = 1 << 13
-"""A larger request is read in steps. One of this size names a thousand partitions at most: 2 ms of work."""
+"""A larger request is read in steps. A request of this size names a thousand partitions at most: 2 ms of work."""
 _NEVER_LARGE = 1 << 31
 PIECE_BYTES = 1 << 18
-"""A large response goes out in pieces of this size: bytes that grow without end are copied again and again."""
+"""The size of the pieces of a large response: one growing array of bytes would be copied again and again."""
 
 Piece = bytes | bytearray | memoryview | Splice
 Reply = list[Piece]
-"""What goes out for one request: bytes and pieces of files, in order. Empty: no reply is due."""
+"""The bytes and pieces of files that are sent for one request, in order. Empty: no reply is due."""
 
 
 class Route:
-    """One API in one version: how its requests are read, answered and written."""
+    """One API in one version: its reader, steps, handler and writer, and its metrics.
 
-    __slots__ = ("_blank", "_write", "handler", "is_lasting", "large_bytes", "read", "request", "stages", "version")
+    The constructor chooses the steps before the handler, once: a broker without authorizer and quota has none.
+    """
 
-    def __init__(self, registration: Registration, version: int) -> None:
+    __slots__ = (
+        "_blank",
+        "_throttling",
+        "_write",
+        "errors",
+        "handler",
+        "is_lasting",
+        "large_bytes",
+        "latency",
+        "read",
+        "request",
+        "stages",
+        "timed_at",
+        "untimed",
+        "version",
+    )
+
+    def __init__(
+        self,
+        registration: Registration,
+        version: int,
+        authorizer: Authorizer | None = None,
+        quota: Quota | None = None,
+        latency: Histogram | None = None,
+    ) -> None:
+        """`latency`: the histogram of the API, which all versions share."""
         request, served = registration.request, registration.find(version)
-        assert served is not None, "only what is served has a route"
+        assert served is not None, "only a served version has a route"
         self.request = request
         self.version = version
-        self.handler = served.handler
-        self.is_lasting = served.is_lasting
+        self.timed_at = self.untimed = 1
+        """The number of the next request that is timed, and the count of requests up to that one."""
+        self.errors: dict[ErrorCode, int] = {}
+        """The count of requests that were refused as a whole, by the error."""
+        self.latency = latency or Histogram()
+        self.handler: Callable[[Any, HandlerContext], Any] = served.handler
+        if authorizer is not None and served.authorize is not unrestricted:
+            self.handler = authorized(self.handler, served.authorize, authorizer)
+        self._throttling = None if quota is None else Throttling(quota, request.api_key)
+        if self._throttling is not None:
+            self.handler = self._throttling.throttled(self.handler)
+        # Nobody asks the authorizer and the quota about an answer that is kept
+        self.is_lasting = served.is_lasting if authorizer is None and quota is None else None
         self.read = compiler.reader(request, version)
         self.stages = served.stages
-        # Most of a Produce are records: views into its frame, which may be large for a few rows
+        # Most of a Produce is records, which are views into its frame: a large frame may have few rows
         self.large_bytes = _NEVER_LARGE if request is ProduceRequest else LARGE_BYTES
         self._write = compiler.writer(registry.response(request.api_key), version)
         blank = bytearray(4)
@@ -52,8 +95,13 @@ class Route:
         self._blank = bytes(blank)
 
     @property
+    def requests(self) -> int:
+        """The number of requests since the start."""
+        return self.timed_at - self.untimed
+
+    @property
     def read_in_steps(self) -> StepReader:
-        """What `read` does, in steps."""
+        """`read`, in steps."""
         return compiler.reader_in_steps(self.request, self.version)
 
     def encode(self, response: Message, correlation_id: int) -> Reply:
@@ -67,7 +115,7 @@ class Route:
         return [out]
 
     def encode_in_steps(self, response: Message, correlation_id: int) -> Steps[Reply]:
-        """What `encode` does, in steps."""
+        """`encode`, in steps."""
         out = bytearray(self._blank)
         splices: list[tuple[int, Splice]] = []
         pieces: Reply = []
@@ -85,13 +133,19 @@ class Route:
         return pieces
 
     def error_response(self, request: Message, client: Client, error: Exception) -> Message:
-        """What a client hears of an error; a fault of ours is logged. Raises CloseConnection again."""
-        if isinstance(error, KafkaError):
-            return request.error_response(self.version, error.code, error.message)
+        """The response with an error; a fault of ours is logged, too. Raises CloseConnection again."""
         if isinstance(error, CloseConnection):
             raise error
-        logger.error("%s version %d from %s failed", type(request).__name__, self.version, client, exc_info=error)
-        return request.error_response(self.version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+        if isinstance(error, KafkaError):
+            code, message = error.code, error.message
+        else:
+            logger.error("%s version %d from %s failed", type(request).__name__, self.version, client, exc_info=error)
+        self.errors[code] = self.errors.get(code, 0) + 1
+        response = request.error_response(self.version, code, message)
+        if self._throttling is not None:
+            self._throttling.note(response, client)
+        return response
 
 
 def _cut(out: bytearray, splices: list[tuple[int, Splice]], correlation_id: int) -> Reply:
@@ -113,13 +167,13 @@ def _pieces(out: bytearray, splices: list[tuple[int, Splice]]) -> Reply:
 
 
 def with_body(body: bytes, correlation_id: int) -> Reply:
-    """A reply with the bytes that follow the correlation id, of which no copy is made if they are many."""
+    """A reply of these bytes behind a correlation id. Many bytes are not copied."""
     head = HEAD.pack(len(body) + 4, correlation_id)
     return [head + body] if len(body) <= LARGE_BYTES else [head, body]
 
 
 def body_of(reply: Reply) -> bytes | None:
-    """The bytes that follow the correlation id; None for a reply with pieces of files."""
+    """The bytes behind the correlation id; None for a reply with pieces of files."""
     plain = [memoryview(piece) for piece in reply if isinstance(piece, bytes | bytearray)]
     if len(plain) < len(reply):
         return None

@@ -114,6 +114,7 @@ class Broker:
         self.clock = clock or SystemClock()
         self.random = random or Random()
         self.endpoints: list[str] = []
+        self.metrics_port: int | None = None
         recorded = Recorded(config)
         self._store = self._take_stores(files)
         try:
@@ -133,6 +134,9 @@ class Broker:
         self._snapshots = SnapshotGenerator(self._store, its.metadata, recorded.snapshot, self.clock, its.scheduler)
         self._cleaning = LogCleaner(its.partitions, config, self.clock, its.scheduler, its.metrics)
         self.services.metadata.on_change(lambda *_: self.server.limit(_limits(config, open_files)))
+        its.metrics.gauge("requests.parked", lambda: len(its.purgatory))
+        its.metrics.gauge("connections", lambda: len(self.server.drivers))
+        its.metrics.gauge("partitions", lambda: len(its.partitions))
 
     def _give_up(self) -> None:
         """Let go of the directories, each as the last stop left it.
@@ -230,12 +234,27 @@ class Broker:
                 self.openings.start(self.services.scheduler)
                 self._snapshots.start()
                 await nursery.start(self.server.serve, listeners)
+                await self._serve_metrics(nursery)
                 task_status.started()
                 await self.server.stopped.wait()
                 nursery.cancel_scope.cancel()
         finally:
             self._cleaning.stop()
             self._store.close(self.services.partitions.high_watermarks)
+
+    async def _serve_metrics(self, nursery: trio.Nursery) -> None:
+        """Serve metrics, if that is configured. Raises OSError if nothing can listen there."""
+        if self.config.headgate_metrics_listener is None:
+            return
+        from headgate.gateway.network.metrics_listener import MetricsListener, open_listeners
+        from headgate.gateway.runtime.exposition import CONTENT_TYPE_LATEST, exposition
+
+        listeners = await open_listeners(*self.config.headgate_metrics_listener)
+        host, port = listeners[0].socket.getsockname()[:2]
+        logger.info("metrics are served at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
+        self.metrics_port = port
+        served = MetricsListener(partial(exposition, self.services.metrics), CONTENT_TYPE_LATEST)
+        nursery.start_soon(served.serve, listeners)
 
     async def stop(self) -> None:
         """Answer what is in flight, then end `run`."""

@@ -40,6 +40,7 @@ COMMANDS = {
     "log": Command(
         "headgate.tools.log.command:main", "files of a data directory: list, dump, verify, repair; no broker needed"
     ),
+    "metrics": Command("headgate.tools.metrics:main", "read the metrics of a broker, as Prometheus does"),
     "config": Command("headgate.gateway.app.cli:config", "say of every line of a server.properties what it does here"),
 }
 

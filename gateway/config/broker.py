@@ -173,6 +173,7 @@ def _check_listeners(loaded: Loaded) -> None:
     advertised = _without_controller(
         loaded, "advertised.listeners", _parsed(loaded, "advertised.listeners", listeners.parse)
     )
+    _parsed(loaded, "headgate.metrics.listener", listeners.parse_metrics_listener)
     if loaded.problems:
         return
     _attempt(loaded, "listeners", lambda: listeners.check_listeners(opened, protocols))

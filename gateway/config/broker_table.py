@@ -39,6 +39,9 @@ NETWORK: tuple[Row, ...] = (
     ("max.connections.per.ip.overrides", STRING, "", "", "Other limits for single addresses: host:limit, separated by commas."),
     ("max.connection.creation.rate", INT, _UNLIMITED, "0..", "Connections that may be opened in a second."),
     ("connections.max.idle.ms", LONG, "600000", "", "A connection that is idle for longer is closed; 0 or less: never."),
+    ("headgate.metrics.listener", STRING, "", "",
+     ("Where to serve metrics for Prometheus: host:port, or a port alone on the loopback interface. Empty: nowhere."
+      " Who can connect can read them: nothing is asked.")),
     ("request.timeout.ms", INT, "30000", "0..", "How long this broker waits for another one's answer."),
 )
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 ANY_ADDRESS = frozenset(("0.0.0.0", "::", "0:0:0:0:0:0:0:0"))  # noqa: S104 - to refuse it
+LOOPBACK = "127.0.0.1"
 
 
 class Listener(NamedTuple):
@@ -42,6 +43,21 @@ def _parse_one(text: str) -> Listener:
     if int(port) > 65535:
         raise ListenerProblem(f"{text!r}: ports end at 65535")
     return Listener(name.upper(), host.strip("[]"), int(port))
+
+
+def parse_metrics_listener(text: str) -> tuple[str, int] | None:
+    """`host:port` -> (host, port); a port alone is one of the loopback interface; nothing gives None.
+
+    Raises ListenerProblem.
+    """
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    try:
+        listener = _parse_one(f"METRICS://{host}:{port}")
+    except ListenerProblem:
+        raise ListenerProblem(f"{text!r} is not host:port, as in 127.0.0.1:9404, or a port alone") from None
+    return listener.host or LOOPBACK, listener.port
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:

@@ -23,6 +23,7 @@ class Settings:
     max_connections_per_ip_overrides: str
     max_connection_creation_rate: int
     connections_max_idle_ms: int
+    headgate_metrics_listener: tuple[str, int] | None
     request_timeout_ms: int
     node_id: int
     broker_id: int

@@ -19,6 +19,7 @@ from headgate.gateway.api.context import Client, CloseConnection
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Piece, Reply
 from headgate.gateway.network.memory_budget import SMALL_BYTES, MemoryBudget
 from headgate.gateway.network.protocol_detection import detect
+from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.frame import FrameReader, FrameTooLarge
 
@@ -50,6 +51,7 @@ class Connection:
         "_frames",
         "_held_before",
         "_memory",
+        "_muted",
         "_outgoing_bytes",
         "_parked",
         "_parked_bytes",
@@ -99,11 +101,12 @@ class Connection:
         self._outgoing_bytes = 0
         self._parked: Parked | None = None
         self._parked_bytes = 0
+        self._muted: Parked | None = None  # in the place of a parked request as long as the client has to pause
 
     @property
     def parked(self) -> bool:
         """A request waits for something else; its reply comes with a `wake`."""
-        return self._parked is not None
+        return self._parked is not self._muted
 
     @property
     def waits_silently(self) -> bool:
@@ -113,7 +116,7 @@ class Connection:
     @property
     def is_answered(self) -> bool:
         """The client sends nothing more, and each request that came whole has its answer, sent or in `outgoing`."""
-        return self.ended and self._parked is None and not self._pending
+        return self.ended and not self.parked and not self._pending
 
     @property
     def is_owed(self) -> bool:
@@ -245,6 +248,26 @@ class Connection:
             self._parked.abandon()
             self._parked = None
             self._parked_bytes = 0
+        if self._muted is not None:
+            self._muted.abandon()
+            self._muted = None
+
+    def mute(self, scheduler: Scheduler, throttle_ms: int) -> None:
+        """Answer nothing more for so long; the answers until now are sent, and a parked request goes on (KIP-219)."""
+        if self.closing:
+            return
+        if self._muted is not None:
+            self._muted.abandon()
+        is_parked = self.parked
+        self._muted = Parked(scheduler.call_after(throttle_ms, self._unmute).cancel)
+        if not is_parked:
+            self._parked = self._muted
+
+    def _unmute(self) -> None:
+        if self._parked is self._muted:
+            self._parked = None
+        self._muted = None
+        self.wake()
 
     def finish(self) -> None:
         """The socket is gone: let go of everything that is held, now and not when the garbage collector comes by."""
@@ -296,7 +319,7 @@ class Connection:
             self._parked_bytes = len(frame) if len(frame) > FREE_PARKED_BYTES else 0
 
     def _complete(self, reply: Reply | Exception) -> None:
-        self._parked = None
+        self._parked = self._muted
         self._parked_bytes = 0
         if isinstance(reply, CloseConnection):
             self.close(str(reply))

@@ -128,7 +128,7 @@ class Server:
 
     async def _handle(self, name: str, stream: trio.abc.Stream) -> None:
         """Serve one connection of a stream listener to its end."""
-        sock = stream.socket if isinstance(stream, trio.SocketStream) else None
+        sock = _socket_of(stream)
         connection = self._connect(_client(name, sock))
         if connection is None:
             await trio.aclose_forcefully(stream)
@@ -150,6 +150,8 @@ class Server:
         limits = self._limits
         connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._complain)
         connection.active_ms = self._clock.monotonic_ms()
+        if self._dispatcher.has_quota:
+            client.mute = partial(connection.mute, self._scheduler)
         return connection
 
     def _remember(self, driver: Driver) -> None:
@@ -223,6 +225,13 @@ class Server:
             with trio.move_on_after(grace_s):
                 await self._all_gone.wait()
         self.stopped.set()
+
+
+def _socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
+    """The socket below a stream, through all layers of TLS; None for a stream in memory."""
+    while isinstance(stream, trio.SSLStream):
+        stream = stream.transport_stream
+    return stream.socket if isinstance(stream, trio.SocketStream) else None
 
 
 def _client(listener: str, sock: Socket | None) -> Client:

@@ -1,12 +1,18 @@
-"""Counters and gauges: what a broker can say of itself in numbers.
+"""Counters, gauges and histograms: the numbers of a broker.
 
-A counter is incremented where something happens, which costs one addition; a gauge is a function that is asked when
-someone looks. Names are words with dots, as in `requests.produce`.
+A counter is incremented where something happens, which costs one addition; a gauge is a function that is called when
+someone reads the metrics. Names are words with dots, as in `compaction.runs`; `gateway.runtime.metrics_table` has the
+name and the meaning of each for readers outside of the process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+LATENCY_BOUNDS_S = (0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
+"""The upper bounds of a histogram's buckets; the last bucket has none."""
 
 
 class Counter:
@@ -22,12 +28,44 @@ class Counter:
         self.value += amount
 
 
+class Histogram:
+    """How many of some times, in seconds, were in each bucket, and their sum."""
+
+    __slots__ = ("buckets", "sum_s")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(LATENCY_BOUNDS_S) + 1)
+        self.sum_s = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Note one time."""
+        self.buckets[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
+
+    @property
+    def count(self) -> int:
+        """The number of times that were noted."""
+        return sum(self.buckets)
+
+
+Values: TypeAlias = Iterable[tuple[tuple[str, ...], int | float | Histogram]]
+"""Numbers, or histograms, each with the values of its labels."""
+
+
+class Labelled(NamedTuple):
+    """A metric with labels; `read` is called when someone reads the metrics."""
+
+    labels: tuple[str, ...]
+    read: Callable[[], Values]
+
+
 class Metrics:
     """The metrics of one broker, by name."""
 
     def __init__(self) -> None:
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Callable[[], float]] = {}
+        self._labelled: dict[str, Labelled] = {}
 
     def counter(self, name: str) -> Counter:
         """The counter of that name; made when it is first asked for, so keep it where it is used often."""
@@ -39,11 +77,27 @@ class Metrics:
         self._refuse_other_kind(name, self._counters)
         self._gauges[name] = read
 
+    def labelled(self, name: str, labels: tuple[str, ...], read: Callable[[], Values]) -> None:
+        """Have `read` called for the numbers of a metric with labels. A second of the same name replaces the first."""
+        self._labelled[name] = Labelled(labels, read)
+
     def snapshot(self) -> dict[str, float]:
-        """All values now, by name in alphabetical order."""
+        """All values without labels now, by name in alphabetical order."""
         values: dict[str, float] = {name: counter.value for name, counter in self._counters.items()}
         values.update((name, read()) for name, read in self._gauges.items())
         return dict(sorted(values.items()))
+
+    def read(self, name: str) -> tuple[tuple[str, ...], Values]:
+        """The labels of a metric, none for most, and its numbers now. Raises KeyError for an unknown name."""
+        labelled = self._labelled.get(name)
+        if labelled is not None:
+            return labelled.labels, labelled.read()
+        counter = self._counters.get(name)
+        return (), [((), self._gauges[name]() if counter is None else counter.value)]
+
+    def names(self) -> list[str]:
+        """The names of all metrics, in alphabetical order."""
+        return sorted({*self._counters, *self._gauges, *self._labelled})
 
     @staticmethod
     def _refuse_other_kind(name: str, others: dict[str, Counter] | dict[str, Callable[[], float]]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from headgate.gateway.api.context import Client, Context, Services
+from headgate.gateway.api.context import Client, HandlerContext, Services
 from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handlers import Outcome, load
@@ -133,9 +133,9 @@ class Node:
             appends=appends,
         )
 
-    def context(self, version: int) -> Context:
+    def context(self, version: int) -> HandlerContext:
         """What a handler of a request of `version` gets."""
-        return Context(self.services, self.client, version, "test")
+        return HandlerContext(self.services, self.client, version, "test")
 
     def handle(self, request: Message, version: int) -> Outcome:
         """What the registered handler returns, or the error response of the KafkaError that it raises."""

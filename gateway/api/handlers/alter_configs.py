@@ -7,13 +7,15 @@ Superseded by IncrementalAlterConfigs; old tools send it. What is not named here
 
 from collections.abc import Mapping
 
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import configs
 from headgate.gateway.api.config_resources import (
     altered_broker,
     altered_group,
     altered_topic,
     has_no_settings,
 )
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import alter_each
 from headgate.gateway.config.resource_type import ResourceType
@@ -28,8 +30,8 @@ from headgate.protocol.messages.alter_configs import (
 )
 
 
-@handles(AlterConfigsRequest, versions="0-2")
-def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse | Waiting:
+@handles(AlterConfigsRequest, versions="0-2", authorize=configs(AclOperation.ALTER_CONFIGS, "responses"))
+def alter_configs(request: AlterConfigsRequest, context: HandlerContext) -> AlterConfigsResponse | Waiting:
     """Give every resource these settings and no others, all or nothing of each."""
 
     def alter(resource: AlterConfigsResource) -> None:
@@ -44,7 +46,7 @@ def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfig
     return response
 
 
-def _alter(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+def _alter(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> None:
     metadata, name = context.broker.metadata, resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         topic = altered_topic(resource, context)

@@ -6,7 +6,9 @@ A node that stands alone has every partition. So a move to it is done when it is
 a move to anybody else is refused.
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import TOO_MANY, each_row, is_too_many
 from headgate.gateway.metadata.image import Image
@@ -22,9 +24,9 @@ from headgate.protocol.messages.alter_partition_reassignments import (
 )
 
 
-@handles(AlterPartitionReassignmentsRequest, versions="0-1")
+@handles(AlterPartitionReassignmentsRequest, versions="0-1", authorize=cluster(AclOperation.ALTER))
 def alter_partition_reassignments(
-    request: AlterPartitionReassignmentsRequest, context: Context
+    request: AlterPartitionReassignmentsRequest, context: HandlerContext
 ) -> AlterPartitionReassignmentsResponse:
     """Answer for every partition that is to be moved, or, without replicas, not to be moved any more."""
     if is_too_many(map(_size, request.topics)):

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 
 from headgate.gateway.api import features
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization_rules import unrestricted
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import REGISTRATIONS, Registration, handles
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.api_versions import (
@@ -26,8 +27,8 @@ _MAX_SOFTWARE_LENGTH = 250
 _ZERO_BASED_FROM = 4
 
 
-@handles(ApiVersionsRequest, versions="0-5")
-def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+@handles(ApiVersionsRequest, versions="0-5", authorize=unrestricted)
+def api_versions(request: ApiVersionsRequest, context: HandlerContext) -> ApiVersionsResponse:
     """Tell what is served, and remember what the client says of itself."""
     if context.version >= 3:
         _introduce(request, context)
@@ -59,7 +60,7 @@ def _advertised(registrations: Mapping[int, Registration]) -> list[ApiVersion]:
     ]
 
 
-def _introduce(request: ApiVersionsRequest, context: Context) -> None:
+def _introduce(request: ApiVersionsRequest, context: HandlerContext) -> None:
     name, version = request.client_software_name, request.client_software_version
     for what, text in (("name", name), ("version", version)):
         if len(text) > _MAX_SOFTWARE_LENGTH or _SOFTWARE.fullmatch(text) is None:
@@ -69,7 +70,7 @@ def _introduce(request: ApiVersionsRequest, context: Context) -> None:
     context.client.software_name, context.client.software_version = name, version
 
 
-def _check_destination(request: ApiVersionsRequest, context: Context) -> None:
+def _check_destination(request: ApiVersionsRequest, context: HandlerContext) -> None:
     """Send a client back to its bootstrap servers if it took this broker for another."""
     cluster_id, node_id = context.broker.metadata.image.cluster_id, context.broker.config.node_id
     if request.cluster_id not in (None, cluster_id) or (request.node_id >= 0 and request.node_id != node_id):

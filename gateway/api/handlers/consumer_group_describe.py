@@ -4,7 +4,9 @@ v1 member types (KIP-1099)
 """
 
 from headgate.gateway.api import features
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.authorization_rules import authorize_group_operations, elements, every
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import describe_groups_each
 from headgate.gateway.coordinator.groups import targets
@@ -19,9 +21,46 @@ from headgate.protocol.messages.consumer_group_describe import (
 )
 
 
-@handles(ConsumerGroupDescribeRequest, versions="0-1")
+def _authorize_topics(authorization: Authorization) -> None:
+    """DESCRIBE on each topic that a member reads; a group with a denied one has its error in the place of members."""
+
+    def hide(response: ConsumerGroupDescribeResponse) -> None:
+        response.groups = [_hidden(group) if is_denied(group) else group for group in response.groups]
+
+    def is_denied(group: DescribedGroup) -> bool:
+        return not all(authorization.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name) for name in _topics(group))
+
+    authorization.amends.append(hide)
+
+
+def _topics(group: DescribedGroup) -> set[str]:
+    return {
+        name
+        for member in group.members
+        for name in (
+            *member.subscribed_topic_names,
+            *(row.topic_name for row in member.assignment.topic_partitions),
+            *(row.topic_name for row in member.target_assignment.topic_partitions),
+        )
+    }
+
+
+def _hidden(group: DescribedGroup) -> DescribedGroup:
+    message = "The group has described topic(s) that the client is not authorized to describe."
+    return DescribedGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message, group.group_id)
+
+
+@handles(
+    ConsumerGroupDescribeRequest,
+    versions="0-1",
+    authorize=every(
+        elements(AclOperation.DESCRIBE, AclResource.GROUP, "group_ids", "groups"),
+        _authorize_topics,
+        authorize_group_operations,
+    ),
+)
 def consumer_group_describe(
-    request: ConsumerGroupDescribeRequest, context: Context
+    request: ConsumerGroupDescribeRequest, context: HandlerContext
 ) -> ConsumerGroupDescribeResponse | Waiting:
     """Describe every group that is named, once. A group that is not there, or is of another kind, is not found."""
     features.check_is_on(features.GROUP_VERSION, context.broker.metadata.image)

@@ -4,7 +4,9 @@ v1 regular expressions; the member makes its own id (KIP-1082)
 """
 
 from headgate.gateway.api import features
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.authorization_rules import every, group
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group
 from headgate.gateway.coordinator.groups import consumer
@@ -15,9 +17,15 @@ from headgate.protocol.messages.consumer_group_heartbeat import (
 )
 
 
-@handles(ConsumerGroupHeartbeatRequest, versions="0-1")
+def _authorize_topics(authorization: Authorization) -> None:
+    """DESCRIBE on each topic that is subscribed to by its name; one that is denied denies the request."""
+    for name in authorization.request.subscribed_topic_names or ():
+        authorization.require(AclOperation.DESCRIBE, AclResource.TOPIC, name)
+
+
+@handles(ConsumerGroupHeartbeatRequest, versions="0-1", authorize=every(group(AclOperation.READ), _authorize_topics))
 def consumer_group_heartbeat(
-    request: ConsumerGroupHeartbeatRequest, context: Context
+    request: ConsumerGroupHeartbeatRequest, context: HandlerContext
 ) -> ConsumerGroupHeartbeatResponse | Waiting:
     """Have the group decide. The machine checks the ids too: with INVALID_REQUEST, as Kafka does in this API."""
     features.check_is_on(features.GROUP_VERSION, context.broker.metadata.image)

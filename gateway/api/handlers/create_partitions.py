@@ -4,8 +4,11 @@ v2 flexible   v3 quota errors (KIP-599)
 """
 
 from collections import Counter
+from operator import attrgetter
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, AclResource
+from headgate.gateway.api.authorization_rules import elements
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
@@ -19,8 +22,12 @@ from headgate.protocol.messages.create_partitions import (
 )
 
 
-@handles(CreatePartitionsRequest, versions="0-3")
-def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse | Waiting:
+@handles(
+    CreatePartitionsRequest,
+    versions="0-3",
+    authorize=elements(AclOperation.ALTER, AclResource.TOPIC, "topics", "results", attrgetter("name")),
+)
+def create_partitions(request: CreatePartitionsRequest, context: HandlerContext) -> CreatePartitionsResponse | Waiting:
     """Raise every topic's number of partitions, or with `validate_only` tell which could be raised."""
     names = Counter(topic.name for topic in request.topics)
 
@@ -41,7 +48,7 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Cre
     return response
 
 
-def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Context) -> None:
+def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: HandlerContext) -> None:
     metadata = context.broker.metadata
     if wanted.name in INTERNAL_TOPICS and wanted.name in metadata.image.topics:
         # Where a group is follows from the number: all would be looked for in other places, and be new there

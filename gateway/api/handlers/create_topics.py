@@ -5,8 +5,11 @@ v1 validate_only, messages   v2 throttle   v4 defaults for counts (KIP-464)   v5
 """
 
 from collections import Counter
+from operator import attrgetter
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.authorization_rules import elements, every
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
@@ -21,11 +24,32 @@ from headgate.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from headgate.protocol.steps import again
 from headgate.protocol.wire import ZERO_UUID
 
 
-@handles(CreateTopicsRequest, versions="0-7")
-def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse | Waiting:
+def _authorize_configs(authorization: Authorization) -> None:
+    """DESCRIBE_CONFIGS on each topic that was made: without it, the reply does not tell how the topic is configured."""
+
+    def limited(row: CreatableTopicResult) -> CreatableTopicResult:
+        if not row.error_code and not authorization.allows(AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC, row.name):
+            row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            row.num_partitions, row.replication_factor, row.configs = -1, -1, []
+        return row
+
+    def limit(response: CreateTopicsResponse) -> None:
+        response.topics = again(response.topics, limited)
+
+    authorization.amends.append(limit)
+
+
+_authorize_topics = elements(
+    AclOperation.CREATE, AclResource.TOPIC, "topics", "topics", attrgetter("name"), or_cluster=AclOperation.CREATE
+)
+
+
+@handles(CreateTopicsRequest, versions="0-7", authorize=every(_authorize_topics, _authorize_configs))
+def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> CreateTopicsResponse | Waiting:
     """Create every topic that can be, or with `validate_only` tell which could."""
     _check_size(request, context)
     names = Counter(topic.name for topic in request.topics)
@@ -49,7 +73,7 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopic
     return response
 
 
-def _check_size(request: CreateTopicsRequest, context: Context) -> None:
+def _check_size(request: CreateTopicsRequest, context: HandlerContext) -> None:
     """Many topics of one partition cost as much as one of many."""
     default, total = context.broker.config.num_partitions, len(request.topics)
     if total <= MAX_PARTITIONS_AT_ONCE:
@@ -59,7 +83,7 @@ def _check_size(request: CreateTopicsRequest, context: Context) -> None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
 
 
-def _create(wanted: CreatableTopic, validate_only: bool, context: Context) -> Topic:
+def _create(wanted: CreatableTopic, validate_only: bool, context: HandlerContext) -> Topic:
     assignments = {row.partition_index: row.broker_ids for row in wanted.assignments}
     if len(assignments) != len(wanted.assignments):
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {wanted.name} is assigned twice")

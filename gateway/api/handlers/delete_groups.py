@@ -3,7 +3,9 @@
 v2 flexible   v3 error messages
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, AclResource
+from headgate.gateway.api.authorization_rules import elements
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups.shard import Shard
@@ -12,8 +14,12 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-@handles(DeleteGroupsRequest, versions="0-3")
-def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse | Waiting:
+@handles(
+    DeleteGroupsRequest,
+    versions="0-3",
+    authorize=elements(AclOperation.DELETE, AclResource.GROUP, "groups_names", "results"),
+)
+def delete_groups(request: DeleteGroupsRequest, context: HandlerContext) -> DeleteGroupsResponse | Waiting:
     """Delete every group that is named, with its offsets, or say why not."""
     group_ids = request.groups_names
 

@@ -5,7 +5,9 @@ v2 flexible
 
 from typing import Any
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import partitions
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_steps
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
@@ -22,13 +24,13 @@ from headgate.protocol.messages.delete_records import (
 from headgate.protocol.steps import Steps, at_once
 
 
-@handles(DeleteRecordsRequest, versions="0-2")
-def delete_records(request: DeleteRecordsRequest, context: Context) -> Any:
+@handles(DeleteRecordsRequest, versions="0-2", authorize=partitions(AclOperation.DELETE))
+def delete_records(request: DeleteRecordsRequest, context: HandlerContext) -> Any:
     """Move the start of every log that is named up to an offset, at most to the high watermark."""
     return at_once(_delete_all(request, context), sum(len(topic.partitions) for topic in request.topics))
 
 
-def _delete_all(request: DeleteRecordsRequest, context: Context) -> Steps[DeleteRecordsResponse]:
+def _delete_all(request: DeleteRecordsRequest, context: HandlerContext) -> Steps[DeleteRecordsResponse]:
     def answer(topic: DeleteRecordsTopic, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
         start_offset = _delete(topic.name, wanted, context)
         return DeleteRecordsPartitionResult(wanted.partition_index, start_offset)
@@ -46,7 +48,7 @@ def _delete_all(request: DeleteRecordsRequest, context: Context) -> Steps[Delete
     )
 
 
-def _delete(topic: str, wanted: DeleteRecordsPartition, context: Context) -> int:
+def _delete(topic: str, wanted: DeleteRecordsPartition, context: HandlerContext) -> int:
     partition = context.broker.partitions.get(topic, wanted.partition_index)
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are its coordinators' to delete")

@@ -4,8 +4,10 @@ v1 throttle   v3 TOPIC_DELETION_DISABLED   v4 flexible   v5 messages, quota erro
 """
 
 from collections import Counter
+from functools import partial
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.metadata.image import Image
@@ -22,8 +24,38 @@ from headgate.protocol.wire import ZERO_UUID
 Key = tuple[str | None, bytes]
 
 
-@handles(DeleteTopicsRequest, versions="0-6")
-def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse | Waiting:
+def _authorize(authorization: Authorization) -> None:
+    """DELETE on the cluster, or on each topic. The name behind a denied id is told only to a client with DESCRIBE."""
+    if authorization.allows_cluster(AclOperation.DELETE):
+        return
+    if authorization.context.version >= 6:
+        authorization.split(
+            "topics",
+            "responses",
+            lambda topic: authorization.allows_topic(AclOperation.DELETE, topic.name or "", topic.topic_id),
+            partial(_denied, authorization),
+        )
+    else:
+        authorization.split(
+            "topic_names", "responses", lambda name: authorization.allows(AclOperation.DELETE, AclResource.TOPIC, name)
+        )
+
+
+def _denied(authorization: Authorization, topics: list[DeleteTopicState]) -> list[DeletableTopicResult]:
+    names = authorization.context.broker.metadata.image.topic_names
+    rows = []
+    for topic in topics:
+        name = topic.name or names[topic.topic_id]
+        is_told = topic.name is not None or authorization.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
+        rows.append(_refuse((name if is_told else None, topic.topic_id), *DENIAL))
+    return rows
+
+
+DENIAL = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.message
+
+
+@handles(DeleteTopicsRequest, versions="0-6", authorize=_authorize)
+def delete_topics(request: DeleteTopicsRequest, context: HandlerContext) -> DeleteTopicsResponse | Waiting:
     """Delete by name, from v6 also by id."""
     if not context.broker.config.delete_topic_enable:
         code = ErrorCode.TOPIC_DELETION_DISABLED if context.version >= 3 else ErrorCode.INVALID_REQUEST
@@ -54,7 +86,7 @@ def _meant(key: Key, image: Image) -> Key:
     return key if known is None else (known, ZERO_UUID)
 
 
-def _delete(name: str | None, topic_id: bytes, context: Context) -> DeletableTopicResult:
+def _delete(name: str | None, topic_id: bytes, context: HandlerContext) -> DeletableTopicResult:
     if (name is None) == (topic_id == ZERO_UUID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named either by its name or by its id")
     image = context.broker.metadata.image

@@ -4,7 +4,9 @@ v1 endpoint type (KIP-919)   v2 fenced brokers (KIP-1073)
 """
 
 from headgate.gateway.api import authorized_operations
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import Authorization
+from headgate.gateway.api.authorization_rules import cluster_operations
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.endpoints import endpoints
 from headgate.gateway.api.handlers import handles
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -17,8 +19,16 @@ from headgate.protocol.messages.describe_cluster import (
 BROKERS, CONTROLLERS = 1, 2
 
 
-@handles(DescribeClusterRequest, versions="0-2")
-def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
+def _authorize(authorization: Authorization) -> None:
+    """Everybody may ask for the brokers; the operations on the cluster are those that the client may do."""
+    if authorization.request.include_cluster_authorized_operations:
+        authorization.amends.append(
+            lambda response: setattr(response, "cluster_authorized_operations", cluster_operations(authorization))
+        )
+
+
+@handles(DescribeClusterRequest, versions="0-2", authorize=_authorize)
+def describe_cluster(request: DescribeClusterRequest, context: HandlerContext) -> DescribeClusterResponse:
     """Tell of the brokers; there is no endpoint of controllers."""
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is an endpoint of brokers; ask it for brokers")

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import configs
 from headgate.gateway.api.config_resources import altered_group, has_no_settings, this_broker
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_row
 from headgate.gateway.config import BrokerConfig, describe, group_config, loggers
@@ -28,13 +30,13 @@ from headgate.protocol.messages.describe_configs import (
 from headgate.protocol.steps import Steps, at_once
 
 
-@handles(DescribeConfigsRequest, versions="0-4")
-def describe_configs(request: DescribeConfigsRequest, context: Context) -> Any:
+@handles(DescribeConfigsRequest, versions="0-4", authorize=configs(AclOperation.DESCRIBE_CONFIGS, "results"))
+def describe_configs(request: DescribeConfigsRequest, context: HandlerContext) -> Any:
     """Describe every resource that is named, once."""
     return at_once(_describe(request, context), len(request.resources))
 
 
-def _describe(request: DescribeConfigsRequest, context: Context) -> Steps[DescribeConfigsResponse]:
+def _describe(request: DescribeConfigsRequest, context: HandlerContext) -> Steps[DescribeConfigsResponse]:
     resources = yield from _unique(request.resources)
     image = context.broker.metadata.image
     config = copy(context.broker.config)  # the one that is served may change while rows are made
@@ -74,7 +76,7 @@ def _unique(resources: Iterable[DescribeConfigsResource]) -> Steps[list[Describe
 
 
 def _entries(
-    resource: DescribeConfigsResource, config: BrokerConfig, image: Image, context: Context
+    resource: DescribeConfigsResource, config: BrokerConfig, image: Image, context: HandlerContext
 ) -> list[ConfigEntry]:
     names = resource.configuration_keys
     if resource.resource_type == ResourceType.BROKER:
@@ -89,7 +91,7 @@ def _entries(
 
 
 def _broker_entries(
-    resource: DescribeConfigsResource, names: list[str] | None, config: BrokerConfig, context: Context
+    resource: DescribeConfigsResource, names: list[str] | None, config: BrokerConfig, context: HandlerContext
 ) -> list[ConfigEntry]:
     """Those of this broker; of the empty name, what was changed for all brokers at run time."""
     if not resource.resource_name:

@@ -7,7 +7,9 @@ A group that is not there, or is of another kind, is Dead; from v6 on it is not 
 ConsumerGroupDescribe.
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, AclResource
+from headgate.gateway.api.authorization_rules import authorize_group_operations, elements, every
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import describe_groups_each
 from headgate.gateway.coordinator.groups.classic import ClassicGroup
@@ -20,8 +22,12 @@ _NOT_FOUND_FROM = 6
 _DEAD = "Dead"
 
 
-@handles(DescribeGroupsRequest, versions="0-6")
-def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse | Waiting:
+@handles(
+    DescribeGroupsRequest,
+    versions="0-6",
+    authorize=every(elements(AclOperation.DESCRIBE, AclResource.GROUP, "groups", "groups"), authorize_group_operations),
+)
+def describe_groups(request: DescribeGroupsRequest, context: HandlerContext) -> DescribeGroupsResponse | Waiting:
     """Describe every group that is named, once."""
     version = context.version
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.replication.replica import Replica
@@ -23,15 +25,15 @@ from headgate.protocol.steps import Steps, at_once
 from headgate.storage.files import parent
 
 
-@handles(DescribeLogDirsRequest, versions="0-5")
-def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Any:
+@handles(DescribeLogDirsRequest, versions="0-5", authorize=cluster(AclOperation.DESCRIBE))
+def describe_log_dirs(request: DescribeLogDirsRequest, context: HandlerContext) -> Any:
     """Bytes of every partition that is named and here, or of all."""
     here = list(context.broker.partitions)
     return at_once(_describe(request, here, context), len(here))
 
 
 def _describe(
-    request: DescribeLogDirsRequest, here: Iterable[Replica], context: Context
+    request: DescribeLogDirsRequest, here: Iterable[Replica], context: HandlerContext
 ) -> Steps[DescribeLogDirsResponse]:
     named: set[tuple[str, int]] = set()
     for topic in request.topics or ():
@@ -54,7 +56,7 @@ def _describe(
     return DescribeLogDirsResponse(results=results)
 
 
-def _result(directory: str, topics: list[DescribeLogDirsTopic], context: Context) -> DescribeLogDirsResult:
+def _result(directory: str, topics: list[DescribeLogDirsTopic], context: HandlerContext) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=_absolute(directory), topics=topics)
     if directory in context.broker.partitions.offline_directories:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR

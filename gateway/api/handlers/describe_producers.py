@@ -5,7 +5,9 @@ Tools that look for hanging transactions ask for it.
 
 from collections.abc import Iterable
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import partitions
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row
 from headgate.gateway.metadata.new_topics import check_name
@@ -20,8 +22,8 @@ from headgate.protocol.steps import rows
 from headgate.storage.log.producers import Producer
 
 
-@handles(DescribeProducersRequest, versions="0")
-def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+@handles(DescribeProducersRequest, versions="0", authorize=partitions(AclOperation.READ))
+def describe_producers(request: DescribeProducersRequest, context: HandlerContext) -> DescribeProducersResponse:
     """Tell of every partition who wrote last in which epoch and with which sequence.
 
     Each is told once, however often it is named: it may have many producers.
@@ -36,7 +38,7 @@ def describe_producers(request: DescribeProducersRequest, context: Context) -> D
     )
 
 
-def _partitions(topic: str, indexes: Iterable[int], context: Context) -> list[PartitionResponse]:
+def _partitions(topic: str, indexes: Iterable[int], context: HandlerContext) -> list[PartitionResponse]:
     def answer(index: int) -> PartitionResponse:
         check_name(topic)
         known = context.broker.partitions.get(topic, index).log.producers.by_id

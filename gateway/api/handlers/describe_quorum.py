@@ -5,7 +5,9 @@ v1 times of fetches (KIP-836)   v2 messages, directory ids, addresses of the vot
 Kafka's tools ask for it. The quorum is this node alone: the log of metadata is its own, and on disk when it answers.
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.endpoints import own_endpoint
 from headgate.gateway.api.handlers import handles
 from headgate.protocol.errors import ErrorCode
@@ -23,8 +25,8 @@ METADATA = "__cluster_metadata"
 """Kafka's name of the metadata log, which is the name that tools ask for."""
 
 
-@handles(DescribeQuorumRequest, versions="0-2")
-def describe_quorum(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
+@handles(DescribeQuorumRequest, versions="0-2", authorize=cluster(AclOperation.DESCRIBE))
+def describe_quorum(request: DescribeQuorumRequest, context: HandlerContext) -> DescribeQuorumResponse:
     """Describe partition 0 of the metadata; a request for anything else, or for more, hears that it is not there."""
     asked = [(topic.topic_name, row.partition_index) for topic in request.topics for row in topic.partitions]
     if asked == [(METADATA, 0)] and len(request.topics) == 1:
@@ -48,7 +50,7 @@ def _unknown(index: int) -> PartitionData:
     return PartitionData(partition_index=index, error_code=code, error_message=code.message)
 
 
-def _quorum(context: Context) -> PartitionData:
+def _quorum(context: HandlerContext) -> PartitionData:
     node_id, metadata = context.broker.config.node_id, context.broker.metadata
     now_ms = context.broker.clock.now_ms()
     voter = ReplicaState(
@@ -62,6 +64,6 @@ def _quorum(context: Context) -> PartitionData:
     )
 
 
-def _node(context: Context) -> Node:
+def _node(context: HandlerContext) -> Node:
     own = own_endpoint(context)
     return Node(node_id=own.node_id, listeners=[Listener(context.client.listener, own.host, own.port)])

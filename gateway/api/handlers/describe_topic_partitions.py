@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headgate.gateway.api import authorized_operations
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.authorization_rules import authorize_topic_operations
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.metadata.image import PartitionState, Topic
@@ -16,19 +18,46 @@ from headgate.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 from headgate.protocol.steps import Steps, at_once
 
 
-@handles(DescribeTopicPartitionsRequest, versions="0")
-def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: Context) -> Any:
+def _authorize(authorization: Authorization) -> None:
+    """DESCRIBE on each topic. Where all topics are asked for, a denied one is left out."""
+
+    def is_allowed(name: str) -> bool:
+        return authorization.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
+
+    authorization.amends.append(lambda response: authorize_topic_operations(authorization, response))
+    if authorization.request.topics:
+        authorization.split("topics", "topics", lambda topic: is_allowed(topic.name))
+        return
+    topics = authorization.context.broker.metadata.image.topics
+    names = [name for name in topics if is_allowed(name)]
+    if len(names) == len(topics):
+        return
+    cursor = authorization.request.cursor
+    if cursor is not None and cursor.topic_name not in names:
+        names = [name for name in names if name > cursor.topic_name]
+        cursor = None
+    if not names:  # to ask for none would mean all
+        authorization.response = DescribeTopicPartitionsResponse()
+        return
+    authorization.request = DescribeTopicPartitionsRequest(
+        [TopicRequest(name) for name in names], authorization.request.response_partition_limit, cursor
+    )
+
+
+@handles(DescribeTopicPartitionsRequest, versions="0", authorize=_authorize)
+def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: HandlerContext) -> Any:
     """One page, in order of the names from the cursor on, and the cursor of the next."""
     topics = context.broker.metadata.image.topics
     return at_once(_page(request, topics, context), len(request.topics) or len(topics))
 
 
 def _page(
-    request: DescribeTopicPartitionsRequest, topics: Mapping[str, Topic], context: Context
+    request: DescribeTopicPartitionsRequest, topics: Mapping[str, Topic], context: HandlerContext
 ) -> Steps[DescribeTopicPartitionsResponse]:
     names = _names(request, topics)
     left = max(1, min(request.response_partition_limit, context.broker.config.max_request_partition_size_limit))
@@ -71,7 +100,7 @@ def _start(name: str, cursor: Cursor | None) -> int:
     return cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
 
 
-def _describe(topic: Topic, start: int, end: int, context: Context) -> DescribeTopicPartitionsResponseTopic:
+def _describe(topic: Topic, start: int, end: int, context: HandlerContext) -> DescribeTopicPartitionsResponseTopic:
     offline, opening = context.broker.partitions.offline, context.broker.partitions.opening
     rows = [_partition(index, topic.partitions[index]) for index in range(start, end)]
     for row in rows if offline or opening else ():

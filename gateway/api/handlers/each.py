@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.config_resources import Resource
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
@@ -104,7 +104,7 @@ class _Rows(Generic[P, R]):
         items: Sequence[P],
         answer: Callable[[P], R],
         refuse: Callable[[P, ErrorCode, str], R],
-        context: Context,
+        context: HandlerContext,
     ) -> None:
         self._items = items
         self._answer = answer
@@ -184,7 +184,7 @@ def each_in_turns(
     refuse: Callable[[P, ErrorCode, str], R],
     respond: Callable[[list[R]], Any],
     timeout_ms: int,
-    context: Context,
+    context: HandlerContext,
 ) -> Any:
     """The response that `respond` makes of a row for every item, or what it is awaited by.
 
@@ -224,7 +224,9 @@ def each_in_turns(
     return Waiting([is_done, services.metadata.waiters], deadline_ms, attempt, response)
 
 
-def settled(context: Context, change: Change | None, respond: Callable[[], Any], *, in_any_case: bool = False) -> Any:
+def settled(
+    context: HandlerContext, change: Change | None, respond: Callable[[], Any], *, in_any_case: bool = False
+) -> Any:
     """What `respond` makes when a change of the metadata is on the disk, or what it is awaited by; None: at once.
 
     Then raises the KafkaError that kept it from getting there, if not `in_any_case` a response is to be made.
@@ -261,11 +263,22 @@ def refusal(error: KafkaError | OSError, topic: str = "", index: int = -1) -> tu
     `topic` and `index`: of which partition, for those errors that do not say it themselves.
     """
     if isinstance(error, KafkaError):
+        _refusals[error.code] += 1
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
             logger.error("refused to a client%s: %s", _of(topic, index), error.message)
         return error.code, error.message
+    _refusals[ErrorCode.KAFKA_STORAGE_ERROR] += 1
     logger.error("the store failed%s", _of(topic, index), exc_info=error)
     return ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}"
+
+
+_refusals: Counter[ErrorCode] = Counter()
+"""How often `refusal` was called in this process, by the error: what refuses knows neither the API nor the broker."""
+
+
+def count_refusals() -> Iterator[tuple[tuple[str, ...], int]]:
+    """The rows that were refused, in responses that were otherwise made, by the name of the error."""
+    return iter([((code.name,), count) for code, count in _refusals.items()])
 
 
 def _of(topic: str, index: int) -> str:
@@ -302,7 +315,7 @@ Row = TypeVar("Row", bound=Described)
 Machine = Callable[[Shard, Asked, RequestContext, Ticket, float], Decision]
 
 
-def ask_group(machine: Machine[Asked], request: Asked, context: Context) -> Any:
+def ask_group(machine: Machine[Asked], request: Asked, context: HandlerContext) -> Any:
     """Have the machine decide what a member asks of its group: the response, or what it is awaited by."""
     request_context, clock = context.request_context, context.broker.clock
 
@@ -317,7 +330,7 @@ def describe_groups_each(
     describe: Callable[[Shard, str], Any],
     refuse: Callable[[str, KafkaError], Row],
     respond: Callable[[list[Row]], Any],
-    context: Context,
+    context: HandlerContext,
     *,
     with_operations: bool,
 ) -> Any:
@@ -350,7 +363,7 @@ def alter_each(
     alter: Callable[[Named], None],
     row: Callable[[int, str | None, int, str], P],
     respond: Callable[[list[P]], Any],
-    context: Context,
+    context: HandlerContext,
 ) -> Any:
     """The response of a row of (error code, message, type, name) for every resource, or what it is awaited by.
 

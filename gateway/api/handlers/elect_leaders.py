@@ -5,7 +5,9 @@ v1 unclean elections, top-level error (KIP-460)   v2 flexible
 A node that stands alone leads every partition, as its preferred replica: no election is ever needed.
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row
 from headgate.gateway.metadata.image import Image
@@ -22,8 +24,8 @@ from headgate.protocol.messages.elect_leaders import (
 from headgate.protocol.steps import rows
 
 
-@handles(ElectLeadersRequest, versions="0-2")
-def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
+@handles(ElectLeadersRequest, versions="0-2", authorize=cluster(AclOperation.ALTER))
+def elect_leaders(request: ElectLeadersRequest, context: HandlerContext) -> ElectLeadersResponse:
     """Answer for every partition that is named; of all partitions, those would be told that got another leader."""
     if request.election_type not in {PREFERRED, UNCLEAN}:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}")

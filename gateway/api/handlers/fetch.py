@@ -17,7 +17,8 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from headgate.gateway.api import conversion
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.conversion import Steps
 from headgate.gateway.api.endpoints import leader_of
 from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS, NO_DIVERGENCE, FetchPlan, late, release
@@ -125,9 +126,24 @@ class Plan(FetchPlan):
         return known_code(code, self._context.version, STORAGE_ERROR_SINCE)
 
 
-@handles(FetchRequest, versions="10-18")
+def _authorize(authorization: Authorization) -> None:
+    """READ on each topic; of a follower, CLUSTER_ACTION. A denied topic has TOPIC_AUTHORIZATION_FAILED in both cases.
+
+    The partitions of a session are authorized whenever they are looked at: what was allowed once can be denied later.
+    """
+    request = authorization.request
+    if max(request.replica_id, request.replica_state.replica_id) >= 0:
+        is_allowed = authorization.allows_cluster(AclOperation.CLUSTER_ACTION)
+        authorization.limit_partitions(lambda topic: is_allowed)
+    else:
+        authorization.limit_partitions(partial(authorization.allows, AclOperation.READ, AclResource.TOPIC))
+
+
+@handles(FetchRequest, versions="10-18", authorize=_authorize)
 def fetch(
-    request: FetchRequest, context: Context, kind: Callable[[FetchRequest, Context, FetchTurn, float], Plan] = Plan
+    request: FetchRequest,
+    context: HandlerContext,
+    kind: Callable[[FetchRequest, HandlerContext, FetchTurn, float], Plan] = Plan,
 ) -> FetchResponse | Waiting:
     """Plan pieces of files for every partition wanted, or wait until there is enough to plan."""
     broker = context.broker
@@ -138,14 +154,14 @@ def fetch(
     return kind(request, context, turn, now_ms).answer()
 
 
-@handles(FetchRequest, versions="4-9")
-def fetch_without_zstd(request: FetchRequest, context: Context) -> FetchResponse | Waiting:
+@handles(FetchRequest, versions="4-9", authorize=_authorize)
+def fetch_without_zstd(request: FetchRequest, context: HandlerContext) -> FetchResponse | Waiting:
     """The same for versions that do not know zstd: such batches are sent as gzip."""
     return fetch(request, context, PlanWithoutZstd)
 
 
-@handles(FetchRequest, versions="0-3")
-def fetch_sets(request: FetchRequest, context: Context) -> FetchResponse | Waiting:
+@handles(FetchRequest, versions="0-3", authorize=_authorize)
+def fetch_sets(request: FetchRequest, context: HandlerContext) -> FetchResponse | Waiting:
     """The same for versions that know no batches: message sets."""
     return fetch(request, context, PlanOfSets)
 
@@ -303,7 +319,7 @@ class PlanOfSets(_Converting):
 
     __slots__ = ("_is_hard", "_magic")
 
-    def __init__(self, request: FetchRequest, context: Context, turn: FetchTurn, now_ms: float) -> None:
+    def __init__(self, request: FetchRequest, context: HandlerContext, turn: FetchTurn, now_ms: float) -> None:
         super().__init__(request, context, turn, now_ms)
         share = context.broker.conversions.share(CONVERTED_BYTES, LEAST_CONVERTED_BYTES)
         self._max_bytes = min(self._max_bytes, share)

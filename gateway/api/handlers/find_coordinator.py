@@ -8,7 +8,8 @@ cannot be, hears COORDINATOR_NOT_AVAILABLE and asks again. Of transactions every
 Served from version 0 from the first day: librdkafka compresses with lz4 only if it is.
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import DENIALS, AclOperation, AclResource, Authorization
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.endpoints import Endpoint, endpoints, own_endpoint
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row, settled
@@ -26,8 +27,28 @@ MAX_KEYS = 10_000
 """Of one request; nobody has that many groups, and the reply must not hold up everybody else."""
 
 
-@handles(FindCoordinatorRequest, versions="0-6")
-def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse | Waiting:
+def _authorize(authorization: Authorization) -> None:
+    """DESCRIBE on each group or transactional id."""
+    request = authorization.request
+    resource = _RESOURCES.get(request.key_type)
+    if resource is None:  # the handler refuses it
+        return
+    if authorization.context.version < 4:
+        authorization.require(AclOperation.DESCRIBE, resource, request.key)
+    else:
+        authorization.split(
+            "coordinator_keys",
+            "coordinators",
+            lambda key: authorization.allows(AclOperation.DESCRIBE, resource, key),
+            code=DENIALS[resource],
+        )
+
+
+_RESOURCES = {GROUP: AclResource.GROUP, TRANSACTION: AclResource.TRANSACTIONAL_ID}
+
+
+@handles(FindCoordinatorRequest, versions="0-6", authorize=_authorize)
+def find_coordinator(request: FindCoordinatorRequest, context: HandlerContext) -> FindCoordinatorResponse | Waiting:
     """Answer every key with its coordinator."""
     key_type = request.key_type
     if key_type not in (GROUP, TRANSACTION):
@@ -41,7 +62,7 @@ def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindC
     return found
 
 
-def _find(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+def _find(request: FindCoordinatorRequest, context: HandlerContext) -> FindCoordinatorResponse:
     key_type = request.key_type
     if context.version < 4:
         node_id, host, port, _ = _coordinator(request.key, key_type, context)
@@ -54,7 +75,7 @@ def _find(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorR
     return FindCoordinatorResponse(coordinators=each_row(request.coordinator_keys, answer, _refuse))
 
 
-def _coordinator(key: str, key_type: int, context: Context) -> Endpoint:
+def _coordinator(key: str, key_type: int, context: HandlerContext) -> Endpoint:
     own = own_endpoint(context)
     if key_type == TRANSACTION:
         return own

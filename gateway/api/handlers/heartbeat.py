@@ -3,7 +3,9 @@
 v1 throttle   v3 static members (KIP-345)   v4 flexible
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import group
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups import classic
@@ -12,8 +14,8 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-@handles(HeartbeatRequest, versions="0-4")
-def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse | Waiting:
+@handles(HeartbeatRequest, versions="0-4", authorize=group(AclOperation.READ))
+def heartbeat(request: HeartbeatRequest, context: HandlerContext) -> HeartbeatResponse | Waiting:
     """Have the group decide. While it is being loaded all is well, as with Kafka: sessions begin after that."""
     check_group_id(request.group_id)
     try:

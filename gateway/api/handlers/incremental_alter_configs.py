@@ -7,6 +7,8 @@ Of a broker's settings those can be changed that can be in Kafka while it runs, 
 
 from collections.abc import Callable, Sequence
 
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import configs
 from headgate.gateway.api.config_resources import (
     altered_broker,
     altered_group,
@@ -14,7 +16,7 @@ from headgate.gateway.api.config_resources import (
     has_no_settings,
     this_broker,
 )
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import alter_each
 from headgate.gateway.config import catalogue, dynamic, loggers
@@ -40,9 +42,9 @@ from headgate.protocol.messages.incremental_alter_configs import (
 Items = Callable[[str], Sequence[str] | None]
 
 
-@handles(IncrementalAlterConfigsRequest, versions="0-1")
+@handles(IncrementalAlterConfigsRequest, versions="0-1", authorize=configs(AclOperation.ALTER_CONFIGS, "responses"))
 def incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, context: Context
+    request: IncrementalAlterConfigsRequest, context: HandlerContext
 ) -> IncrementalAlterConfigsResponse | Waiting:
     """Change every resource, all or nothing of each."""
 
@@ -64,13 +66,13 @@ def incremental_alter_configs(
     return response
 
 
-def _alter_topic(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+def _alter_topic(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> None:
     topic = altered_topic(resource, context)
     changes = _changes(resource, lambda name: _items_of_topic(name, topic, context))
     context.broker.metadata.change_topic_configs(topic.name, changes, validate_only=validate_only)
 
 
-def _items_of_topic(name: str, topic: Topic, context: Context) -> tuple[str, ...] | None:
+def _items_of_topic(name: str, topic: Topic, context: HandlerContext) -> tuple[str, ...] | None:
     definition = catalogue.TOPIC.get(name)
     if definition is None or definition.type is not Type.LIST:
         return None
@@ -78,14 +80,14 @@ def _items_of_topic(name: str, topic: Topic, context: Context) -> tuple[str, ...
     return value if isinstance(value, tuple) else None
 
 
-def _alter_broker(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+def _alter_broker(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> None:
     node_id, metadata = altered_broker(resource, context), context.broker.metadata
     configs = metadata.planned.configs.get((BROKER_RESOURCE, resource.resource_name), {})
     changes = _changes(resource, lambda name: dynamic.items(context.broker.config, name, configs))
     metadata.change_broker_configs(node_id, changes, validate_only=validate_only)
 
 
-def _alter_loggers(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+def _alter_loggers(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> None:
     this_broker(resource, context)
     if any(change.config_operation in {APPEND, SUBTRACT} for change in resource.configs):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is no list; set it, or delete it")
@@ -96,12 +98,12 @@ def _alter_loggers(resource: AlterConfigsResource, context: Context, validate_on
         loggers.change(levels)
 
 
-def _alter_group(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+def _alter_group(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> None:
     group_id, changes = altered_group(resource), _changes(resource, lambda _: None)
     context.broker.metadata.change_group_configs(group_id, changes, validate_only=validate_only)
 
 
-_KINDS: dict[int, Callable[[AlterConfigsResource, Context, bool], None]] = {
+_KINDS: dict[int, Callable[[AlterConfigsResource, HandlerContext, bool], None]] = {
     ResourceType.TOPIC: _alter_topic,
     ResourceType.BROKER: _alter_broker,
     ResourceType.BROKER_LOGGER: _alter_loggers,

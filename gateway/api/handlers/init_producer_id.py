@@ -3,7 +3,8 @@
 v2 flexible   v3 the id and epoch to be raised (KIP-360)   v4 PRODUCER_FENCED   v5 TRANSACTION_ABORTABLE (KIP-890)
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import settled
 from headgate.gateway.runtime.purgatory import Waiting
@@ -11,8 +12,20 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
-@handles(InitProducerIdRequest, versions="0-5")
-def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse | Waiting:
+def _authorize(authorization: Authorization) -> None:
+    """WRITE on the transactional id; without one, IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
+    transactional_id = authorization.request.transactional_id
+    if transactional_id is not None:
+        authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
+    elif not (
+        authorization.allows_cluster(AclOperation.IDEMPOTENT_WRITE)
+        or authorization.allows_any(AclOperation.WRITE, AclResource.TOPIC)
+    ):
+        raise denied(AclResource.CLUSTER)
+
+
+@handles(InitProducerIdRequest, versions="0-5", authorize=_authorize)
+def init_producer_id(request: InitProducerIdRequest, context: HandlerContext) -> InitProducerIdResponse | Waiting:
     """Give a new id with epoch 0; without a transactional id, also to one who has an id, as Kafka does."""
     if request.transactional_id is not None:
         message = (

@@ -4,7 +4,9 @@ v1 rebalance timeout (KIP-62)   v2 throttle   v4 MEMBER_ID_REQUIRED (KIP-394)   
 v6 flexible   v7 protocol type in the response (KIP-559)   v8 reasons (KIP-800)   v9 skip_assignment (KIP-814)
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import group
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups import classic
@@ -12,8 +14,8 @@ from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
-@handles(JoinGroupRequest, versions="0-9")
-def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | Waiting:
+@handles(JoinGroupRequest, versions="0-9", authorize=group(AclOperation.READ))
+def join_group(request: JoinGroupRequest, context: HandlerContext) -> JoinGroupResponse | Waiting:
     """Have the group decide; the reply mostly comes with its next generation."""
     check_group_id(request.group_id)
     response: JoinGroupResponse | Waiting = ask_group(classic.join, request, context)

@@ -3,7 +3,9 @@
 v1 throttle   v3 many members, static ones too (KIP-345)   v4 flexible   v5 reasons (KIP-800)
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import group
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups import classic
@@ -11,8 +13,8 @@ from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 
-@handles(LeaveGroupRequest, versions="0-5")
-def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse | Waiting:
+@handles(LeaveGroupRequest, versions="0-5", authorize=group(AclOperation.READ))
+def leave_group(request: LeaveGroupRequest, context: HandlerContext) -> LeaveGroupResponse | Waiting:
     """Have the group decide."""
     check_group_id(request.group_id)
     response: LeaveGroupResponse | Waiting = ask_group(classic.leave, request, context)

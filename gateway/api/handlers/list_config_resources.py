@@ -3,7 +3,9 @@
 v0 subscriptions to client metrics, of which there are none (KIP-1000)   v1 every type (KIP-1142)
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -14,8 +16,8 @@ from headgate.protocol.messages.list_config_resources import (
 )
 
 
-@handles(ListConfigResourcesRequest, versions="0-1")
-def list_config_resources(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
+@handles(ListConfigResourcesRequest, versions="0-1", authorize=cluster(AclOperation.DESCRIBE_CONFIGS))
+def list_config_resources(request: ListConfigResourcesRequest, context: HandlerContext) -> ListConfigResourcesResponse:
     """The names by type; no type named means all."""
     if context.version == 0:
         return ListConfigResourcesResponse()
@@ -24,7 +26,7 @@ def list_config_resources(request: ListConfigResourcesRequest, context: Context)
     return ListConfigResourcesResponse(config_resources=rows)
 
 
-def _names(resource_type: int, context: Context) -> list[str]:
+def _names(resource_type: int, context: HandlerContext) -> list[str]:
     image = context.broker.metadata.image
     if resource_type == ResourceType.TOPIC:
         return list(image.topics)

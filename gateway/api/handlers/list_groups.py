@@ -6,7 +6,8 @@ v1 throttle   v3 flexible   v4 states (KIP-518)   v5 types (KIP-848)
 from collections.abc import Iterable
 from typing import Any
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator.groups.shard import Group
 from headgate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -15,8 +16,16 @@ from headgate.protocol.steps import Steps, at_once
 _GROUPS_A_STEP = 32
 
 
-@handles(ListGroupsRequest, versions="0-5")
-def list_groups(request: ListGroupsRequest, context: Context) -> Any:
+def _authorize(authorization: Authorization) -> None:
+    """DESCRIBE on the cluster, or on each group: a denied group is left out."""
+    if not authorization.allows_cluster(AclOperation.DESCRIBE):
+        authorization.keep_rows(
+            "groups", lambda row: authorization.allows(AclOperation.DESCRIBE, AclResource.GROUP, row.group_id)
+        )
+
+
+@handles(ListGroupsRequest, versions="0-5", authorize=_authorize)
+def list_groups(request: ListGroupsRequest, context: HandlerContext) -> Any:
     """Those in the wanted states and of the wanted types, however these are spelt; a filter that is empty takes all.
 
     While a part of the groups is loaded, nothing is told: the client would take it for all.

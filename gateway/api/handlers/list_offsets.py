@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from headgate.gateway.api.context import Context, Services
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import partitions
+from headgate.gateway.api.context import HandlerContext, Services
 from headgate.gateway.api.conversion import ROW_BYTES, caught
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_steps, refusal
@@ -63,8 +65,8 @@ class Search(NamedTuple):
     brought: Place | None = None
 
 
-@handles(ListOffsetsRequest, versions="1-11")
-def list_offsets(request: ListOffsetsRequest, context: Context) -> Any:
+@handles(ListOffsetsRequest, versions="1-11", authorize=partitions(AclOperation.DESCRIBE))
+def list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Any:
     """Answer every partition from its log; what asks for a time has to look into records, which may take long."""
     return at_once(_list_offsets(request, context), _count(request))
 
@@ -73,7 +75,7 @@ def _count(request: ListOffsetsRequest) -> int:
     return sum(len(topic.partitions) for topic in request.topics)
 
 
-def _list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse | Waiting]:
+def _list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Steps[ListOffsetsResponse | Waiting]:
     searches: dict[tuple[Replica, int], Search] = {}
 
     def answer(wanted: ListOffsetsPartition, partition: Replica) -> Row:
@@ -93,8 +95,8 @@ def _list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOf
     return Searching(response, searches.values(), request, context.broker).answer() if searches else response
 
 
-@handles(ListOffsetsRequest, versions="0")
-def list_segments(request: ListOffsetsRequest, context: Context) -> Any:
+@handles(ListOffsetsRequest, versions="0", authorize=partitions(AclOperation.DESCRIBE))
+def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> Any:
     """Answer every partition with the offsets where its segments begin."""
     known: dict[Replica, SegmentStarts] = {}
     room = MOST_OFFSETS
@@ -114,7 +116,7 @@ def list_segments(request: ListOffsetsRequest, context: Context) -> Any:
     return at_once(_respond(request, context, answer), _count(request))
 
 
-def _respond(request: ListOffsetsRequest, context: Context, answer: Answer) -> Steps[ListOffsetsResponse]:
+def _respond(request: ListOffsetsRequest, context: HandlerContext, answer: Answer) -> Steps[ListOffsetsResponse]:
     def row(topic: ListOffsetsTopic, wanted: ListOffsetsPartition) -> Row:
         return answer(wanted, context.broker.partitions.get(topic.name, wanted.partition_index))
 

@@ -3,7 +3,9 @@
 A node that stands alone never moves any; see `alter_partition_reassignments`.
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -11,9 +13,9 @@ from headgate.protocol.messages.list_partition_reassignments import (
 )
 
 
-@handles(ListPartitionReassignmentsRequest, versions="0")
+@handles(ListPartitionReassignmentsRequest, versions="0", authorize=cluster(AclOperation.DESCRIBE))
 def list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest, context: Context
+    request: ListPartitionReassignmentsRequest, context: HandlerContext
 ) -> ListPartitionReassignmentsResponse:
     """Nothing, whatever partitions are named: also of those that do not exist, as in Kafka."""
     return ListPartitionReassignmentsResponse(error_message=None)

@@ -10,10 +10,13 @@ Topics come into being here if `auto.create.topics.enable` and the request say s
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, TypeAlias, TypeVar, cast
 
 from headgate.gateway.api import authorized_operations
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, Authorization
+from headgate.gateway.api.authorization_rules import authorize_topic_operations, cluster_operations
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.endpoints import endpoints
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
@@ -46,8 +49,49 @@ def _is_lasting(response: MetadataResponse) -> bool:
     return not any(topic.error_code or any(row.error_code for row in topic.partitions) for topic in response.topics)
 
 
-@handles(MetadataRequest, versions="0-13", is_lasting=_is_lasting)
-def metadata(request: MetadataRequest, context: Context) -> Any:
+def _authorize(authorization: Authorization) -> None:
+    """DESCRIBE on each topic, and CREATE on the cluster or the topic for one that the request would create.
+
+    Where all topics are asked for, a denied one is left out. The answer does not tell whether a denied topic exists.
+    """
+    request, context = authorization.request, authorization.context
+    image = context.broker.metadata.image
+    authorization.amends.append(lambda response: authorize_topic_operations(authorization, response))
+    if request.include_cluster_authorized_operations:
+        authorization.amends.append(
+            lambda response: setattr(response, "cluster_authorized_operations", cluster_operations(authorization))
+        )
+    is_of_all = request.topics is None or (context.version == 0 and not request.topics)
+    wanted = [MetadataRequestTopic(name=name) for name in image.topics] if is_of_all else request.topics
+    kept = [topic for topic in wanted if _is_allowed(topic, authorization)]
+    if len(kept) == len(wanted):
+        return
+    rows = [] if is_of_all else [_denied(topic) for topic in wanted if not _is_allowed(topic, authorization)]
+    authorization.request = copy(request)
+    authorization.request.topics = kept
+    if kept or context.version > 0:
+        authorization.add_rows("topics", rows)
+    else:  # to ask for none means all
+        authorization.amends.append(lambda response: setattr(response, "topics", rows))
+
+
+def _is_allowed(topic: MetadataRequestTopic, authorization: Authorization) -> bool:
+    if not authorization.allows_topic(AclOperation.DESCRIBE, topic.name or "", topic.topic_id):
+        return False
+    if not _is_to_create(topic, authorization.request, authorization.context):
+        return True
+    return authorization.allows_cluster(AclOperation.CREATE) or authorization.allows_topic(
+        AclOperation.CREATE, topic.name or ""
+    )
+
+
+def _denied(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
+
+
+@handles(MetadataRequest, versions="0-13", authorize=_authorize, is_lasting=_is_lasting)
+def metadata(request: MetadataRequest, context: HandlerContext) -> Any:
     """Describe all topics, or those that are named; these may be created by it."""
     if request.topics is None or (context.version == 0 and not request.topics):
         topics = list(context.broker.metadata.image.topics.values())
@@ -58,7 +102,7 @@ def metadata(request: MetadataRequest, context: Context) -> Any:
 
 def _respond(
     request: MetadataRequest,
-    context: Context,
+    context: HandlerContext,
     wanted: Sequence[W],
     description: _Description,
     row: Callable[[W], MetadataResponseTopic],
@@ -94,7 +138,7 @@ class _Rows(Rows[W, MetadataResponseTopic]):
         self.description = description
 
 
-def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: Context) -> Steps[Any]:
+def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: HandlerContext) -> Steps[Any]:
     """Describe these topics, once those are there that are to be created."""
     unique: dict[Key, MetadataRequestTopic] = {}
     new: list[Key] = []
@@ -130,7 +174,7 @@ def _check(topic: MetadataRequestTopic, version: int) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} asks for topics by name, not by id")
 
 
-def _is_to_create(wanted: MetadataRequestTopic, request: MetadataRequest, context: Context) -> bool:
+def _is_to_create(wanted: MetadataRequestTopic, request: MetadataRequest, context: HandlerContext) -> bool:
     name = wanted.name
     if name is None or wanted.topic_id != ZERO_UUID or name in context.broker.metadata.image.topics:
         return False
@@ -145,13 +189,13 @@ def _is_valid(name: str) -> bool:
     return True
 
 
-def _may_create(name: str, request: MetadataRequest, context: Context) -> bool:
+def _may_create(name: str, request: MetadataRequest, context: HandlerContext) -> bool:
     """Topics of coordinators are left to these, which know how many partitions they need."""
     is_wanted = context.broker.config.auto_create_topics_enable and request.allow_auto_topic_creation
     return is_wanted and name not in INTERNAL_TOPICS
 
 
-def _create(name: str, context: Context) -> None:
+def _create(name: str, context: HandlerContext) -> None:
     """Create a topic by the defaults. Raises KafkaError where there can be none."""
     metadata = context.broker.metadata
     if name not in metadata.planned.topics:  # somebody else may have asked for it
@@ -161,7 +205,7 @@ def _create(name: str, context: Context) -> None:
 class _Description:
     """Rows of topics as they were at one moment."""
 
-    def __init__(self, request: MetadataRequest, context: Context) -> None:
+    def __init__(self, request: MetadataRequest, context: HandlerContext) -> None:
         partitions = context.broker.partitions
         self.image = context.broker.metadata.image
         self.has_errors = False
@@ -173,7 +217,7 @@ class _Description:
         wants_operations = request.include_topic_authorized_operations
         self._operations = authorized_operations.TOPIC if wants_operations else authorized_operations.UNKNOWN
 
-    def freeze(self, context: Context) -> None:
+    def freeze(self, context: HandlerContext) -> None:
         """Keep what the image does not have: the rows are made later."""
         self._offline = frozenset(context.broker.partitions.offline)
         self._opening = frozenset(context.broker.partitions.opening)

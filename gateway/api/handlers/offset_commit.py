@@ -8,7 +8,9 @@ Version 0 stores offsets in ZooKeeper: it is not served yet.
 
 from typing import Any
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, Authorization
+from headgate.gateway.api.authorization_rules import every, group
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator import offset_requests
 from headgate.gateway.coordinator.decision import Decision, Ticket
@@ -17,8 +19,17 @@ from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 
-@handles(OffsetCommitRequest, versions="1-10", stages=True)
-def offset_commit(request: OffsetCommitRequest, context: Context) -> Any:
+def _authorize_topics(authorization: Authorization) -> None:
+    """READ on each topic."""
+    authorization.split(
+        "topics", "topics", lambda topic: authorization.allows_topic(AclOperation.READ, topic.name, topic.topic_id)
+    )
+
+
+@handles(
+    OffsetCommitRequest, versions="1-10", authorize=every(group(AclOperation.READ), _authorize_topics), stages=True
+)
+def offset_commit(request: OffsetCommitRequest, context: HandlerContext) -> Any:
     """Have the group decide, and answer when what it wrote is below the high watermark."""
     version, clock = context.version, context.broker.clock
 

@@ -2,15 +2,40 @@
 
 from typing import Any
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, Authorization
+from headgate.gateway.api.authorization_rules import every, group
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import check_group_id
 from headgate.gateway.coordinator import offset_requests
-from headgate.protocol.messages.offset_delete import OffsetDeleteRequest
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 
 
-@handles(OffsetDeleteRequest, versions="0")
-def offset_delete(request: OffsetDeleteRequest, context: Context) -> Any:
+def _authorize_topics(authorization: Authorization) -> None:
+    """READ on each topic."""
+    authorization.split(
+        "topics", "topics", lambda topic: authorization.allows_topic(AclOperation.READ, topic.name), _denied
+    )
+
+
+def _denied(topics: list[OffsetDeleteRequestTopic]) -> list[OffsetDeleteResponseTopic]:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return [
+        OffsetDeleteResponseTopic(
+            topic.name, [OffsetDeleteResponsePartition(row.partition_index, code) for row in topic.partitions]
+        )
+        for topic in topics
+    ]
+
+
+@handles(OffsetDeleteRequest, versions="0", authorize=every(group(AclOperation.DELETE), _authorize_topics))
+def offset_delete(request: OffsetDeleteRequest, context: HandlerContext) -> Any:
     """Have the group decide, and answer when what it wrote is below the high watermark."""
     check_group_id(request.group_id)
     return context.broker.groups.submit(

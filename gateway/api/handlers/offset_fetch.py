@@ -8,9 +8,11 @@ it is made of that at the end.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator import offset_requests
 from headgate.gateway.coordinator.decision import Decision, Ticket
@@ -32,8 +34,52 @@ from headgate.protocol.steps import FEW, again, in_steps
 _MANY_GROUPS = 8
 
 
-@handles(OffsetFetchRequest, versions="1-10")
-def offset_fetch(request: OffsetFetchRequest, context: Context) -> Any:
+def _authorize(authorization: Authorization) -> None:
+    """DESCRIBE on each group, and on each topic. Where all topics are asked for, a denied one is left out."""
+    request = authorization.request
+    if authorization.context.version >= _MANY_GROUPS:
+        authorization.split(
+            "groups",
+            "groups",
+            lambda group: authorization.allows(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id),
+            lambda groups: [_refused(group, denied(AclResource.GROUP)) for group in groups],
+        )
+        if authorization.response is None:
+            authorization.amends.append(partial(_authorize_topics, authorization))
+    else:
+        authorization.require(AclOperation.DESCRIBE, AclResource.GROUP, request.group_id)
+        authorization.amends.append(partial(_authorize_old_topics, authorization))
+
+
+def _authorize_topics(authorization: Authorization, response: OffsetFetchResponse) -> None:
+    """Tell nothing of denied topics, in the rows of every group."""
+    asked = {group.group_id: group for group in authorization.request.groups}
+    for row in response.groups:
+        is_of_all = row.group_id in asked and asked[row.group_id].topics is None
+        row.topics = _without_denied(row.topics, is_of_all, authorization)
+
+
+def _authorize_old_topics(authorization: Authorization, response: OffsetFetchResponse) -> None:
+    response.topics = _without_denied(response.topics, authorization.request.topics is None, authorization)
+
+
+def _without_denied(topics: list[Any], is_of_all: bool, authorization: Authorization) -> list[Any]:
+    """These rows of topics; denied ones are left out, or have an error and no offsets."""
+    rows = []
+    for topic in topics:
+        name, topic_id = topic.name, getattr(topic, "topic_id", b"")
+        if authorization.allows_topic(AclOperation.DESCRIBE, name, topic_id):
+            rows.append(topic)
+        elif not is_of_all:
+            for row in topic.partitions:
+                row.committed_offset = row.committed_leader_epoch = -1
+                row.metadata, row.error_code = "", ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            rows.append(topic)
+    return rows
+
+
+@handles(OffsetFetchRequest, versions="1-10", authorize=_authorize)
+def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
     """Ask the coordinator of every group; what was written before is below the high watermark when it answers."""
     version = context.version
     groups = request.groups if version >= _MANY_GROUPS else [_only_group(request)]

@@ -3,7 +3,9 @@
 v1 epoch in the reply   v2 the epoch that the client knows, throttle   v3 replica id   v4 flexible
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation, Authorization
+from headgate.gateway.api.authorization_rules import partitions
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row
 from headgate.protocol.errors import ErrorCode
@@ -18,8 +20,19 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
 from headgate.protocol.steps import rows
 
 
-@handles(OffsetForLeaderEpochRequest, versions="0-4")
-def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+def _authorize(authorization: Authorization) -> None:
+    """CLUSTER_ACTION, as followers have it; of everybody else, DESCRIBE on each topic."""
+    if not authorization.allows_cluster(AclOperation.CLUSTER_ACTION):
+        _authorize_topics(authorization)
+
+
+_authorize_topics = partitions(AclOperation.DESCRIBE)
+
+
+@handles(OffsetForLeaderEpochRequest, versions="0-4", authorize=_authorize)
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: HandlerContext
+) -> OffsetForLeaderEpochResponse:
     """For every partition the last epoch up to the one asked for, and the offset behind its last record."""
     return OffsetForLeaderEpochResponse(
         topics=rows(
@@ -29,7 +42,7 @@ def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Conte
     )
 
 
-def _partitions(topic: OffsetForLeaderTopic, context: Context) -> list[EpochEndOffset]:
+def _partitions(topic: OffsetForLeaderTopic, context: HandlerContext) -> list[EpochEndOffset]:
     def answer(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
         partition = context.broker.partitions.get(topic.topic, wanted.partition)
         partition.check_leader_epoch(wanted.current_leader_epoch)

@@ -11,7 +11,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
 
-from headgate.gateway.api.context import CloseConnection, Context
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.authorization_rules import partitions
+from headgate.gateway.api.context import CloseConnection, HandlerContext
 from headgate.gateway.api.conversion import Done, Steps, batch_steps, set_steps
 from headgate.gateway.api.endpoints import Endpoint, leader_of
 from headgate.gateway.api.handlers import handles
@@ -38,7 +40,9 @@ from headgate.storage.log.validation import OWN, PREPARED, prepare
 
 logger = logging.getLogger("headgate.handlers")
 
-Append: TypeAlias = Callable[[int, str, PartitionProduceData, Context, int, "list[Behind]"], PartitionProduceResponse]
+Append: TypeAlias = Callable[
+    [int, str, PartitionProduceData, HandlerContext, int, "list[Behind]"], PartitionProduceResponse
+]
 """Appends to one partition: acks, topic, what to append, context, the time, and where rows go that have to wait."""
 Make: TypeAlias = Callable[[memoryview, LogConfig, int, str], Steps[memoryview]]
 
@@ -169,7 +173,7 @@ class Elsewhere(Behind):
 
 
 def _append(
-    acks: int, topic: str, data: PartitionProduceData, context: Context, now_ms: int, behind: list[Behind]
+    acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, now_ms: int, behind: list[Behind]
 ) -> PartitionProduceResponse:
     """Append to one partition. The row promises what was staged; `WriteBatcher.commit` takes that back if it must."""
     broker = context.broker
@@ -197,8 +201,21 @@ def _append(
     return row
 
 
-@handles(ProduceRequest, versions="7-11", stages=True)
-def produce(request: ProduceRequest, context: Context, append: Append = _append) -> ProduceResponse | Waiting | None:
+def _authorize(authorization: Authorization) -> None:
+    """WRITE on each topic, and on the transactional id. IDEMPOTENT_WRITE is not asked for since Kafka 3.0 (KIP-679)."""
+    transactional_id = authorization.request.transactional_id
+    if transactional_id is not None:
+        authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
+    _authorize_topics(authorization)
+
+
+_authorize_topics = partitions(AclOperation.WRITE)
+
+
+@handles(ProduceRequest, versions="7-11", authorize=_authorize, stages=True)
+def produce(
+    request: ProduceRequest, context: HandlerContext, append: Append = _append
+) -> ProduceResponse | Waiting | None:
     """Append every partition's batches; with acks=all the reply waits for the high watermark."""
     acks = request.acks
     if acks not in _ACKS:
@@ -228,14 +245,14 @@ def produce(request: ProduceRequest, context: Context, append: Append = _append)
     return _wait(request, context, response, behind) if behind else response
 
 
-@handles(ProduceRequest, versions="3-6", stages=True)
-def produce_before_zstd(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
+@handles(ProduceRequest, versions="3-6", authorize=_authorize, stages=True)
+def produce_before_zstd(request: ProduceRequest, context: HandlerContext) -> ProduceResponse | Waiting | None:
     """The same for versions that do not know zstd (KIP-110)."""
     return produce(request, context, _append_without_zstd)
 
 
-@handles(ProduceRequest, versions="0-2")
-def produce_sets(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
+@handles(ProduceRequest, versions="0-2", authorize=_authorize)
+def produce_sets(request: ProduceRequest, context: HandlerContext) -> ProduceResponse | Waiting | None:
     """The same for message sets, which become batches.
 
     What a client of ZooKeeper says first can be read as a Produce 0 that sends nothing, and wants no reply.
@@ -246,7 +263,7 @@ def produce_sets(request: ProduceRequest, context: Context) -> ProduceResponse |
 
 
 def _append_without_zstd(
-    acks: int, topic: str, data: PartitionProduceData, context: Context, now_ms: int, behind: list[Behind]
+    acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, now_ms: int, behind: list[Behind]
 ) -> PartitionProduceResponse:
     records = data.records
     if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
@@ -259,20 +276,20 @@ def _append_without_zstd(
 
 
 def _append_set(
-    acks: int, topic: str, data: PartitionProduceData, context: Context, now_ms: int, behind: list[Behind]
+    acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, now_ms: int, behind: list[Behind]
 ) -> PartitionProduceResponse:
     return _convert(acks, topic, data, context, behind, set_steps)
 
 
 def _append_adapted(
-    acks: int, topic: str, data: PartitionProduceData, context: Context, behind: list[Behind]
+    acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, behind: list[Behind]
 ) -> PartitionProduceResponse:
     """Append where records have to be looked at, or are stored otherwise than they came."""
     return _convert(acks, topic, data, context, behind, batch_steps)
 
 
 def _convert(
-    acks: int, topic: str, data: PartitionProduceData, context: Context, behind: list[Behind], make: Make
+    acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, behind: list[Behind], make: Make
 ) -> PartitionProduceResponse:
     """Convert, then append: now if that is little work, else later."""
     broker, records = context.broker, data.records
@@ -294,7 +311,7 @@ def _convert(
     return item.row
 
 
-def _begin(item: Behind, steps: Steps[memoryview], size: int, done: Done, context: Context) -> memoryview | None:
+def _begin(item: Behind, steps: Steps[memoryview], size: int, done: Done, context: HandlerContext) -> memoryview | None:
     """Convert: what is small does not overtake what waits, as when a client came again after a timeout."""
     conversions = context.broker.conversions
     start = conversions.submit if item.partition.converting else conversions.run
@@ -311,7 +328,7 @@ def _refuse_own(topic: str) -> NoReturn:
     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
 
 
-def _append_late(item: Behind, topic: str, result: memoryview | Exception, context: Context) -> None:
+def _append_late(item: Behind, topic: str, result: memoryview | Exception, context: HandlerContext) -> None:
     if item.row.error_code:  # the client was told that it failed, and sends it again
         return
     if isinstance(result, memoryview):
@@ -324,7 +341,7 @@ def _append_late(item: Behind, topic: str, result: memoryview | Exception, conte
     context.broker.purgatory.touch(item.partition.waiters)
 
 
-def _append_converted(item: Behind, topic: str, records: memoryview, context: Context) -> None:
+def _append_converted(item: Behind, topic: str, records: memoryview, context: HandlerContext) -> None:
     broker, partition, acks = context.broker, item.partition, item.acks
     item.end_conversion()
     if not records:  # an empty set, with which Kafka finds no fault
@@ -354,7 +371,7 @@ def _refuse_another(topic: str) -> NoReturn:
 
 
 def _refuse(
-    topic: str, data: PartitionProduceData, error: KafkaError | OSError, context: Context, behind: list[Behind]
+    topic: str, data: PartitionProduceData, error: KafkaError | OSError, context: HandlerContext, behind: list[Behind]
 ) -> PartitionProduceResponse:
     """A row that says why nothing was appended, and if somebody else leads the partition, who that is (KIP-951)."""
     code, message = _known(refusal(error, topic, data.index), context.version)
@@ -374,7 +391,12 @@ def _record_errors(error: KafkaError | OSError) -> list[BatchIndexAndErrorMessag
 
 
 def _append_later(
-    acks: int, writer: AppendQueue, partition: Replica, records: memoryview, context: Context, behind: list[Behind]
+    acks: int,
+    writer: AppendQueue,
+    partition: Replica,
+    records: memoryview,
+    context: HandlerContext,
+    behind: list[Behind],
 ) -> PartitionProduceResponse:
     now_ms = context.broker.clock.now_ms()
     # Now, and not when it is its turn: what the loop has no time for is found out by `_append`.
@@ -386,7 +408,9 @@ def _append_later(
     return row
 
 
-def _wait(request: ProduceRequest, context: Context, response: ProduceResponse, behind: Sequence[Behind]) -> Waiting:
+def _wait(
+    request: ProduceRequest, context: HandlerContext, response: ProduceResponse, behind: Sequence[Behind]
+) -> Waiting:
     wait_ms: float = request.timeout_ms
     if request.acks != ACKS_ALL or any(item.is_raw for item in behind):
         wait_ms = max(wait_ms, LEAST_WAIT_MS)
@@ -413,7 +437,7 @@ def _endpoints(behind: Sequence[Behind]) -> list[NodeEndpoint]:
     return [NodeEndpoint(*endpoint) for endpoint in sorted(found, key=lambda endpoint: endpoint.node_id)]
 
 
-def _wait_silently(context: Context, response: ProduceResponse, held: Sequence[Behind]) -> Waiting:
+def _wait_silently(context: HandlerContext, response: ProduceResponse, held: Sequence[Behind]) -> Waiting:
     """With acks=0 the connection waits: for order's sake, and so that not more and more is converted, or written."""
 
     def attempt(_: WaitList) -> object:

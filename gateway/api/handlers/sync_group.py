@@ -3,7 +3,9 @@
 v1 throttle   v3 static members (KIP-345)   v4 flexible   v5 protocol type and name (KIP-559)
 """
 
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import group
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups import classic
@@ -11,8 +13,8 @@ from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-@handles(SyncGroupRequest, versions="0-5")
-def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Waiting:
+@handles(SyncGroupRequest, versions="0-5", authorize=group(AclOperation.READ))
+def sync_group(request: SyncGroupRequest, context: HandlerContext) -> SyncGroupResponse | Waiting:
     """Have the group decide; the reply comes when the leader has assigned."""
     check_group_id(request.group_id)
     response: SyncGroupResponse | Waiting = ask_group(classic.sync, request, context)

@@ -4,7 +4,9 @@ v1 kinds of change, validate_only   v2 only the error at the top says what becam
 """
 
 from headgate.gateway.api import features
-from headgate.gateway.api.context import Context
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import cluster
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import settled
 from headgate.gateway.runtime.purgatory import Waiting
@@ -20,8 +22,8 @@ from headgate.protocol.messages.update_features import (
 )
 
 
-@handles(UpdateFeaturesRequest, versions="0-2")
-def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse | Waiting:
+@handles(UpdateFeaturesRequest, versions="0-2", authorize=cluster(AclOperation.ALTER))
+def update_features(request: UpdateFeaturesRequest, context: HandlerContext) -> UpdateFeaturesResponse | Waiting:
     """Change the levels of the features that are named."""
     metadata = context.broker.metadata
     present = features.levels(metadata.planned)

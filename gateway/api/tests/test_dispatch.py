@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import trio
 
-from headgate.gateway.api.context import Client, CloseConnection, Context
+from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Route
 from headgate.gateway.api.handlers import Range, Registration, load
+from headgate.gateway.api.handlers.each import each
 from headgate.gateway.runtime.purgatory import SILENCE, Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.tests.builders import Node
@@ -109,7 +110,7 @@ def test_a_request_that_ends_early_is_malformed(node: Node, size: int) -> None:
 
 
 def test_a_refusal_is_the_messages_own_error_response(node: Node) -> None:
-    def refuse(request: Any, context: Context) -> None:
+    def refuse(request: Any, context: HandlerContext) -> None:
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not yours")
 
     reply = dispatcher(node, refuse).dispatch(frame(FIND, 1), CLIENT, never)
@@ -117,7 +118,7 @@ def test_a_refusal_is_the_messages_own_error_response(node: Node) -> None:
 
 
 def test_a_fault_of_ours_is_logged_and_answered(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(request: Any, context: Context) -> None:
+    def fail(request: Any, context: HandlerContext) -> None:
         raise ZeroDivisionError("ours")
 
     with caplog.at_level(logging.ERROR):
@@ -176,7 +177,7 @@ def test_an_async_handler_runs_beside_the_others(node: Node, gone: bool) -> None
     release = trio.Event()
     replies: list[Any] = []
 
-    async def slow(request: Any, context: Context) -> FindCoordinatorResponse:
+    async def slow(request: Any, context: HandlerContext) -> FindCoordinatorResponse:
         await release.wait()
         return FindCoordinatorResponse(node_id=6)
 
@@ -236,3 +237,62 @@ def test_pieces_of_files_stand_where_their_bytes_belong(version: int) -> None:
     whole = [chunk.read() if isinstance(chunk, Piece) else bytes(chunk) for chunk in reply]  # type: ignore[arg-type]
     found = answer(whole, FetchResponse, version)
     assert [bytes(row.records) for row in found.responses[0].partitions] == [b"first", b"second piece"]
+
+
+def numbers(node: Node, name: str) -> dict[tuple[str, ...], Any]:
+    return dict(node.services.metrics.read(name)[1])
+
+
+def test_requests_are_counted_by_api_and_version(node: Node) -> None:
+    made = dispatcher(node)
+    for count, version in ((200, 1), (3, 2)):
+        for _ in range(count):
+            made.dispatch(frame(FIND, version), CLIENT, never)
+    assert numbers(node, "requests") == {("FindCoordinator", "1"): 200, ("FindCoordinator", "2"): 3}
+
+
+def test_the_first_requests_are_timed_and_then_one_in_64(node: Node) -> None:
+    def slow(request: Any, context: HandlerContext) -> FindCoordinatorResponse:
+        node.time.advance(3)
+        return FindCoordinatorResponse()
+
+    made = dispatcher(node, slow)
+    for _ in range(256):
+        made.dispatch(frame(FIND, 1), CLIENT, never)
+    latency = numbers(node, "request.seconds")["FindCoordinator",]
+    assert latency.count == len((1, 2, 4, 8, 16, 32, 64, 128, 192, 256))
+    assert latency.sum_s == pytest.approx(latency.count * 0.003)
+
+
+def test_the_time_of_a_parked_request_is_that_until_its_answer(node: Node) -> None:
+    def park(request: Any, context: HandlerContext) -> Waiting:
+        deadline_ms = node.services.clock.monotonic_ms() + 700
+        return Waiting([], deadline_ms, lambda _: None, FindCoordinatorResponse)
+
+    replies: list[Any] = []
+    assert isinstance(dispatcher(node, park).dispatch(frame(FIND, 1), CLIENT, replies.append), Parked)
+    node.time.advance(700)
+    assert len(replies) == 1
+    assert numbers(node, "request.seconds")["FindCoordinator",].sum_s == pytest.approx(0.7)
+
+
+def test_refused_requests_are_counted_by_their_error(node: Node) -> None:
+    def refuse(request: Any, context: HandlerContext) -> None:
+        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not yours")
+
+    made = dispatcher(node, refuse)
+    for version in (1, 1, 2):
+        made.dispatch(frame(FIND, version), CLIENT, never)
+    assert numbers(node, "request.errors") == {("FindCoordinator", "GROUP_AUTHORIZATION_FAILED"): 3}
+
+
+def test_refused_rows_are_counted_by_their_error(node: Node) -> None:
+    made = dispatcher(node)
+    before = numbers(node, "row.errors").get(("COORDINATOR_NOT_AVAILABLE",), 0)
+    assert each([1], lambda _: _fail(), lambda _, code, __: code) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert numbers(node, "row.errors")["COORDINATOR_NOT_AVAILABLE",] == before + 1
+    assert made.appends is node.services.appends
+
+
+def _fail() -> ErrorCode:
+    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not here")

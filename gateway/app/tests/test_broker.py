@@ -1,5 +1,7 @@
 """The whole broker over memory streams: what a client sees, without a port and without waiting."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -338,3 +340,37 @@ def test_a_limit_on_connections_changes_at_once_and_survives_a_restart(tmp_path:
 
     run_broker(tmp_path, lower_it)
     run_broker(tmp_path, only_one)
+
+
+@pytest.mark.sockets
+def test_metrics_are_served_where_they_are_asked_for(tmp_path: Path) -> None:
+    async def scenario(broker: MemoryBroker) -> None:
+        await broker.connect().ask(MetadataRequest(None), 9)
+        port = broker.broker.metrics_port
+        assert port is not None
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+        text = b""
+        while data := await stream.receive_some():
+            text += data
+        for line in (
+            b'headgate_requests_total{api="Metadata",version="9"} 1.0',
+            b"headgate_connections 1.0",
+            b"headgate_disk_offline_directories 0.0",
+            b"headgate_compaction_runs_total 0.0",
+            b"process_open_fds ",
+        ):
+            assert b"\n" + line in text
+        await stream.aclose()
+
+    run_broker(tmp_path, scenario, headgate_metrics_listener="0")
+
+
+@pytest.mark.sockets
+@pytest.mark.slow
+def test_without_a_listener_of_metrics_the_library_is_not_loaded(tmp_path: Path) -> None:
+    program = (
+        "import sys; import headgate.gateway.app.broker as b; import headgate.gateway.api.handlers as h; h.load();"
+        "sys.exit('prometheus_client' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

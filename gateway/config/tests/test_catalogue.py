@@ -44,7 +44,13 @@ def test_attributes_are_declared_with_the_types_of_the_table() -> None:
     declared = get_type_hints(Settings)
     assert list(declared) == [name.replace(".", "_") for name in catalogue.BROKER]
     plain = {Type.BOOLEAN: bool, Type.STRING: str, Type.DOUBLE: float, Type.LIST: tuple[str, ...]}
-    parsed = {"listeners", "advertised.listeners", "listener.security.protocol.map", "node.id"}
+    parsed = {
+        "listeners",
+        "advertised.listeners",
+        "listener.security.protocol.map",
+        "headgate.metrics.listener",
+        "node.id",
+    }
     for name, definition in catalogue.BROKER.items():
         if name not in parsed:
             expected = plain.get(definition.type, int)

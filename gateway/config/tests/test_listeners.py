@@ -8,6 +8,7 @@ from headgate.gateway.config.listeners import (
     check_advertised,
     check_listeners,
     parse,
+    parse_metrics_listener,
     parse_protocol_map,
 )
 
@@ -85,3 +86,25 @@ def test_advertised_names_are_those_of_listeners() -> None:
     check_advertised(parse("PLAINTEXT://kafka.example:9092"), parse("PLAINTEXT://:9092,INTERNAL://:9093"))
     with pytest.raises(ListenerProblem, match="OTHER is not among listeners, which has PLAINTEXT"):
         check_advertised(parse("OTHER://kafka.example:9092"), parse("PLAINTEXT://:9092"))
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("", None),
+        ("9404", ("127.0.0.1", 9404)),
+        (":9404", ("127.0.0.1", 9404)),
+        ("0.0.0.0:9404", ("0.0.0.0", 9404)),
+        ("[::1]:0", ("::1", 0)),
+    ],
+)
+def test_metrics_are_of_the_loopback_interface_unless_it_is_said_otherwise(
+    text: str, expected: tuple[str, int] | None
+) -> None:
+    assert parse_metrics_listener(text) == expected
+
+
+@pytest.mark.parametrize("text", ["host", "host:", "host:x", "::1:9404", "host:65536"])
+def test_what_is_no_listener_of_metrics_is_shown_one(text: str) -> None:
+    with pytest.raises(ListenerProblem, match=r"is not host:port, as in 127\.0\.0\.1:9404"):
+        parse_metrics_listener(text)

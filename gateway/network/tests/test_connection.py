@@ -42,6 +42,8 @@ class ScriptedDispatcher:
     Other answers are in `answers`.
     """
 
+    has_quota = False
+
     def __init__(self) -> None:
         self.seen: list[bytes] = []
         self.parked: list[Callable[[Any], None]] = []

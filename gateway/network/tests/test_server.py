@@ -1,6 +1,7 @@
 """The server over memory streams: limits, the sweep, and the stop."""
 
 import errno
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from headgate.gateway.network.server import FRAME_DEADLINE_MS, Limits, Server
+from headgate.gateway.network.server import FRAME_DEADLINE_MS, Limits, Server, _client, _socket_of
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, framed
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
 from headgate.gateway.tests.harness import MemoryListener
@@ -196,3 +197,24 @@ def test_after_a_stop_nobody_is_accepted() -> None:
         assert scope.cancelled_caught
 
     run(scenario)
+
+
+@pytest.mark.sockets
+def test_a_client_of_tls_has_the_address_of_its_socket() -> None:
+    async def main() -> None:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        async with listener, await trio.open_tcp_stream(*listener.socket.getsockname()) as client:
+            accepted = await listener.accept()
+            stream = trio.SSLStream(accepted, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), server_side=True)
+            over_two = trio.SSLStream(stream, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), server_side=True)
+            for one in (accepted, stream, over_two):
+                found = _client("SSL", _socket_of(one))
+                assert (found.remote_host, found.remote_port) == client.socket.getsockname()
+                assert (found.local_host, found.local_port) == listener.socket.getsockname()
+            await accepted.aclose()
+
+    trio.run(main)
+
+
+def test_a_stream_in_memory_has_no_address() -> None:
+    assert _client("PLAINTEXT", _socket_of(trio.testing.memory_stream_pair()[0])).remote_host == "memory"

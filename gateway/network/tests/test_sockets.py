@@ -559,7 +559,7 @@ def test_without_free_descriptors_the_listener_pauses_and_the_others_are_served(
         await trio.sleep(0.15)
         assert await late.receive(7) == b"", "there was no descriptor at the second try either"
         await trio.sleep(0.1)
-        assert await late.read(7) == b"blocking"
+        assert await late.read(8) == b"blocking"
 
     run(SimulatedEngine, scenario)
     assert caplog.text.count("cannot accept connections: Too many open files") == 2
@@ -573,7 +573,7 @@ def test_a_long_time_without_descriptors_is_told_in_few_lines(caplog: pytest.Log
         await trio.sleep(14.0)
         assert await client.receive(7) == b""
         await trio.sleep(2.0)
-        assert await client.read(7) == b"blocking"
+        assert await client.read(8) == b"blocking"
 
     run(SimulatedEngine, scenario)
     lines = [line for line in caplog.messages if line.startswith("cannot accept connections")]

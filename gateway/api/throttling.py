@@ -1,0 +1,54 @@
+"""Quotas: how long a client has to pause, what the response says of that, and the pause itself (KIP-124, KIP-219).
+
+The response leaves at once, with `throttle_time_ms` where its version has the field. For that time the broker answers
+nothing more on the connection, whatever the client does. Without a quota, a route is built without this step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from headgate.gateway.api.authorization import amended
+from headgate.gateway.api.context import Client, HandlerContext
+from headgate.protocol import registry
+
+
+class Quota(Protocol):
+    """Counts what clients use. Called on the loop, once for each request."""
+
+    def throttle_ms(self, client: Client, api_key: int, used_ms: float) -> int:
+        """Note a request that took `used_ms` of the loop; the time that the client has to pause, or 0."""
+
+
+class Throttling:
+    """The step of one API: notes each of its requests with the quota."""
+
+    __slots__ = ("_api_key", "_has_field", "_quota")
+
+    def __init__(self, quota: Quota, api_key: int) -> None:
+        self._quota = quota
+        self._api_key = api_key
+        self._has_field = any(field.name == "throttle_time_ms" for field in registry.response(api_key).fields)
+
+    def throttled(self, handler: Callable[[Any, HandlerContext], Any]) -> Callable[[Any, HandlerContext], Any]:
+        """The handler before its quota. A handler that raises is noted by `refused`."""
+
+        def handle(request: Any, context: HandlerContext) -> Any:
+            monotonic_ms = context.broker.clock.monotonic_ms
+            started_ms = monotonic_ms()
+            outcome = handler(request, context)
+            used_ms = monotonic_ms() - started_ms
+            if outcome is None:  # with acks=0 no response tells the client, who has to pause all the same
+                self.note(None, context.client, used_ms)
+            return amended(outcome, lambda response: self.note(response, context.client, used_ms))
+
+        return handle
+
+    def note(self, response: Any, client: Client, used_ms: float = 0.0) -> None:
+        """Note a request; say in its response how long the client has to pause, and begin the pause."""
+        throttle_ms = self._quota.throttle_ms(client, self._api_key, used_ms)
+        if throttle_ms > 0:
+            if response is not None and self._has_field:
+                response.throttle_time_ms = throttle_ms
+            client.mute(throttle_ms)

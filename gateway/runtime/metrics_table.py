@@ -1,0 +1,58 @@
+"""Every metric for readers outside of the process: its name here, its name in Prometheus, its type, its meaning.
+
+Names follow the conventions of Prometheus: a prefix, the unit as the last word, `_total` behind a counter's name.
+"""
+# fmt: off
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+
+
+class Row(NamedTuple):
+    """One metric."""
+
+    name: str
+    exposed: str
+    type: str
+    help: str
+
+
+METRICS = (
+    Row("requests", "headgate_requests_total", COUNTER, "Requests by API and version."),
+    Row("request.errors", "headgate_request_errors_total", COUNTER, "Requests that were refused as a whole, by API and error."),
+    Row("request.seconds", "headgate_request_seconds", HISTOGRAM,
+        "Time from a request to its answer, waiting included, of one in 64 requests of an API (and of the first ones)."),
+    Row("row.errors", "headgate_row_errors_total", COUNTER,
+        "Topics, partitions, groups and other parts of requests that were refused while the rest was answered, by error."),
+    Row("requests.parked", "headgate_requests_parked", GAUGE, "Requests that wait: for records, for a disk, for members of a group."),
+    Row("connections", "headgate_connections", GAUGE, "Open connections."),
+    Row("partitions", "headgate_partitions", GAUGE, "Partitions with a log here."),
+    Row("compaction.runs", "headgate_compaction_runs_total", COUNTER, "Compactions that ended well."),
+    Row("compaction.failures", "headgate_compaction_failures_total", COUNTER, "Compactions, and looks for logs to be compacted, that failed."),
+    Row("compaction.read.bytes", "headgate_compaction_read_bytes_total", COUNTER, "Bytes that compaction has read."),
+    Row("compaction.written.bytes", "headgate_compaction_written_bytes_total", COUNTER, "Bytes that compaction has written."),
+    Row("compaction.records.kept", "headgate_compaction_records_kept_total", COUNTER, "Records that compaction has kept."),
+    Row("compaction.records.dropped", "headgate_compaction_records_dropped_total", COUNTER, "Records that compaction has removed."),
+    Row("compaction.dirty.percent", "headgate_compaction_dirty_percent", GAUGE, "The highest dirty ratio of a log, at the last look at all logs."),
+    Row("compaction.delay.seconds", "headgate_compaction_delay_seconds", GAUGE,
+        "How long the most overdue log has waited beyond max.compaction.lag.ms, at the last look."),
+    Row("compaction.last.look.seconds", "headgate_compaction_last_look_seconds", GAUGE, "Time since the last look at all logs."),
+    Row("compaction.last.run.seconds", "headgate_compaction_last_run_seconds", GAUGE, "How long the last compaction took."),
+    Row("compaction.buffer.percent", "headgate_compaction_buffer_percent", GAUGE, "The part of the dedupe buffer that the last compaction used."),
+    Row("compaction.uncleanable.partitions", "headgate_compaction_uncleanable_partitions", GAUGE, "Damaged logs that compaction leaves alone."),
+    Row("compaction.uncleanable.bytes", "headgate_compaction_uncleanable_bytes", GAUGE, "The size of these logs."),
+    Row("disk.free.bytes", "headgate_disk_free_bytes", GAUGE, "Free space of the fullest log directory."),
+    Row("disk.full.directories", "headgate_disk_full_directories", GAUGE, "Log directories with less than log.min.free.bytes."),
+    Row("disk.offline.directories", "headgate_disk_offline_directories", GAUGE, "Log directories whose disk takes nothing."),
+    Row("disk.hung.directories", "headgate_disk_hung_directories", GAUGE, "Log directories whose disk does not answer."),
+    Row("disk.unsynced.logs", "headgate_disk_unsynced_logs", GAUGE, "Logs that take no records until a failed sync is repaired."),
+    Row("disk.deleted.files", "headgate_disk_deleted_files", GAUGE, "Files and directories that are deleted, but still on the disk."),
+    Row("opening.partitions", "headgate_opening_partitions", GAUGE, "Partitions that the start of the broker opens."),
+    Row("opening.partitions.left", "headgate_opening_partitions_left", GAUGE, "Partitions that are still to be opened."),
+    Row("opening.bytes", "headgate_opening_bytes", GAUGE, "Bytes that the start scans, as the last stop was not clean."),
+    Row("opening.bytes.left", "headgate_opening_left_bytes", GAUGE, "Bytes that are still to be scanned."),
+    Row("opening.seconds.left", "headgate_opening_left_seconds", GAUGE, "The expected time until all partitions are open."),
+)

@@ -1,0 +1,50 @@
+"""The text that Prometheus reads."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from headgate.gateway.runtime.exposition import SAMPLES_AT_ONCE, exposition
+from headgate.gateway.runtime.metrics import Histogram, Metrics
+
+
+def parsed(metrics: Metrics) -> dict[tuple[str, ...], float]:
+    text = b"".join(exposition(metrics)).decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_each_kind_has_its_type_its_meaning_and_its_numbers() -> None:
+    metrics, latency = Metrics(), Histogram()
+    metrics.counter("compaction.runs").add(3)
+    metrics.gauge("disk.free.bytes", lambda: 1.5)
+    metrics.labelled("requests", ("api", "version"), lambda: [(("Fetch", "12"), 7)])
+    metrics.labelled("request.seconds", ("api",), lambda: [(("Fetch",), latency)])
+    for seconds in (0.000_05, 0.003, 0.003, 60.0):
+        latency.observe(seconds)
+    text = b"".join(exposition(metrics)).decode()
+    assert "# TYPE headgate_compaction_runs_total counter" in text
+    assert "# HELP headgate_disk_free_bytes Free space of the fullest log directory." in text
+    found = parsed(metrics)
+    assert found["headgate_compaction_runs_total",] == 3
+    assert found["headgate_disk_free_bytes",] == 1.5
+    assert found["headgate_requests_total", "Fetch", "12"] == 7
+    assert found["headgate_request_seconds_bucket", "Fetch", "0.0001"] == 1
+    assert found["headgate_request_seconds_bucket", "Fetch", "0.005"] == 3
+    assert found["headgate_request_seconds_bucket", "Fetch", "+Inf"] == 4
+    assert found["headgate_request_seconds_count", "Fetch"] == 4
+    assert found["headgate_request_seconds_sum", "Fetch"] == 60.006_05
+
+
+def test_a_metric_that_nobody_registers_is_left_out() -> None:
+    assert not [name for name, *_ in parsed(Metrics()) if name.startswith("headgate_")]
+
+
+def test_many_samples_come_in_parts_under_one_head() -> None:
+    metrics = Metrics()
+    many = [((f"A{number}", "0"), number) for number in range(3 * SAMPLES_AT_ONCE + 1)]
+    metrics.labelled("requests", ("api", "version"), lambda: many)
+    parts = [part for part in exposition(metrics) if b"headgate_requests_total" in part]
+    assert [part.count(b"\n") for part in parts] == [SAMPLES_AT_ONCE + 2, SAMPLES_AT_ONCE, SAMPLES_AT_ONCE, 1]
+    assert parsed(metrics)["headgate_requests_total", "A96", "0"] == 96
