@@ -15,7 +15,8 @@ from headgate.gateway.api.authorization import (
     Authorization,
     Rule,
 )
-from headgate.gateway.config.resources import Resource, ResourceType
+from headgate.gateway.api.config_resources import Resource
+from headgate.gateway.config.resource_type import ResourceType
 from headgate.protocol.steps import again
 
 
