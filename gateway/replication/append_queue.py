@@ -93,6 +93,7 @@ class DiskMonitor:
         self.group_commit = GroupCommit(clock, scheduler, self._sync_failed)
         self.is_slow = False
         self.waiting_bytes = 0  # of appends that no thread has taken yet
+        self._when_uncrowded: list[Callable[[], None]] = []
         self._waits = waits
         self._is_suspect = False
         self._share = BoundedExecutor(scheduler)
@@ -112,6 +113,18 @@ class DiskMonitor:
     def is_crowded(self) -> bool:
         """Whether so much waits that who sends without waiting for answers has to be held up."""
         return self.waiting_bytes > PAUSE_BYTES
+
+    def when_uncrowded(self, callback: Callable[[], None]) -> None:
+        """Call `callback()` once the disk is crowded no more."""
+        self._when_uncrowded.append(callback)
+
+    def taken(self, size: int) -> None:
+        """So many bytes of appends wait no longer."""
+        self.waiting_bytes -= size
+        if self._when_uncrowded and not self.is_crowded:
+            callbacks, self._when_uncrowded = self._when_uncrowded, []
+            for callback in callbacks:
+                callback()
 
     def write(self, write: Callable[[], None]) -> None:
         """Write inline, and see how long it takes."""
@@ -268,9 +281,8 @@ class AppendQueue:
 
     def _drop_first(self, error: KafkaError) -> None:
         append = self._queue.popleft()
-        self._disk.waiting_bytes -= len(append.records)
+        self._disk.taken(len(append.records))
         append.done(error)
-        self._partition.advanced(self._partition)
 
     def _write_by_thread(self, staged: PendingWrite, taken: list[_Taken]) -> None:
         self._disk.in_thread(staged.write, lambda result: self._written(staged, taken, result))
@@ -293,7 +305,7 @@ class AppendQueue:
             finally:
                 self.rolls = False
             self._queue.popleft()
-            self._disk.waiting_bytes -= len(append.records)
+            self._disk.taken(len(append.records))
             taken.append(_Taken(append, info, log.staged))
         with suppress(KafkaError):  # it stands in `PendingWrite.error`
             return log.begin_write(), taken
@@ -306,7 +318,6 @@ class AppendQueue:
             with suppress(KafkaError):  # it stands in `PendingWrite.error`
                 self._partition.log.end_write(staged, result if isinstance(result, BaseException) else None)
             self._tell(taken)
-            self._partition.advanced(self._partition)  # who waits may have been refused
         finally:  # a fault of ours must not keep the others waiting
             self._write()
 

@@ -170,7 +170,7 @@ class GroupCommit:
         """The flush that is to be made now; None if the log is gone, or has no file to be had."""
         log = partition.log
         if log.is_retired:  # its files may be another's by now
-            partition.advanced(partition)  # who waits for it need wait no more
+            partition.fail_lost_appends()
             return None
         try:
             return log.begin_flush()

@@ -11,6 +11,7 @@ fetchers).
 
 from collections.abc import Callable
 
+from headgate.gateway.replication.append import ACKS_ALL, Append, CommitQueue
 from headgate.gateway.replication.append_queue import COLD, AppendQueue, Cold, DiskMonitor, RollIsDue
 from headgate.gateway.runtime.purgatory import WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -22,7 +23,6 @@ from headgate.storage.log.validation import HEADER
 from headgate.storage.segment.file_slice import FileSlice
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-ACKS_ALL = -1
 GATHER_BYTES = 4096
 """Batches up to this size are written together with others of the same turn: a copy costs less than a system call."""
 
@@ -35,6 +35,7 @@ class Replica:
     """
 
     __slots__ = (
+        "_commits",
         "_read_only",
         "_validate",
         "_writer",
@@ -75,6 +76,8 @@ class Replica:
         self.converting = 0
         """How many appends wait for their conversion: what comes after them has to be behind them."""
         self.waiters = WaitList()
+        """Those who wait for records, and watch the start of the log and the leader epoch: fetches."""
+        self._commits: CommitQueue | None = None  # for most partitions no append ever waits
         self.disk: DiskMonitor | None = None  # whose pace is not looked at
         self._writer: AppendQueue | Cold | None = COLD if log.active.is_sealed else None
         self.advanced = advanced
@@ -234,8 +237,26 @@ class Replica:
             self.high_watermark = end_offset
             if log.has_transactions:
                 log.producers.transactions.replicated(end_offset)
+            if self._commits is not None:
+                self._commits.advance(end_offset)
             if self.waiters.waiters or self.waiters.watches:
                 self.advanced(self)
+
+    def await_commit(self, append: Append) -> None:
+        """Have an append committed once the high watermark has reached its end."""
+        if self._commits is None:
+            self._commits = CommitQueue()
+        self._commits.add(append)
+
+    @property
+    def uncommitted(self) -> int:
+        """How many appends wait for the high watermark."""
+        return 0 if self._commits is None else len(self._commits)
+
+    def fail_lost_appends(self) -> None:
+        """Fail the appends that can never be committed: the log lost them, or takes nothing more, or is gone."""
+        if self._commits is not None:
+            self._commits.fail_lost()
 
     def was_truncated(self) -> bool:
         """The log ends earlier than it did: what followed is lost. Nobody is to be told of it, or to wait for it.
@@ -245,6 +266,7 @@ class Replica:
         log = self.log
         was_readable = log.end_offset < self.high_watermark
         self.high_watermark = min(self.high_watermark, log.end_offset)
+        self.fail_lost_appends()
         if self.on_truncation is not None:
             self.on_truncation()
         self.advanced(self)
@@ -296,8 +318,8 @@ class Replica:
     def synced(self) -> None:
         """A flush of the log has ended: the high watermark may follow, or who waits for it has to be refused."""
         self.advance()
-        if self.log.sync_error is not None:
-            self.advanced(self)
+        if self.log.sync_error is not None or self.log.is_retired:
+            self.fail_lost_appends()
 
     def readable_end(self, isolation_level: int) -> int:
         """The offset behind the last one that a consumer of this isolation level may see."""

@@ -18,22 +18,19 @@ Both drivers assert it before they wait.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from headgate.gateway.replication.append import COMMITTED, PENDING, Append, no_listener
 from headgate.gateway.replication.replica import Replica
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
-from headgate.storage.log.pending_write import PendingWrite
+from headgate.storage.log.pending_write import AppendInfo, PendingWrite
 
 logger = logging.getLogger("headgate.replication")
 
-
-class Row(Protocol):
-    """A part of a response that tells of an append."""
-
-    def refuse(self, error: ErrorCode, message: str | None) -> None:
-        """Say that nothing was appended after all."""
-
+Refuse = Callable[[ErrorCode, str | None], None]
+"""Turns a part of a response into an error: nothing was appended after all."""
 
 class Encoder(Protocol):
     """Makes a response into bytes; one of appends has no pieces of files in it, so that they are one bytearray."""
@@ -42,7 +39,7 @@ class Encoder(Protocol):
 
 
 class WriteBatcher:
-    """The appends that still have to be written, and the answers that promise them.
+    """The appends that still have to be written, and the responses that promise them.
 
     `is_open`: there are some, and no answer may leave.
     """
@@ -51,52 +48,70 @@ class WriteBatcher:
 
     def __init__(self) -> None:
         self.is_open = False
-        self._promises: dict[PendingWrite, tuple[Replica, list[Row]]] = {}
+        self._promises: dict[PendingWrite, tuple[Replica, list[Append]]] = {}
         self._drafts: list[tuple[Any, Encoder, Message, int]] = []
 
-    def promise(self, partition: Replica, staged: PendingWrite, row: Row) -> None:
-        """`row` says of what was staged that it is appended; a failure of the write turns it into that."""
+    def promise(self, replica: Replica, staged: PendingWrite, required_acks: int, info: AppendInfo, refuse: Refuse) -> Append:
+        """The append of batches that are staged: a response says already that they are written.
+
+        `refuse` changes that response if the write fails.
+        """
+        append = Append()
+        append.replica = replica
+        append.required_acks = required_acks
+        append.leader_epoch = replica.leader_epoch
+        append.state = PENDING
+        append.info = info
+        append.refuse = refuse
+        append.listener = no_listener
         promised = self._promises.get(staged)
         if promised is None:
             self.is_open = True
-            self._promises[staged] = partition, [row]
+            self._promises[staged] = replica, [append]
         else:
-            promised[1].append(row)
+            promised[1].append(append)
+        return append
 
     def draft(self, reply: Any, encoder: Encoder, response: Message, correlation_id: int) -> None:
-        """`reply` is a response with such rows, or behind one: a failure of a write makes its bytes anew, in place."""
+        """`reply` holds such a response, or comes behind one: a failed write encodes the response anew, in place."""
         self._drafts.append((reply, encoder, response, correlation_id))
 
     def commit(self) -> None:
-        """Write everything. Rows whose write failed then say so, and so do the replies."""
+        """Write everything. Promises whose write failed are taken back, and their replies are encoded anew."""
         if not self.is_open:
             return
         self.is_open = False
         promises, self._promises = self._promises, {}
         drafts, self._drafts = self._drafts, []
-        is_broken = False
-        for staged, (partition, rows) in promises.items():
-            error = _write(partition, staged)
+        has_failed = False
+        for staged, (replica, appends) in promises.items():
+            error = _write(replica, staged)
             if error is not None:
-                is_broken = True
-                for row in rows:
-                    row.refuse(error.code, error.message)
-                partition.advanced(partition)  # some may wait for the disk
-        if is_broken:
+                has_failed = True
+                for append in appends:
+                    append.refuse(error.code, error.message)
+                    append.fail(error)
+            elif replica.fsync_before_commit:
+                for append in appends:
+                    append.end_write(append.info)
+            else:
+                for append in appends:
+                    append.state = COMMITTED
+        if has_failed:
             for reply, encoder, response, correlation_id in drafts:
                 (reply[:],) = encoder.encode(response, correlation_id)
 
 
-def _write(partition: Replica, staged: PendingWrite) -> KafkaError | None:
+def _write(replica: Replica, staged: PendingWrite) -> KafkaError | None:
     """Write what is staged, unless that was done already; returns what kept it from being written."""
-    if partition.log.staged is not staged:  # a later append needed a new segment, and had it written
-        partition.advance()
+    if replica.log.staged is not staged:  # a later append needed a new segment, and had it written
+        replica.advance()
     else:
         try:
-            partition.write_staged()
+            replica.write_staged()
         except KafkaError as error:  # it stands in `PendingWrite.error`, as that of an earlier write may
             logger.error("refused to producers: %s", error.message)
         except Exception:  # a fault of ours: nobody may be told that it is there
-            logger.exception("what was staged for %s-%d could not be written", partition.topic, partition.index)
+            logger.exception("what was staged for %s-%d could not be written", replica.topic, replica.index)
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the write failed")
     return staged.error

@@ -12,7 +12,8 @@ import pytest
 
 from headgate.gateway.metadata.embedded import EmbeddedMetadata
 from headgate.gateway.replication.leader_epoch_bumps import LONGEST_WAIT_MS, LeaderEpochBumps
-from headgate.gateway.replication.replica import ACKS_ALL, Replica
+from headgate.gateway.replication.append import ACKS_ALL
+from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads

@@ -1,0 +1,193 @@
+"""A produce request whose reply waits for appends, and the rows that show how appends ended.
+
+An append tells its request when it has ended. The end of the last one completes the request: nobody else that waits for
+the same partition is tried. With acks=0 no reply is owed, and the connection waits for two things only: for
+conversions, as later requests have to stay behind them, and for writes while too much waits for a slow disk.
+
+The appends themselves are made by `gateway.api.handlers.produce`; how they go on stands in
+`gateway.replication.append`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from headgate.gateway.api.context import CloseConnection, Context
+from headgate.gateway.api.endpoints import endpoints
+from headgate.gateway.api.handlers.each import known_code, refusal
+from headgate.gateway.replication.append import ACKS_ALL, CONVERTING, FAILED, PENDING, Append
+from headgate.gateway.runtime.purgatory import SILENCE, Waiting, WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from headgate.gateway.replication.append_queue import DiskMonitor
+
+Delayed: TypeAlias = tuple[Append | None, PartitionProduceResponse]
+"""An append that may have to wait, with its row; or no append, and a row that names another leader."""
+
+STORAGE_ERROR_SINCE = 4
+"""The version from which on a client knows KAFKA_STORAGE_ERROR (KIP-112)."""
+SILENT_WAIT_MS = 600_000.0
+"""A client that wants no reply does not time out; after so long its connection goes on nevertheless."""
+MIN_WAIT_MS = 30_000.0
+"""The client's timeout is for the in-sync replicas. For conversions and slow disks an append has at least so long, as
+in most client libraries."""
+
+
+class DelayedProduce:
+    """A produce request, and those of its appends that had not ended when the handler returned."""
+
+    __slots__ = ("_appends", "_context", "_open", "_response", "_wait_ms", "_waiting")
+
+    def __init__(self, context: Context, response: ProduceResponse, delayed: Sequence[Delayed]) -> None:
+        self._context = context
+        self._response = response
+        self._appends = [(append, row) for append, row in delayed if append is not None]
+        self._open = 0
+        self._wait_ms = 0.0
+        self._waiting = Waiting((), 0.0, _never, self._expire)
+
+    def answer(self, request: ProduceRequest) -> ProduceResponse | Waiting:
+        """The response if every append has ended, else what the response waits for."""
+        waits = [append for append, _ in self._appends if not append.has_ended]
+        if not waits:
+            return self._rendered()
+        self._wait_ms = float(request.timeout_ms)
+        if request.acks != ACKS_ALL or any(append.state is CONVERTING for append in waits):
+            self._wait_ms = max(self._wait_ms, MIN_WAIT_MS)
+        self._open = len(waits)
+        for append in waits:
+            append.listener = self._note
+        return self._park(self._wait_ms)
+
+    def _park(self, wait_ms: float) -> Waiting:
+        self._waiting.deadline_ms = self._context.broker.clock.monotonic_ms() + wait_ms
+        return self._waiting
+
+    def _note(self, append: Append) -> None:
+        """An append has ended, or its conversion has."""
+        if append.has_ended:
+            self._open -= 1
+            if not self._open:
+                self._context.broker.purgatory.complete(self._waiting)
+        else:
+            append.listener = self._note
+
+    def _expire(self) -> ProduceResponse:
+        """The response; appends that have not ended by now have timed out."""
+        for append, _ in self._appends:
+            if not append.has_ended:
+                late = f"not written, or not by every in-sync replica, after {self._wait_ms:.0f} ms"
+                append.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, late))
+        return self._rendered()
+
+    def _rendered(self) -> ProduceResponse:
+        for append, row in self._appends:
+            render(append, row, self._context.version)
+        return self._response
+
+    # Without a reply
+
+    def answer_silently(self) -> Waiting | None:
+        """With acks=0: what the connection waits for, if anything. Raises CloseConnection if an append has failed."""
+        if not self._holds_up():
+            self._close_on_error()
+            return None
+        self._waiting = Waiting((), 0.0, _never, self._finish, is_silent=True)
+        for append, _ in self._appends:
+            append.listener = self._check
+        self._await_disks()
+        return self._park(SILENT_WAIT_MS)
+
+    def _holds_up(self) -> bool:
+        return any(_holds_up(append) for append, _ in self._appends)
+
+    def _check(self, append: Append | None = None) -> None:
+        """Something has changed: an append, or the room in the queue of a disk."""
+        if append is not None and not append.has_ended:
+            append.listener = self._check
+        if not self._holds_up():
+            self._context.broker.purgatory.complete(self._waiting)
+        elif append is None or not append.has_ended:
+            self._await_disks()
+
+    def _await_disks(self) -> None:
+        for disk in {_disk_of(append) for append, _ in self._appends}:
+            if disk is not None and disk.is_crowded:
+                disk.when_uncrowded(self._check)
+
+    def _finish(self) -> object:
+        self._close_on_error()
+        return SILENCE
+
+    def _close_on_error(self) -> None:
+        self._rendered()
+        close_on_error(self._response)
+
+
+def _never(wait_list: WaitList) -> None:
+    """There is no list to be touched."""
+
+
+def _disk_of(append: Append) -> DiskMonitor | None:
+    return append.replica.disk
+
+
+def _holds_up(append: Append) -> bool:
+    """Whether a client that wants no reply waits for this append."""
+    if append.state is CONVERTING:
+        return True
+    disk = append.replica.disk
+    return append.state is PENDING and disk is not None and disk.is_crowded
+
+
+def render(append: Append, row: PartitionProduceResponse, version: int) -> None:
+    """Show in its row how an append stands, as a client of this version understands it."""
+    if append.state is FAILED and append.error is not None:
+        if row.error_code == ErrorCode.NONE:  # else the write batcher has taken a promise back
+            error, replica = append.error, append.replica
+            row.refuse(*known(refusal(error, replica.topic, replica.index), version))
+            row.record_errors = record_errors(error)
+    elif append.info is not None:
+        info = append.info
+        row.base_offset = info.first_offset
+        row.log_append_time_ms, row.log_start_offset = info.log_append_time_ms, info.log_start_offset
+
+
+def known(refused: tuple[ErrorCode, str], version: int) -> tuple[ErrorCode, str]:
+    """An error as the client's version knows it."""
+    code, message = refused
+    return known_code(code, version, STORAGE_ERROR_SINCE), message
+
+
+def record_errors(error: KafkaError | OSError) -> list[BatchIndexAndErrorMessage]:
+    """The records for which a batch was refused (KIP-467)."""
+    found = error.record_errors if isinstance(error, KafkaError) else ()
+    return [BatchIndexAndErrorMessage(number, message) for number, message in found]
+
+
+def leader_endpoints(context: Context, delayed: Collection[Delayed]) -> list[NodeEndpoint]:
+    """Where the client reaches the leaders that rows name (KIP-951)."""
+    leaders = {row.current_leader.leader_id for append, row in delayed if append is None}
+    found = [endpoint for endpoint in endpoints(context) if endpoint.node_id in leaders] if leaders else []
+    return [NodeEndpoint(*endpoint) for endpoint in sorted(found, key=lambda endpoint: endpoint.node_id)]
+
+
+def close_on_error(response: ProduceResponse) -> None:
+    """With acks=0 no reply tells of an error: the end of the connection does, and the client refreshes its metadata.
+
+    Raises CloseConnection.
+    """
+    for topic in response.responses:
+        for row in topic.partition_responses:
+            if row.error_code != ErrorCode.NONE:
+                what = f"produce with acks=0 to {topic.name}-{row.index}"
+                raise CloseConnection(f"{what} failed with error {row.error_code}: {row.error_message}")
