@@ -11,7 +11,7 @@ The appends themselves are made by `gateway.api.handlers.produce`; how they go o
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from headgate.gateway.api.context import CloseConnection, Context
 from headgate.gateway.api.endpoints import endpoints
@@ -26,9 +26,6 @@ from headgate.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-
-if TYPE_CHECKING:
-    from headgate.gateway.replication.append_queue import DiskMonitor
 
 Delayed: TypeAlias = tuple[Append | None, PartitionProduceResponse]
 """An append that may have to wait, with its row; or no append, and a row that names another leader."""
@@ -45,32 +42,38 @@ in most client libraries."""
 class DelayedProduce:
     """A produce request, and those of its appends that had not ended when the handler returned."""
 
-    __slots__ = ("_appends", "_context", "_open", "_response", "_wait_ms", "_waiting")
+    __slots__ = ("_context", "_delayed", "_open", "_response", "_wait_ms", "_waiting")
 
     def __init__(self, context: Context, response: ProduceResponse, delayed: Sequence[Delayed]) -> None:
         self._context = context
         self._response = response
-        self._appends = [(append, row) for append, row in delayed if append is not None]
+        self._delayed = delayed
         self._open = 0
         self._wait_ms = 0.0
-        self._waiting = Waiting((), 0.0, _never, self._expire)
 
     def answer(self, request: ProduceRequest) -> ProduceResponse | Waiting:
         """The response if every append has ended, else what the response waits for."""
-        waits = [append for append, _ in self._appends if not append.has_ended]
-        if not waits:
-            return self._rendered()
         self._wait_ms = float(request.timeout_ms)
-        if request.acks != ACKS_ALL or any(append.state is CONVERTING for append in waits):
+        is_waiting_for_replicas, names_leaders = request.acks == ACKS_ALL, False
+        for append, _ in self._delayed:
+            if append is None:
+                names_leaders = True
+            elif not append.has_ended:
+                self._open += 1
+                append.listener = self._note
+                is_waiting_for_replicas = is_waiting_for_replicas and append.state is not CONVERTING
+        if names_leaders:
+            self._response.node_endpoints = _leader_endpoints(self._context, self._delayed)
+        if not self._open:
+            return self._rendered()
+        if not is_waiting_for_replicas:
             self._wait_ms = max(self._wait_ms, MIN_WAIT_MS)
-        self._open = len(waits)
-        for append in waits:
-            append.listener = self._note
-        return self._park(self._wait_ms)
+        return self._park(Waiting((), self._wait_ms, _never, self._expire))
 
-    def _park(self, wait_ms: float) -> Waiting:
-        self._waiting.deadline_ms = self._context.broker.clock.monotonic_ms() + wait_ms
-        return self._waiting
+    def _park(self, waiting: Waiting) -> Waiting:
+        waiting.deadline_ms += self._context.broker.clock.monotonic_ms()
+        self._waiting = waiting
+        return waiting
 
     def _note(self, append: Append) -> None:
         """An append has ended, or its conversion has."""
@@ -78,20 +81,20 @@ class DelayedProduce:
             self._open -= 1
             if not self._open:
                 self._context.broker.purgatory.complete(self._waiting)
-        else:
-            append.listener = self._note
 
     def _expire(self) -> ProduceResponse:
         """The response; appends that have not ended by now have timed out."""
-        for append, _ in self._appends:
-            if not append.has_ended:
-                late = f"not written, or not by every in-sync replica, after {self._wait_ms:.0f} ms"
-                append.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, late))
+        if self._open:
+            for append, _ in self._delayed:
+                if append is not None and not append.has_ended:
+                    late = f"not written, or not by every in-sync replica, after {self._wait_ms:.0f} ms"
+                    append.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, late))
         return self._rendered()
 
     def _rendered(self) -> ProduceResponse:
-        for append, row in self._appends:
-            render(append, row, self._context.version)
+        for append, row in self._delayed:
+            if append is not None:
+                render(append, row, self._context.version)
         return self._response
 
     # Without a reply
@@ -101,26 +104,26 @@ class DelayedProduce:
         if not self._holds_up():
             self._close_on_error()
             return None
-        self._waiting = Waiting((), 0.0, _never, self._finish, is_silent=True)
-        for append, _ in self._appends:
-            append.listener = self._check
+        for append, _ in self._delayed:
+            if append is not None:
+                append.listener = self._check
         self._await_disks()
-        return self._park(SILENT_WAIT_MS)
+        return self._park(Waiting((), SILENT_WAIT_MS, _never, self._finish, is_silent=True))
 
     def _holds_up(self) -> bool:
-        return any(_holds_up(append) for append, _ in self._appends)
+        return any(append is not None and _holds_up(append) for append, _ in self._delayed)
 
     def _check(self, append: Append | None = None) -> None:
         """Something has changed: an append, or the room in the queue of a disk."""
-        if append is not None and not append.has_ended:
-            append.listener = self._check
         if not self._holds_up():
             self._context.broker.purgatory.complete(self._waiting)
-        elif append is None or not append.has_ended:
+        elif append is None:
             self._await_disks()
+        elif append.state is PENDING and append.replica.disk is not None:
+            append.replica.disk.when_uncrowded(self._check)
 
     def _await_disks(self) -> None:
-        for disk in {_disk_of(append) for append, _ in self._appends}:
+        for disk in {append.replica.disk for append, _ in self._delayed if append is not None}:
             if disk is not None and disk.is_crowded:
                 disk.when_uncrowded(self._check)
 
@@ -137,10 +140,6 @@ def _never(wait_list: WaitList) -> None:
     """There is no list to be touched."""
 
 
-def _disk_of(append: Append) -> DiskMonitor | None:
-    return append.replica.disk
-
-
 def _holds_up(append: Append) -> bool:
     """Whether a client that wants no reply waits for this append."""
     if append.state is CONVERTING:
@@ -152,10 +151,9 @@ def _holds_up(append: Append) -> bool:
 def render(append: Append, row: PartitionProduceResponse, version: int) -> None:
     """Show in its row how an append stands, as a client of this version understands it."""
     if append.state is FAILED and append.error is not None:
-        if row.error_code == ErrorCode.NONE:  # else the write batcher has taken a promise back
-            error, replica = append.error, append.replica
-            row.refuse(*known(refusal(error, replica.topic, replica.index), version))
-            row.record_errors = record_errors(error)
+        error, replica = append.error, append.replica
+        row.refuse(*known(refusal(error, replica.topic, replica.index), version))
+        row.record_errors = record_errors(error)
     elif append.info is not None:
         info = append.info
         row.base_offset = info.first_offset
@@ -174,10 +172,10 @@ def record_errors(error: KafkaError | OSError) -> list[BatchIndexAndErrorMessage
     return [BatchIndexAndErrorMessage(number, message) for number, message in found]
 
 
-def leader_endpoints(context: Context, delayed: Collection[Delayed]) -> list[NodeEndpoint]:
+def _leader_endpoints(context: Context, delayed: Collection[Delayed]) -> list[NodeEndpoint]:
     """Where the client reaches the leaders that rows name (KIP-951)."""
     leaders = {row.current_leader.leader_id for append, row in delayed if append is None}
-    found = [endpoint for endpoint in endpoints(context) if endpoint.node_id in leaders] if leaders else []
+    found = [endpoint for endpoint in endpoints(context) if endpoint.node_id in leaders]
     return [NodeEndpoint(*endpoint) for endpoint in sorted(found, key=lambda endpoint: endpoint.node_id)]
 
 

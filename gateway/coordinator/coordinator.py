@@ -244,7 +244,7 @@ class Coordinator:
                 promise = _Promise(self, decision.replies[0][1], lost)  # type: ignore[arg-type]
                 staged = partition.log.staged
                 if staged is not None:
-                    self.tools.appends.promise(partition, staged, ACKS_ALL, info, promise.refuse)
+                    self.tools.appends.promise(partition, staged, promise.refuse)
         except KafkaError as error:
             self._failed(group_id, decision, error, is_tick=ticket is None)
             return

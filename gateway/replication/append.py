@@ -7,7 +7,9 @@ way it takes, it is one `Append`, in one state:
     CONVERTING ──> PENDING ──> WRITTEN ──> COMMITTED      with acks=0 and acks=1 an append is committed when written
          └────────────┴───────────┴──────> FAILED
 
-An append whose outcome is known before the handler returns needs no object.
+An append needs no object where nothing can come between its beginning and its acknowledgement: one that is written and
+acknowledged before the handler returns, and one that waits for nothing but the write at the end of the turn. There the
+response is its state (`WriteBatcher.promise`), as an object for each would cost a small produce request two percent.
 
 Appends that wait for the high watermark stand in a `CommitQueue`, in the order of their offsets: a move of the high
 watermark costs what it completes. Who waits for records stands elsewhere (`Replica.waiters`).
@@ -43,35 +45,25 @@ class AppendState(Enum):
 
 CONVERTING, PENDING, WRITTEN = AppendState.CONVERTING, AppendState.PENDING, AppendState.WRITTEN
 COMMITTED, FAILED = AppendState.COMMITTED, AppendState.FAILED
-_ENDED = frozenset((COMMITTED, FAILED))
-
-
-def no_listener(append: Append) -> None:
-    """Nobody wants to hear of the append any more."""
 
 
 class Append:
-    """One append to one partition. `info` says where the batches are, `error` why they are not there.
+    """One append to one partition. `info` says where the batches are, `error` why they are not there."""
 
-    There is no constructor: `begin` and `WriteBatcher.promise` set the attributes. A constructor in Python would cost
-    the produce path as much as the rest of a promise.
-    """
+    __slots__ = ("end_offset", "error", "info", "leader_epoch", "listener", "replica", "required_acks", "state")
 
-    __slots__ = ("end_offset", "error", "info", "leader_epoch", "listener", "refuse", "replica", "required_acks", "state")
-
-    replica: Replica
-    required_acks: int
-    leader_epoch: int
-    """The epoch in which the append began."""
-    state: AppendState
-    info: AppendInfo | None
-    end_offset: int
-    """The offset behind the last record, once that is known."""
-    error: KafkaError | OSError | None
-    refuse: Callable[[ErrorCode, str | None], None]
-    """Takes a promise back: called by the write batcher if the write of a promised append has failed."""
-    listener: Callable[[Append], None]
-    """Called when the conversion has ended, and when the append has ended."""
+    def __init__(self, replica: Replica, required_acks: int, listener: Callable[[Append], None] | None = None) -> None:
+        """`listener(append)` is called when the conversion has ended, and when the append has ended."""
+        self.replica = replica
+        self.required_acks = required_acks
+        self.leader_epoch = replica.leader_epoch
+        """The epoch in which the append began."""
+        self.state = PENDING
+        self.info: AppendInfo | None = None
+        self.end_offset = -1
+        """The offset behind the last record, once that is known."""
+        self.error: KafkaError | OSError | None = None
+        self.listener = listener
 
     def __repr__(self) -> str:
         return f"Append({self.replica.topic}-{self.replica.index}, {self.state.name}, {self.info or self.error})"
@@ -79,7 +71,7 @@ class Append:
     @property
     def has_ended(self) -> bool:
         """Whether the outcome is known."""
-        return self.state in _ENDED
+        return self.state is COMMITTED or self.state is FAILED
 
     # Conversion
 
@@ -93,7 +85,8 @@ class Append:
         if self.state is CONVERTING:
             self.replica.converting -= 1
             self.state = PENDING
-            self.listener(self)
+            if self.listener is not None:
+                self.listener(self)
 
     # Outcome
 
@@ -126,7 +119,7 @@ class Append:
 
     def fail(self, error: KafkaError | OSError) -> None:
         """The batches were not appended, or may be lost, or took too long."""
-        if self.state in _ENDED:
+        if self.has_ended:
             return
         if self.state is CONVERTING:
             self.replica.converting -= 1
@@ -135,8 +128,9 @@ class Append:
 
     def _end(self, state: AppendState) -> None:
         self.state = state
-        listener, self.listener = self.listener, no_listener
-        listener(self)
+        listener, self.listener = self.listener, None  # which holds the whole request
+        if listener is not None:
+            listener(self)
 
     def fail_if_lost(self) -> None:
         """Fail if the disk did not take what was written, or the topic was deleted: it will never be committed."""
@@ -151,23 +145,10 @@ class Append:
             self.fail(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, deleted))
 
 
-def begin(replica: Replica, required_acks: int) -> Append:
-    """An append that is not written yet."""
-    append = Append()
-    append.replica = replica
-    append.required_acks = required_acks
-    append.leader_epoch = replica.leader_epoch
-    append.state = PENDING
-    append.info = append.error = None
-    append.end_offset = -1
-    append.listener = no_listener
-    return append
-
-
-def await_offset(replica: Replica, end_offset: int, listener: Callable[[Append], None]) -> Append:
-    """Stand for everything before `end_offset` that was written without an object; not all of it is committed yet."""
-    append = begin(replica, ACKS_ALL)
-    append.end_offset, append.state, append.listener = end_offset, WRITTEN, listener
+def await_offset(replica: Replica, end_offset: int, listener: Callable[[Append], None] | None) -> Append:
+    """Stand for everything before `end_offset` that was written without an object, and is not all committed yet."""
+    append = Append(replica, ACKS_ALL, listener)
+    append.end_offset, append.state = end_offset, WRITTEN
     replica.await_commit(append)
     return append
 

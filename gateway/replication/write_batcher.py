@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from headgate.gateway.replication.append import COMMITTED, PENDING, Append, no_listener
+from headgate.gateway.replication.append import Append
 from headgate.gateway.replication.replica import Replica
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
@@ -31,6 +31,7 @@ logger = logging.getLogger("headgate.replication")
 
 Refuse = Callable[[ErrorCode, str | None], None]
 """Turns a part of a response into an error: nothing was appended after all."""
+
 
 class Encoder(Protocol):
     """Makes a response into bytes; one of appends has no pieces of files in it, so that they are one bytearray."""
@@ -44,33 +45,29 @@ class WriteBatcher:
     `is_open`: there are some, and no answer may leave.
     """
 
-    __slots__ = ("_drafts", "_promises", "is_open")
+    __slots__ = ("_drafts", "_promises", "_waiting", "is_open")
 
     def __init__(self) -> None:
         self.is_open = False
-        self._promises: dict[PendingWrite, tuple[Replica, list[Append]]] = {}
+        self._promises: dict[PendingWrite, tuple[Replica, list[Refuse]]] = {}
+        self._waiting: list[tuple[PendingWrite, Append, AppendInfo]] = []
         self._drafts: list[tuple[Any, Encoder, Message, int]] = []
 
-    def promise(self, replica: Replica, staged: PendingWrite, required_acks: int, info: AppendInfo, refuse: Refuse) -> Append:
-        """The append of batches that are staged: a response says already that they are written.
-
-        `refuse` changes that response if the write fails.
-        """
-        append = Append()
-        append.replica = replica
-        append.required_acks = required_acks
-        append.leader_epoch = replica.leader_epoch
-        append.state = PENDING
-        append.info = info
-        append.refuse = refuse
-        append.listener = no_listener
+    def promise(self, partition: Replica, staged: PendingWrite, refuse: Refuse) -> None:
+        """A response says already that what was staged is written; `refuse` changes that if the write fails."""
         promised = self._promises.get(staged)
         if promised is None:
             self.is_open = True
-            self._promises[staged] = replica, [append]
+            self._promises[staged] = partition, [refuse]
         else:
-            promised[1].append(append)
-        return append
+            promised[1].append(refuse)
+
+    def await_write(self, staged: PendingWrite, append: Append, info: AppendInfo) -> None:
+        """Have an append told that what was staged for it is written, or why it is not."""
+        if staged not in self._promises:
+            self.is_open = True
+            self._promises[staged] = append.replica, []
+        self._waiting.append((staged, append, info))
 
     def draft(self, reply: Any, encoder: Encoder, response: Message, correlation_id: int) -> None:
         """`reply` holds such a response, or comes behind one: a failed write encodes the response anew, in place."""
@@ -82,36 +79,33 @@ class WriteBatcher:
             return
         self.is_open = False
         promises, self._promises = self._promises, {}
+        waiting, self._waiting = self._waiting, []
         drafts, self._drafts = self._drafts, []
         has_failed = False
-        for staged, (replica, appends) in promises.items():
-            error = _write(replica, staged)
+        for staged, (partition, promised) in promises.items():
+            error = _write(partition, staged)
             if error is not None:
                 has_failed = True
-                for append in appends:
-                    append.refuse(error.code, error.message)
-                    append.fail(error)
-            elif replica.fsync_before_commit:
-                for append in appends:
-                    append.end_write(append.info)
-            else:
-                for append in appends:
-                    append.state = COMMITTED
+                staged.error = error
+                for refuse in promised:
+                    refuse(error.code, error.message)
+        for staged, append, info in waiting:
+            append.end_write(staged.error or info)
         if has_failed:
             for reply, encoder, response, correlation_id in drafts:
                 (reply[:],) = encoder.encode(response, correlation_id)
 
 
-def _write(replica: Replica, staged: PendingWrite) -> KafkaError | None:
+def _write(partition: Replica, staged: PendingWrite) -> KafkaError | None:
     """Write what is staged, unless that was done already; returns what kept it from being written."""
-    if replica.log.staged is not staged:  # a later append needed a new segment, and had it written
-        replica.advance()
+    if partition.log.staged is not staged:  # a later append needed a new segment, and had it written
+        partition.advance()
     else:
         try:
-            replica.write_staged()
+            partition.write_staged()
         except KafkaError as error:  # it stands in `PendingWrite.error`, as that of an earlier write may
             logger.error("refused to producers: %s", error.message)
         except Exception:  # a fault of ours: nobody may be told that it is there
-            logger.exception("what was staged for %s-%d could not be written", replica.topic, replica.index)
+            logger.exception("what was staged for %s-%d could not be written", partition.topic, partition.index)
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the write failed")
     return staged.error

@@ -21,13 +21,12 @@ from headgate.gateway.api.delayed_produce import (
     DelayedProduce,
     close_on_error,
     known,
-    leader_endpoints,
     record_errors,
 )
 from headgate.gateway.api.endpoints import leader_of
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import refusal
-from headgate.gateway.replication.append import ACKS_ALL, PENDING, Append, begin
+from headgate.gateway.replication.append import ACKS_ALL, Append
 from headgate.gateway.replication.append_queue import AppendQueue
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
@@ -48,7 +47,9 @@ from headgate.storage.log.validation import OWN, PREPARED, prepare
 
 logger = logging.getLogger("headgate.handlers")
 
-AppendTo: TypeAlias = Callable[[int, str, PartitionProduceData, Context, int, "list[Delayed]"], PartitionProduceResponse]
+AppendTo: TypeAlias = Callable[
+    [int, str, PartitionProduceData, Context, int, "list[Delayed]"], PartitionProduceResponse
+]
 """Appends to one partition: acks, topic, what to append, context, the time, and where delayed appends are noted."""
 Convert: TypeAlias = Callable[[memoryview, LogConfig, int, str], Steps[memoryview]]
 
@@ -79,15 +80,16 @@ def _append(
         data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
     )
     staged = partition.log.staged
-    if staged is not None:
-        refuse = row.refuse if context.version >= STORAGE_ERROR_SINCE else partial(_refuse_early_version, row)
-        append = broker.appends.promise(partition, staged, acks, info, refuse)
-        if acks == ACKS_ALL and partition.fsync_before_commit and partition.high_watermark <= info.last_offset:
-            delayed.append((append, row))
-    elif acks == ACKS_ALL and partition.fsync_before_commit and partition.high_watermark <= info.last_offset:
-        append = begin(partition, acks)
-        append.end_write(info)
+    if acks == ACKS_ALL and partition.fsync_before_commit and partition.high_watermark <= info.last_offset:
+        append = Append(partition, acks)
         delayed.append((append, row))
+        if staged is None:
+            append.end_write(info)
+        else:
+            broker.appends.await_write(staged, append, info)
+    elif staged is not None:
+        refuse = row.refuse if context.version >= STORAGE_ERROR_SINCE else partial(_refuse_early_version, row)
+        broker.appends.promise(partition, staged, refuse)
     return row
 
 
@@ -118,12 +120,7 @@ def produce(request: ProduceRequest, context: Context, append: AppendTo = _appen
             return DelayedProduce(context, response, delayed).answer_silently()
         close_on_error(response)
         return None
-    if not delayed:
-        return response
-    if not all(append is not None and append.state is PENDING and append.info is not None for append, _ in delayed):
-        context.broker.appends.commit()
-    response.node_endpoints = leader_endpoints(context, delayed)
-    return DelayedProduce(context, response, delayed).answer(request)
+    return DelayedProduce(context, response, delayed).answer(request) if delayed else response
 
 
 @handles(ProduceRequest, versions="3-6", stages=True)
@@ -181,7 +178,7 @@ def _convert(
         partition.check_writable()
         # Its own bytes: what is converted later no longer finds the frame.
         copied = bytearray(records if isinstance(records, memoryview) else _NOTHING)
-        append = begin(partition, acks)
+        append = Append(partition, acks)
         steps = convert(memoryview(copied), partition.log.config, broker.clock.now_ms(), partition.validate)
         result = _begin(append, steps, len(copied), lambda late: _append_late(append, topic, late, context), context)
     except (KafkaError, OSError) as error:
@@ -265,7 +262,7 @@ def _append_later(
     now_ms = context.broker.clock.now_ms()
     # Now, and not when it is its turn: what the loop has no time for is found out by `_append`.
     records = prepare(records, partition.log.config, now_ms, partition.validate)
-    append = begin(partition, acks)
+    append = Append(partition, acks)
     row = PartitionProduceResponse(partition.index, base_offset=-1)
     delayed.append((append, row))
     writer.append(records, acks, now_ms, append.end_write, PREPARED)

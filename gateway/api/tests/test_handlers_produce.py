@@ -8,7 +8,7 @@ import pytest
 
 from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.api.delayed_produce import MIN_WAIT_MS, render
-from headgate.gateway.replication.append import await_offset, no_listener
+from headgate.gateway.replication.append import await_offset
 from headgate.gateway.runtime.purgatory import SILENCE, Waiting
 from headgate.gateway.tests.builders import Node, led_elsewhere
 from headgate.gateway.tests.manual import Threads
@@ -601,7 +601,7 @@ def test_who_waits_for_what_the_disk_has_lost_is_told(node: Node, caplog: pytest
     partition = node.services.partitions.get("t", 0)
     there, gone = (PartitionProduceResponse(0), PartitionProduceResponse(0))
     for row, end_offset in ((there, 1), (gone, 2)):
-        append = await_offset(partition, end_offset, no_listener)
+        append = await_offset(partition, end_offset, None)
         partition.fail_lost_appends()
         render(append, row, 9)
     assert (there.error_code, gone.error_code) == (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -17,8 +17,6 @@ from headgate.gateway.replication.append import (
     Append,
     CommitQueue,
     await_offset,
-    begin,
-    no_listener,
 )
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
@@ -54,7 +52,7 @@ def reach(replica: Replica, offset: int) -> None:
 
 @pytest.mark.parametrize("acks, state", [(0, COMMITTED), (1, COMMITTED), (ACKS_ALL, WRITTEN)])
 def test_only_acks_all_waits_for_the_high_watermark(replica: Replica, acks: int, state: Any) -> None:
-    append = begin(replica, acks)
+    append = Append(replica, acks)
     assert (append.state, append.leader_epoch) == (PENDING, replica.leader_epoch)
     append.end_write(info(0))
     assert append.state is state
@@ -62,13 +60,9 @@ def test_only_acks_all_waits_for_the_high_watermark(replica: Replica, acks: int,
 
 
 def test_the_listener_hears_of_a_conversion_and_of_the_end(replica: Replica) -> None:
-    append, heard = begin(replica, 1), list[Any]()
+    append, heard = Append(replica, 1), list[Any]()
 
-    def listen(heard_of: Append) -> None:
-        heard.append(heard_of.state)
-        heard_of.listener = listen
-
-    append.listener = listen
+    append.listener = lambda heard_of: heard.append(heard_of.state)
     append.begin_conversion()
     assert (append.state, replica.converting) == (CONVERTING, 1)
     append.end_conversion()
@@ -80,7 +74,7 @@ def test_the_listener_hears_of_a_conversion_and_of_the_end(replica: Replica) -> 
 
 
 def test_an_append_that_was_given_up_stays_so(replica: Replica) -> None:
-    append, late = begin(replica, ACKS_ALL), begin(replica, ACKS_ALL)
+    append, late = Append(replica, ACKS_ALL), Append(replica, ACKS_ALL)
     append.begin_conversion()
     append.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
     append.end_conversion()
@@ -93,7 +87,7 @@ def test_an_append_that_was_given_up_stays_so(replica: Replica) -> None:
 
 def test_an_append_of_an_older_leader_epoch_is_not_acknowledged(replica: Replica) -> None:
     replica.append(batch(), 1, NOW_MS)
-    append = await_offset(replica, 1, no_listener)
+    append = await_offset(replica, 1, None)
     replica.leader_epoch += 1
     reach(replica, 1)
     assert append.state is FAILED
@@ -104,7 +98,7 @@ def test_an_append_of_an_older_leader_epoch_is_not_acknowledged(replica: Replica
 def test_appends_are_committed_in_the_order_of_their_offsets(replica: Replica) -> None:
     queue, heard = CommitQueue(), list[int]()
     for end_offset in (3, 1, 2, 2):
-        append = begin(replica, ACKS_ALL)
+        append = Append(replica, ACKS_ALL)
         append.end_offset, append.state = end_offset, WRITTEN
         append.listener = lambda ended: heard.append(ended.end_offset)
         queue.add(append)
@@ -119,7 +113,7 @@ def test_appends_are_committed_in_the_order_of_their_offsets(replica: Replica) -
 def test_what_the_log_has_lost_fails_and_the_rest_goes_on_waiting(replica: Replica) -> None:
     for _ in range(2):
         replica.append(batch(), 1, NOW_MS)
-    there, gone = (await_offset(replica, end_offset, no_listener) for end_offset in (2, 3))
+    there, gone = (await_offset(replica, end_offset, None) for end_offset in (2, 3))
     replica.fail_lost_appends()
     assert (there.state, gone.state, replica.uncommitted) == (WRITTEN, FAILED, 1)
     reach(replica, 2)
