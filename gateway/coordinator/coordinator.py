@@ -159,7 +159,6 @@ class Coordinator:
     ) -> None:
         self.partition = partition
         partition.validate = OWN
-        partition.on_truncation = self._log_was_cut
         self.tools = tools
         self.ended = WaitList()
         """Touched, and replaced, when all that were asked of this shard have to be asked again."""
@@ -397,7 +396,7 @@ class Coordinator:
             self._end()
             self.tools.scheduler.call_soon(self._load)
 
-    def _log_was_cut(self) -> None:
+    def log_was_truncated(self) -> None:
         """The log ends earlier than it did: groups are what is left of it says, and their members are told so."""
         self._is_outdated = True
         self.reload("its log was cut")

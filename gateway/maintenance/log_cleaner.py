@@ -68,7 +68,6 @@ class LogCleaner:
         self._uncleanable: dict[Key, Log] = {}
         self._delays: dict[Key, tuple[Log, float, float]] = {}  # until when, and how long it is
         self.is_stopped = False
-        partitions.disk_is_back = self.disk_is_back
         self.metrics = CleanerMetrics(metrics, clock, self._left_alone)
 
     def _left_alone(self) -> list[Log]:
@@ -110,7 +109,7 @@ class LogCleaner:
             self._forget_deleted()
             self._look_on(deque(self._partitions), [])
 
-    def disk_is_back(self, directory: str) -> None:
+    def disk_recovered(self, directory: str) -> None:
         """Try the logs in a directory again: what was wrong with them may have been its disk's fault."""
         self._uncleanable = {key: log for key, log in self._uncleanable.items() if parent(log.directory) != directory}
         self._delays = {key: delay for key, delay in self._delays.items() if parent(delay[0].directory) != directory}

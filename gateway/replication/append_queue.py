@@ -78,19 +78,21 @@ class _Taken(NamedTuple):
     staged: PendingWrite | None  # None if it had come before, and nothing was to be written
 
 
-def _nobody(error: object) -> None:
-    """Nobody wants to hear of errors."""
-
-
 class DiskMonitor:
     """What is known of the pace of a log directory, for all partitions in it."""
 
-    def __init__(self, clock: Clock, scheduler: Scheduler, waits: Callable[[], int] = voluntary_waits) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        scheduler: Scheduler,
+        failed: Callable[[object], None],
+        waits: Callable[[], int] = voluntary_waits,
+    ) -> None:
+        """`failed` is called with each error of a write or a sync."""
         self.clock = clock
         self.scheduler = scheduler
-        self.failed: Callable[[object], None] = _nobody
-        """Called with each error of a write or a sync."""
-        self.group_commit = GroupCommit(clock, scheduler, self._sync_failed)
+        self.failed = failed
+        self.group_commit = GroupCommit(clock, scheduler, failed)
         self.is_slow = False
         self.waiting_bytes = 0  # of appends that no thread has taken yet
         self._when_uncrowded: list[Callable[[], None]] = []
@@ -105,9 +107,6 @@ class DiskMonitor:
     def when_free(self, begin: Callable[[], None]) -> None:
         """Call `begin` on the loop, once a thread is free for what it has `in_thread`."""
         self._share.when_free(begin)
-
-    def _sync_failed(self, error: object) -> None:
-        self.failed(error)
 
     @property
     def is_crowded(self) -> bool:

@@ -41,7 +41,7 @@ _Begun = tuple["Replica", Flush]
 class GroupCommit:
     """What is to be synced, and what threads are at. A log is flushed by one of them at a time."""
 
-    def __init__(self, clock: Clock, scheduler: Scheduler, failed: Callable[[object], None] = lambda _: None) -> None:
+    def __init__(self, clock: Clock, scheduler: Scheduler, failed: Callable[[object], None]) -> None:
         """`failed` is called with each error."""
         self._told = failed
         self._clock = clock

@@ -52,7 +52,7 @@ _REMOTE, _DELETING = PartitionState.REMOTE, PartitionState.DELETING
 _SERVABLE = {_ONLINE, _AWAITING}
 
 TRANSITIONS: Mapping[PartitionState, Collection[PartitionState]] = {
-    _NONE: {*_SERVABLE, _LOADING, _CREATING, _OFFLINE, _REMOTE, _DELETING},
+    _NONE: {_NONE, *_SERVABLE, _LOADING, _CREATING, _OFFLINE, _REMOTE, _DELETING},
     _ONLINE: {_NONE, _AWAITING},
     _AWAITING: {_NONE, _ONLINE},
     _LOADING: {*_SERVABLE, _NONE, _LOADING, _CREATING, _OFFLINE, _REMOTE},
@@ -148,7 +148,7 @@ class PartitionStates:
         return _ONLINE if key in self.online else _NONE
 
     def move(self, key: TopicPartition, to: Replica | Unavailable | None) -> None:
-        """Bring a partition into its next state: online, another one, or none. Any other way than by the table is a fault."""
+        """Bring a partition into its next state: online, another one, or none. `TRANSITIONS` has all that may be."""
         before = self.state(key)
         after = to.state if isinstance(to, Unavailable) else _NONE if to is None else _ONLINE
         assert after in TRANSITIONS[before], f"{key[0]}-{key[1]} cannot go from {before.name} to {after.name}"

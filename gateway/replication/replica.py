@@ -48,7 +48,6 @@ class Replica:
         "isr",
         "leader_epoch",
         "log",
-        "on_truncation",
         "replicas",
         "stores_verbatim",
         "topic",
@@ -56,8 +55,15 @@ class Replica:
     )
 
     def __init__(
-        self, topic: str, index: int, log: Log, leader_epoch: int, advanced: Callable[["Replica"], None]
+        self,
+        topic: str,
+        index: int,
+        log: Log,
+        leader_epoch: int,
+        advanced: Callable[["Replica"], None],
+        disk: DiskMonitor | None = None,
     ) -> None:
+        """Without a disk monitor everything is written inline, and nothing is flushed by a thread."""
         self.topic = topic
         self.index = index
         self.log = log
@@ -78,11 +84,9 @@ class Replica:
         self.waiters = WaitList()
         """Those who wait for records, and watch the start of the log and the leader epoch: fetches."""
         self._commits: CommitQueue | None = None  # for most partitions no append ever waits
-        self.disk: DiskMonitor | None = None  # whose pace is not looked at
+        self.disk = disk
         self._writer: AppendQueue | Cold | None = COLD if log.active.is_sealed else None
         self.advanced = advanced
-        self.on_truncation: Callable[[], None] | None = None
-        """Told by `was_truncated`: who keeps in memory what the log says."""
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, epoch {self.leader_epoch}, high watermark {self.high_watermark})"
@@ -267,8 +271,6 @@ class Replica:
         was_readable = log.end_offset < self.high_watermark
         self.high_watermark = min(self.high_watermark, log.end_offset)
         self.fail_lost_appends()
-        if self.on_truncation is not None:
-            self.on_truncation()
         self.advanced(self)
         return was_readable
 

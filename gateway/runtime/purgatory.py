@@ -109,6 +109,10 @@ class Purgatory:
                 self._scheduler.call_soon(self._run)
             self._touched[wait_list] = None
 
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` after the present turn, as waiters of a touched list are tried."""
+        self._scheduler.call_soon(callback)
+
     def complete(self, waiting: Waiting) -> None:
         """Nothing is left to wait for: answer after this turn with what `expire` makes."""
         waiting.is_complete = True

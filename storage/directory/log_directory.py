@@ -67,6 +67,8 @@ class LogDirectory:
         self.unopened: dict[TopicPartition, LogOpening | None] = {}
         self.making: set[TopicPartition] = set()
         self.leaving: Counter[TopicPartition] = Counter()
+        self.refused_creation_ms: int | None = None
+        """When the disk last refused a new partition, by the clock of callers; None if it took one since."""
         self.removed: set[bytes] = set()
         """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
         self._forget: Callable[[], None] | None = None  # see `Place.forget`: until it was run

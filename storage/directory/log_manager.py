@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -46,15 +46,12 @@ class LogManager:
         self.held = self._stores[0].pool.held
         """The files that pieces of all log directories keep open."""
         self.refused = dict(refused or {})
-        self.low: frozenset[str] = frozenset()
-        """Directories with hardly any room, or whose disks do not answer: what is new goes into others, if possible."""
         self.removed: set[bytes] = set()
         """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
         for store in self._stores:
             store.removed = self.removed
         self.being_created: Counter[bytes] = Counter()
         """How many partitions a thread makes, or is to make, by the ids of their topics, deleted ones too."""
-        self._refused_ms: dict[str, int] = {}  # when a directory could not make a partition, by the clock of callers
 
     @classmethod
     def take(
@@ -233,22 +230,28 @@ class LogManager:
         return self.end_creation(making)
 
     def begin_creation(
-        self, key: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int = 0
+        self,
+        key: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        now_ms: int = 0,
+        avoided: Collection[str] = (),
     ) -> PartitionCreation:
-        """What makes a new partition, in the directory with the fewest; in another one if that refuses.
+        """Begin to create a partition, in the directory with the fewest; in another one if that refuses.
 
-        It is to be run in any thread, behind what was begun in the first of its directories before, and handed to
-        `end_creation`. Raises KafkaError as `LogDirectory.begin_creation` does.
+        Directories that are `avoided` come last. The creation is to be run in any thread, behind what was begun before
+        in the first of its directories, and handed to `end_creation`. Raises KafkaError as
+        `LogDirectory.begin_creation` does.
         """
-        making = PartitionCreation(key, topic_id, config, now_ms, self._places(key, topic_id, now_ms))
+        making = PartitionCreation(key, topic_id, config, now_ms, self._places(key, topic_id, now_ms, avoided))
         self.being_created[topic_id] += 1
         return making
 
-    def _places(self, key: TopicPartition, topic_id: bytes, now_ms: int) -> list[Place]:
+    def _places(self, key: TopicPartition, topic_id: bytes, now_ms: int, avoided: Collection[str]) -> list[Place]:
         store = self.store_of(key)
         if store is not None:
             return [store.begin_creation(key, topic_id)]
-        first, *others = sorted(self._stores, key=lambda store: self._rank(store, now_ms))
+        first, *others = sorted(self._stores, key=lambda store: _rank(store, now_ms, avoided))
         # In another one nothing is in order with this: what leaves there could take the new one with it.
         stores = [first, *(store for store in others if key not in store.leaving)]
         places: list[Place] = []
@@ -270,21 +273,15 @@ class LogManager:
         stores = {store.directory: store for store in self._stores}
         tried = [stores[place.directory] for place in making.places[: making.number + 1]]
         for store in tried[:-1]:
-            self._refused_ms[store.directory] = making.now_ms
+            store.refused_creation_ms = making.now_ms
             store.making.discard(making.key)
         if making.log is not None:
-            self._refused_ms.pop(tried[-1].directory, None)
+            tried[-1].refused_creation_ms = None
         elif (
             len(tried) < len(making.places) and making.error is not None and isinstance(making.error.__cause__, OSError)
         ):
-            self._refused_ms[tried[-1].directory] = making.now_ms
+            tried[-1].refused_creation_ms = making.now_ms
         return tried[-1].end_creation(making)
-
-    def _rank(self, store: LogDirectory, now_ms: int) -> tuple[bool, bool, int]:
-        """The directory with the lowest is the best for a new partition."""
-        refused_ms = self._refused_ms.get(store.directory)
-        has_refused = refused_ms is not None and abs(now_ms - refused_ms) < REFUSAL_MS
-        return has_refused, store.directory in self.low, len(store)
 
     def is_creating(self, key: TopicPartition) -> bool:
         """Whether a partition of this name was begun to be made, of whichever topic."""
@@ -343,6 +340,13 @@ class LogManager:
         """Let go of the directories and leave everything as it is."""
         for store in self._stores:
             store.abandon()
+
+
+def _rank(store: LogDirectory, now_ms: int, avoided: Collection[str]) -> tuple[bool, bool, int]:
+    """The directory with the lowest rank is the best for a new partition."""
+    refused_ms = store.refused_creation_ms
+    has_refused = refused_ms is not None and abs(now_ms - refused_ms) < REFUSAL_MS
+    return has_refused, store.directory in avoided, len(store)
 
 
 def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:

@@ -317,9 +317,9 @@ def test_what_was_wrong_while_a_disk_failed_is_forgotten_when_it_is_back(
     directory = Path(partition.log.directory).parent
     compactions.look()
     compactions.workers[-1].fail(error)
-    node.services.partitions.disk_is_back(f"{directory}-of-others")
+    node.services.partitions.disk_recovered(f"{directory}-of-others")
     assert compactions.run() == []
-    node.services.partitions.disk_is_back(str(directory))
+    node.services.partitions.disk_recovered(str(directory))
     compactions.run()
     assert offsets(partition) == [9, 10, 11]
 

@@ -83,14 +83,19 @@ class Full(Files):
             super().remove_tree(path)
 
 
+def create_beside(stores: LogManager, partition: int, *avoided: str) -> None:
+    """In another directory than these, if there is one."""
+    creation = stores.begin_creation(("t", partition), TOPIC_ID, SMALL, NOW_MS, avoided)
+    creation.run()
+    stores.end_creation(creation)
+
+
 def test_new_partitions_do_not_go_where_there_is_hardly_any_room(take: Take, tmp_path: Path) -> None:
     stores = take("a", "b")
-    stores.low = frozenset([f"{tmp_path}/a"])
     for partition in range(3):
-        create(stores, "t", partition)
+        create_beside(stores, partition, f"{tmp_path}/a")
     assert [len(store) for store in stores] == [0, 3]
-    stores.low = frozenset([f"{tmp_path}/a", f"{tmp_path}/b"])
-    create(stores, "t", 3)
+    create_beside(stores, 3, f"{tmp_path}/a", f"{tmp_path}/b")
     assert [len(store) for store in stores] == [1, 3], "there is no better one"
     stores.close()
 
@@ -131,19 +136,18 @@ def test_no_partition_is_made_where_one_of_its_name_is_still_to_leave(take: Take
     for topic_id in (b"of the first one", b"of the second   "):
         create(stores, "t", 0, topic_id)
         deletions.append(stores.begin_deletion(("t", 0), topic_id))
-    stores.low = frozenset([f"{tmp_path}/a"])
-    assert made_in(stores) == [f"{tmp_path}/b"]
+    assert made_in(stores, f"{tmp_path}/a") == [f"{tmp_path}/b"]
     for deletion, places in zip(deletions, (["b"], ["b", "a"]), strict=True):
         assert deletion is not None
         deletion.run()
         stores.end_deletion(deletion)
-        assert made_in(stores) == [f"{tmp_path}/{name}" for name in places]
+        assert made_in(stores, f"{tmp_path}/a") == [f"{tmp_path}/{name}" for name in places]
     stores.close()
 
 
-def made_in(stores: LogManager) -> list[str]:
+def made_in(stores: LogManager, *avoided: str) -> list[str]:
     """Where a new partition is tried; it is not made."""
-    making = stores.begin_creation(("t", 0), TOPIC_ID, SMALL, NOW_MS)
+    making = stores.begin_creation(("t", 0), TOPIC_ID, SMALL, NOW_MS, avoided)
     with pytest.raises(KafkaError, match="the broker stops"):
         stores.end_creation(making)
     return [place.directory for place in making.places]
