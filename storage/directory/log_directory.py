@@ -13,6 +13,7 @@ from typing import NamedTuple
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.kafka_directory import CLUSTER_METADATA
 from headgate.storage.directory.log_opening import ConfigOf, LogOpening
+from headgate.storage.directory.log_states import LogState, LogStates
 from headgate.storage.directory.partition_files import PartitionCreation, PartitionDeletion, Place
 from headgate.storage.disk import checkpoint, layout
 from headgate.storage.disk.checkpoint import (
@@ -48,11 +49,10 @@ class Configs(NamedTuple):
 
 
 class LogDirectory:
-    """The logs of one data directory.
+    """The logs of one data directory. Each partition is in one state of `log_states.py`.
 
-    `failed` are the partitions that stay closed, and why; `unopened` those that are not open yet, some being opened;
-    `making` new ones on their way; `leaving` those that are none any more, and whose directories are to be renamed:
-    how many times, as a name may have come and gone again meanwhile.
+    `leaving` are those that are none any more, and whose directories are to be renamed: how many times, as a name may
+    have come and gone again meanwhile.
     """
 
     def __init__(self, directory: str, pool: Pool, lock: Lock, meta: Meta, config: LogConfig, random: Random) -> None:
@@ -61,11 +61,14 @@ class LogDirectory:
         self.pool = pool
         self.meta = meta
         self.config = config
-        self.logs: dict[TopicPartition, Log] = {}
+        self._states = LogStates()
+        self.logs: Mapping[TopicPartition, Log] = self._states.logs
+        """The open logs."""
+        self.failed: Mapping[TopicPartition, StorageError] = self._states.failed
+        """The partitions that stay closed, and why."""
+        self.unopened: Mapping[TopicPartition, LogOpening | None] = self._states.unopened
+        """The partitions that are not open yet, with their openings if they were begun."""
         self._lent: dict[TopicPartition, Log] = {}  # deleted while a thread was at their files
-        self.failed: dict[TopicPartition, StorageError] = {}
-        self.unopened: dict[TopicPartition, LogOpening | None] = {}
-        self.making: set[TopicPartition] = set()
         self.leaving: Counter[TopicPartition] = Counter()
         self.refused_creation_ms: int | None = None
         """When the disk last refused a new partition, by the clock of callers; None if it took one since."""
@@ -159,11 +162,11 @@ class LogDirectory:
 
     def __contains__(self, key: TopicPartition) -> bool:
         """Whether the directory has this partition, open or not."""
-        return key in self.logs or key in self.failed or key in self.unopened or key in self.making
+        return key in self._states
 
     def __len__(self) -> int:
         """How many partitions there are, open or not."""
-        return len(self.logs) + len(self.failed) + len(self.unopened) + len(self.making)
+        return len(self._states)
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
@@ -178,7 +181,8 @@ class LogDirectory:
         self._cleaned_offsets = self._read_checkpoint(CLEANED_OFFSETS)
         files.remove(self._path(CLEAN_SHUTDOWN))
         files.sync_directory(self.directory)
-        self.unopened = dict.fromkeys(self._partitions(names))
+        for key in self._partitions(names):
+            self._states.move(key, LogState.UNOPENED)
         if self.unopened and not self._was_clean:
             sentence = "%s: the last stop was not in order, or left a log closed; what was not flushed is looked at"
             logger.info(sentence, self.directory)
@@ -210,8 +214,7 @@ class LogDirectory:
 
     def allow_retry(self, key: TopicPartition) -> None:
         """Put a partition of `refused` back among the unopened ones, to be tried again."""
-        del self.failed[key]
-        self.unopened[key] = None
+        self._states.move(key, LogState.UNOPENED)
 
     def bytes_to_scan(self, key: TopicPartition) -> int:
         """How much of an unopened log has to be read at most, as its directory looks; in any thread. Raises OSError."""
@@ -220,7 +223,8 @@ class LogDirectory:
 
     def begin_opening(self, key: TopicPartition, config: LogConfig, now_ms: int) -> LogOpening:
         """What opens a log of `unopened`; to be run in any thread, and handed to `end_opening`."""
-        opening = self.unopened[key] = LogOpening(self.pool.files, self._found(key), config, self._random, now_ms)
+        opening = LogOpening(self.pool.files, self._found(key), config, self._random, now_ms)
+        self._states.move(key, opening)
         return opening
 
     def end_opening(self, opening: LogOpening) -> None:
@@ -233,20 +237,16 @@ class LogDirectory:
             return
         if opening.log is not None:
             opening.log.move_to(self.pool)
-            self.logs[opening.log.key] = opening.log
+            self._states.move(opening.log.key, opening.log)
             if key in self._cleaned_offsets:
                 opening.log.compacted.offset = self._cleaned_offsets[key]
         elif isinstance(opening.error, NotALog):
-            pass  # it is nobody's partition, and `create` will not make one there
+            self._states.move(key, LogState.NONE)  # it is nobody's partition, and `create` will not make one there
         elif opening.error is not None:
-            self.failed[key] = opening.error
+            self._states.move(key, opening.error)
         else:
-            self._was_clean = self._was_clean and not opening.has_begun  # it may have begun to mend something
-            self.unopened[key] = None
-            return
-        del self.unopened[key]
-        if not self.unopened:
-            self.unopened.clear()  # it has room for all of them until then
+            self._was_clean = self._was_clean and not opening.has_begun  # it may have begun to repair something
+            self._states.move(key, LogState.UNOPENED)
 
     def _found(self, key: TopicPartition) -> RecoveryInput:
         return RecoveryInput(
@@ -307,7 +307,7 @@ class LogDirectory:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"an older log of {topic}-{partition} is being opened")
         self._check_not_lent(key)
         log = self.logs.get(key)
-        if key in self.making or (log is not None and log.topic_id in (None, topic_id)):
+        if self.is_creating(key) or (log is not None and log.topic_id in (None, topic_id)):
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a log of {topic}-{partition} already")
         if log is not None:
             self._retire(key)
@@ -317,8 +317,17 @@ class LogDirectory:
         # What is no longer known here may still be on the disk.
         if is_known or (self._forget is None and any(each.is_pending for each in self._checkpoints.values())):
             self._forget = self.begin_checkpoint(offsets_of(self.logs, self._high_watermarks))
-        self.making.add(key)
+        self._states.move(key, LogState.CREATING)
         return self._place()
+
+    def is_creating(self, key: TopicPartition) -> bool:
+        """Whether a partition of this name was begun to be created here."""
+        return key in self._states.creating
+
+    def cancel_creation(self, key: TopicPartition) -> None:
+        """A partition that was begun to be created here will not be here."""
+        if self.is_creating(key):
+            self._states.move(key, LogState.NONE)
 
     def _place(self) -> Place:
         return Place(self.directory, self.pool, self._random, self.removed, self._forget)
@@ -328,7 +337,7 @@ class LogDirectory:
 
         Raises KafkaError(KAFKA_STORAGE_ERROR) if the disk refused, or if it was not run.
         """
-        self.making.discard(making.key)
+        self.cancel_creation(making.key)
         for pool, path in making.cleared:
             pool.doomed.add(path, making.config.file_delete_delay_ms, is_directory=True)
         log = making.log
@@ -338,7 +347,7 @@ class LogDirectory:
             raise making.error or KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
         if self._forget is making.places[making.number].forget:
             self._forget = None  # it was run
-        self.logs[log.key] = log
+        self._states.move(log.key, log)
         return log
 
     def _check_not_lent(self, key: TopicPartition) -> None:
@@ -407,9 +416,7 @@ class LogDirectory:
 
     def _retire(self, key: TopicPartition) -> Log | None:
         """Know nothing of a partition any more; its log, if that was open."""
-        self.failed.pop(key, None)
-        self.unopened.pop(key, None)
-        log = self.logs.pop(key, None)
+        log = self._states.move(key, LogState.NONE)
         if log is not None:
             log.retire()
             if log_lock.is_acquired(log):

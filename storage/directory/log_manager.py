@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import ChainMap, Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -149,12 +149,10 @@ class LogManager:
         """The partitions that are not open yet, with their openings if they were begun."""
         return self._all([store.unopened for store in self._stores])
 
-    def _all(self, maps: list[dict[TopicPartition, T]]) -> Mapping[TopicPartition, T]:
+    def _all(self, maps: Sequence[Mapping[TopicPartition, T]]) -> Mapping[TopicPartition, T]:
         if len(maps) == 1:
             return maps[0]
-        # A set of them: mypy's ChainMap wants mutable mappings, which dicts are
-        chained: list[MutableMapping[TopicPartition, T]] = list(maps)
-        return ChainMap(*chained)
+        return ChainMap(*maps)  # type: ignore[arg-type]  # which are only read
 
     def store_of(self, key: TopicPartition) -> LogDirectory | None:
         """The directory that has a partition, open or not."""
@@ -259,7 +257,7 @@ class LogManager:
             places += [store.begin_creation(key, topic_id) for store in stores]
         finally:
             for store in stores[len(places) and 1 :]:
-                store.making.discard(key)  # it counts where it probably will be
+                store.cancel_creation(key)  # it counts where it probably will be
         return places
 
     def end_creation(self, making: PartitionCreation) -> Log:
@@ -274,7 +272,7 @@ class LogManager:
         tried = [stores[place.directory] for place in making.places[: making.number + 1]]
         for store in tried[:-1]:
             store.refused_creation_ms = making.now_ms
-            store.making.discard(making.key)
+            store.cancel_creation(making.key)
         if making.log is not None:
             tried[-1].refused_creation_ms = None
         elif (
@@ -285,12 +283,12 @@ class LogManager:
 
     def is_creating(self, key: TopicPartition) -> bool:
         """Whether a partition of this name was begun to be made, of whichever topic."""
-        return any(key in store.making for store in self._stores)
+        return any(store.is_creating(key) for store in self._stores)
 
     def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> PartitionDeletion | None:
         """As `LogDirectory.begin_deletion`, wherever it is; None where it is not, or only being made."""
         store = self.store_of(key)
-        return None if store is None or key in store.making else store.begin_deletion(key, topic_id)
+        return None if store is None or store.is_creating(key) else store.begin_deletion(key, topic_id)
 
     def end_deletion(self, deletion: PartitionDeletion) -> None:
         """As `LogDirectory.end_deletion`."""

@@ -1,5 +1,6 @@
 """Appends: their states, and the queue of those that wait for the high watermark."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def test_a_move_of_the_high_watermark_costs_what_it_completes(tmp_path: Path, mo
         topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch())])
         outcome = handler(ProduceRequest(None, ACKS_ALL, 60_000, [topic]), node.context(9))
         assert isinstance(outcome, Waiting)
-        node.services.purgatory.park(outcome, lambda reply, number=number: replies.update({number: reply}))
+        node.services.purgatory.park(outcome, partial(replies.__setitem__, number))
     node.services.appends.commit()
     node.time.advance()
     assert (replica.uncommitted, counted.appends, counted.requests) == (PARKED, 0, 0)
