@@ -1,26 +1,24 @@
-"""A produce request whose reply waits for appends, and the rows that show how appends ended.
+"""A produce request whose reply waits for appends.
 
 An append tells its request when it has ended. The end of the last one completes the request: nobody else that waits for
 the same partition is tried. With acks=0 no reply is owed, and the connection waits for two things only: for
 conversions, as later requests have to stay behind them, and for writes while too much waits for a slow disk.
 
-The appends themselves are made by `gateway.api.handlers.produce`; how they go on stands in
+The appends are begun, and rendered as rows of the response, by `gateway.api.handlers.produce`; how they go on stands in
 `gateway.replication.append`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 from headgate.gateway.api.context import CloseConnection, Context
 from headgate.gateway.api.endpoints import endpoints
-from headgate.gateway.api.handlers.each import known_code, refusal
-from headgate.gateway.replication.append import ACKS_ALL, CONVERTING, FAILED, PENDING, Append
+from headgate.gateway.replication.append import ACKS_ALL, CONVERTING, PENDING, Append
 from headgate.gateway.runtime.purgatory import SILENCE, Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
     NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
@@ -30,8 +28,9 @@ from headgate.protocol.messages.produce import (
 Delayed: TypeAlias = tuple[Append | None, PartitionProduceResponse]
 """An append that may have to wait, with its row; or no append, and a row that names another leader."""
 
-STORAGE_ERROR_SINCE = 4
-"""The version from which on a client knows KAFKA_STORAGE_ERROR (KIP-112)."""
+Render: TypeAlias = Callable[[Append, PartitionProduceResponse, int], None]
+"""Shows in its row how an append stands, as a client of this version understands it."""
+
 SILENT_WAIT_MS = 600_000.0
 """A client that wants no reply does not time out; after so long its connection goes on nevertheless."""
 MIN_WAIT_MS = 30_000.0
@@ -42,10 +41,11 @@ in most client libraries."""
 class DelayedProduce:
     """A produce request, and those of its appends that had not ended when the handler returned."""
 
-    __slots__ = ("_context", "_delayed", "_open", "_response", "_wait_ms", "_waiting")
+    __slots__ = ("_context", "_delayed", "_open", "_render", "_response", "_wait_ms", "_waiting")
 
-    def __init__(self, context: Context, response: ProduceResponse, delayed: Sequence[Delayed]) -> None:
+    def __init__(self, context: Context, response: ProduceResponse, delayed: Sequence[Delayed], render: Render) -> None:
         self._context = context
+        self._render = render
         self._response = response
         self._delayed = delayed
         self._open = 0
@@ -94,7 +94,7 @@ class DelayedProduce:
     def _rendered(self) -> ProduceResponse:
         for append, row in self._delayed:
             if append is not None:
-                render(append, row, self._context.version)
+                self._render(append, row, self._context.version)
         return self._response
 
     # Without a reply
@@ -146,30 +146,6 @@ def _holds_up(append: Append) -> bool:
         return True
     disk = append.replica.disk
     return append.state is PENDING and disk is not None and disk.is_crowded
-
-
-def render(append: Append, row: PartitionProduceResponse, version: int) -> None:
-    """Show in its row how an append stands, as a client of this version understands it."""
-    if append.state is FAILED and append.error is not None:
-        error, replica = append.error, append.replica
-        row.refuse(*known(refusal(error, replica.topic, replica.index), version))
-        row.record_errors = record_errors(error)
-    elif append.info is not None:
-        info = append.info
-        row.base_offset = info.first_offset
-        row.log_append_time_ms, row.log_start_offset = info.log_append_time_ms, info.log_start_offset
-
-
-def known(refused: tuple[ErrorCode, str], version: int) -> tuple[ErrorCode, str]:
-    """An error as the client's version knows it."""
-    code, message = refused
-    return known_code(code, version, STORAGE_ERROR_SINCE), message
-
-
-def record_errors(error: KafkaError | OSError) -> list[BatchIndexAndErrorMessage]:
-    """The records for which a batch was refused (KIP-467)."""
-    found = error.record_errors if isinstance(error, KafkaError) else ()
-    return [BatchIndexAndErrorMessage(number, message) for number, message in found]
 
 
 def _leader_endpoints(context: Context, delayed: Collection[Delayed]) -> list[NodeEndpoint]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headgate.gateway.config import BrokerConfig
@@ -44,6 +45,23 @@ FIRST_DELAY_MS, LONGEST_DELAY_MS = 15_000, 600_000
 Key = tuple[str, int]
 
 
+@dataclass(slots=True)
+class _Cleaning:
+    """What is known of the compaction of one log: running, delayed after a failure, or given up as damaged."""
+
+    log: Log
+    run: CompactionRun | None = None
+    is_damaged: bool = False
+    retry_ms: float = 0.0
+    """Not before this moment."""
+    delay_ms: float = FIRST_DELAY_MS / 2
+    """The last delay; the next one is twice as long."""
+
+    def keeps_out(self, log: Log, now_ms: float) -> bool:
+        """Whether no compaction of this log may begin now."""
+        return self.run is not None or (self.is_damaged and self.log is log) or now_ms < self.retry_ms
+
+
 class LogCleaner:
     """The compaction of all logs of a broker."""
 
@@ -61,22 +79,23 @@ class LogCleaner:
         self._clock = clock
         self._scheduler = scheduler
         self._make_worker = make_worker
-        self._rounds: dict[Key, CompactionRun] = {}
+        self._cleanings: dict[Key, _Cleaning] = {}  # only of logs that are compacted now, or could not be
         self._idle: list[Worker] = []
         self._is_looking, self._looked_ms = False, 0.0
         self._cold: dict[str, dict[Key, Replica]] = {}  # by log directory: of the first of them a thread reads
-        self._uncleanable: dict[Key, Log] = {}
-        self._delays: dict[Key, tuple[Log, float, float]] = {}  # until when, and how long it is
         self.is_stopped = False
         self.metrics = CleanerMetrics(metrics, clock, self._left_alone)
 
     def _left_alone(self) -> list[Log]:
-        return [log for log in self._uncleanable.values() if not log.is_retired]
+        return [its.log for its in self._cleanings.values() if its.is_damaged and not its.log.is_retired]
+
+    def _runs(self) -> list[CompactionRun]:
+        return [its.run for its in self._cleanings.values() if its.run is not None]
 
     @property
     def running(self) -> Sequence[Key]:
         """Topic and partition of what is being compacted."""
-        return tuple(self._rounds)
+        return tuple(run.key for run in self._runs())
 
     def start(self) -> None:
         """Look for work every `log.cleaner.backoff.ms`, unless `log.cleaner.enable` is false."""
@@ -87,7 +106,7 @@ class LogCleaner:
     def stop(self) -> None:
         """Break everything off; what was not taken up is removed at the next start."""
         self.is_stopped = True
-        for worker in [*self._idle, *(its.worker for its in self._rounds.values())]:
+        for worker in [*self._idle, *(run.worker for run in self._runs())]:
             worker.close()
         self._idle.clear()
 
@@ -103,7 +122,7 @@ class LogCleaner:
 
     def look(self) -> None:
         """Look at all logs, over some turns, and begin with the dirtiest that is due, if a thread is free."""
-        has_room = len(self._rounds) < self._config.log_cleaner_threads
+        has_room = len(self._runs()) < self._config.log_cleaner_threads
         if not self._is_looking and has_room and not self.is_stopped:
             self._is_looking, self._looked_ms = True, self._clock.monotonic_ms()
             self._forget_deleted()
@@ -111,13 +130,23 @@ class LogCleaner:
 
     def disk_recovered(self, directory: str) -> None:
         """Try the logs in a directory again: what was wrong with them may have been its disk's fault."""
-        self._uncleanable = {key: log for key, log in self._uncleanable.items() if parent(log.directory) != directory}
-        self._delays = {key: delay for key, delay in self._delays.items() if parent(delay[0].directory) != directory}
+        self._forget_failures(lambda log: parent(log.directory) == directory)
 
     def _forget_deleted(self) -> None:
         """What was wrong with a log is not so of its successor."""
-        self._uncleanable = {key: log for key, log in self._uncleanable.items() if not log.is_retired}
-        self._delays = {key: delay for key, delay in self._delays.items() if not delay[0].is_retired}
+        self._forget_failures(lambda log: log.is_retired)
+
+    def _forget_failures(self, is_meant: Callable[[Log], bool]) -> None:
+        for key, its in list(self._cleanings.items()):
+            if is_meant(its.log):
+                self._cleanings[key] = _Cleaning(its.log, its.run)
+                self._drop_idle(key)
+
+    def _drop_idle(self, key: Key) -> None:
+        """Forget a log of which there is nothing to be known."""
+        its = self._cleanings[key]
+        if its.run is None and not its.is_damaged and not its.retry_ms:
+            del self._cleanings[key]
 
     @property
     def _is_over(self) -> bool:
@@ -150,7 +179,7 @@ class LogCleaner:
         if chosen is not None and not self.is_stopped:
             self._begin(*found[chosen])
             self.look()
-        elif not self._rounds:  # a process takes memory, and is quickly made
+        elif not self._runs():  # a process takes memory, and is quickly made
             while self._idle:
                 self._idle.pop().close()
 
@@ -212,9 +241,8 @@ class LogCleaner:
         ):
             return None
         key = partition.topic, partition.index
-        if key in self._rounds or self._uncleanable.get(key) is log or log.is_retired:
-            return None
-        if key in self._delays and self._clock.monotonic_ms() < self._delays[key][1]:
+        its = self._cleanings.get(key)
+        if log.is_retired or (its is not None and its.keeps_out(log, self._clock.monotonic_ms())):
             return None
         try:
             return self._cleanable(partition, brought)
@@ -232,8 +260,16 @@ class LogCleaner:
         from headgate.gateway.maintenance.compaction_run import CompactionRun
 
         worker = self._idle.pop() if self._idle else self._new_worker(partition.log.pool)
-        begun = self._rounds[partition.topic, partition.index] = CompactionRun(self, partition, dirt, worker)
+        begun = self._cleaning_of(partition).run = CompactionRun(self, partition, dirt, worker)
         begun.begin()
+
+    def _cleaning_of(self, partition: Replica) -> _Cleaning:
+        """What is known of the present log of a partition."""
+        key = partition.topic, partition.index
+        its = self._cleanings.get(key)
+        if its is None or its.log is not partition.log:
+            its = self._cleanings[key] = _Cleaning(partition.log, None if its is None else its.run)
+        return its
 
     def _new_worker(self, pool: Pool) -> Worker:
         if self._make_worker is None:
@@ -283,24 +319,26 @@ class LogCleaner:
         """A compaction, or the look for one, ended so."""
         from headgate.storage.cleanup.compaction.job import Damaged
 
-        key = partition.topic, partition.index
+        key, its = (partition.topic, partition.index), self._cleaning_of(partition)
         self.metrics.failed()
         if isinstance(error, Damaged):
-            self._uncleanable[key] = partition.log
+            its.is_damaged = True
             logger.error("%s-%d is not compacted any more, as it is damaged: %s", *key, error)
             return
-        before_ms = self._delays[key][2] if key in self._delays else FIRST_DELAY_MS / 2
-        delay_ms = min(2 * before_ms, LONGEST_DELAY_MS)
-        self._delays[key] = partition.log, self._clock.monotonic_ms() + delay_ms, delay_ms
+        its.delay_ms = min(2 * its.delay_ms, LONGEST_DELAY_MS)
+        its.retry_ms = self._clock.monotonic_ms() + its.delay_ms
         message = "%s-%d cannot be compacted, which is tried again in %d s: %s"
-        logger.error(message, *key, delay_ms / 1000, error)
+        logger.error(message, *key, its.delay_ms / 1000, error)
 
     def ended(self, finished: CompactionRun, *, is_done: bool) -> None:
         """A round is over: its worker is free, and the next may begin."""
         key = finished.key
-        self._rounds.pop(key, None)
-        if is_done:
-            self._delays.pop(key, None)
+        its = self._cleanings.get(key)
+        if its is not None and its.run is finished:
+            its.run = None
+            if is_done:
+                its.retry_ms, its.delay_ms = 0.0, FIRST_DELAY_MS / 2
+            self._drop_idle(key)
         if self.is_stopped:
             finished.worker.close()
         else:

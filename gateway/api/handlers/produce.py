@@ -15,23 +15,17 @@ from typing import NoReturn, TypeAlias
 
 from headgate.gateway.api.context import CloseConnection, Context
 from headgate.gateway.api.conversion import Done, Steps, batch_steps, set_steps
-from headgate.gateway.api.delayed_produce import (
-    STORAGE_ERROR_SINCE,
-    Delayed,
-    DelayedProduce,
-    close_on_error,
-    known,
-    record_errors,
-)
+from headgate.gateway.api.delayed_produce import Delayed, DelayedProduce, close_on_error
 from headgate.gateway.api.endpoints import leader_of
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import refusal
-from headgate.gateway.replication.append import ACKS_ALL, Append
+from headgate.gateway.api.handlers.each import known_code, refusal
+from headgate.gateway.replication.append import ACKS_ALL, FAILED, Append
 from headgate.gateway.replication.append_queue import AppendQueue
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -54,6 +48,8 @@ AppendTo: TypeAlias = Callable[
 Convert: TypeAlias = Callable[[memoryview, LogConfig, int, str], Steps[memoryview]]
 
 _ACKS = (ACKS_ALL, 0, 1)
+STORAGE_ERROR_SINCE = 4
+"""The version from which on a client knows KAFKA_STORAGE_ERROR (KIP-112)."""
 _ATTRIBUTES = BatchHeader._fields.index("attributes")
 _NOTHING = memoryview(b"")  # null: no batch at all
 
@@ -95,7 +91,7 @@ def _append(
 
 def _refuse_early_version(row: PartitionProduceResponse, error: ErrorCode, message: str | None) -> None:
     """Take a promise back from a client that does not know KAFKA_STORAGE_ERROR."""
-    row.refuse(*known((error, message or ""), 0))
+    row.refuse(*_known((error, message or ""), 0))
 
 
 @handles(ProduceRequest, versions="7-11", stages=True)
@@ -117,10 +113,10 @@ def produce(request: ProduceRequest, context: Context, append: AppendTo = _appen
     if acks == 0:
         context.broker.appends.commit()
         if delayed:
-            return DelayedProduce(context, response, delayed).answer_silently()
+            return DelayedProduce(context, response, delayed, render).answer_silently()
         close_on_error(response)
         return None
-    return DelayedProduce(context, response, delayed).answer(request) if delayed else response
+    return DelayedProduce(context, response, delayed, render).answer(request) if delayed else response
 
 
 @handles(ProduceRequest, versions="3-6", stages=True)
@@ -246,9 +242,9 @@ def _refuse(
     topic: str, data: PartitionProduceData, error: KafkaError | OSError, context: Context, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
     """A row that says why nothing was appended, and if another broker leads the partition, which one (KIP-951)."""
-    code, message = known(refusal(error, topic, data.index), context.version)
+    code, message = _known(refusal(error, topic, data.index), context.version)
     row = PartitionProduceResponse(data.index, code, -1, error_message=message)
-    row.record_errors = record_errors(error)
+    row.record_errors = _record_errors(error)
     if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader_id, leader_epoch, _ = leader_of(context, topic, data.index)
         row.current_leader = LeaderIdAndEpoch(leader_id, leader_epoch)
@@ -267,3 +263,27 @@ def _append_later(
     delayed.append((append, row))
     writer.append(records, acks, now_ms, append.end_write, PREPARED)
     return row
+
+
+def render(append: Append, row: PartitionProduceResponse, version: int) -> None:
+    """Show in its row how an append stands, as a client of this version understands it."""
+    if append.state is FAILED and append.error is not None:
+        error, replica = append.error, append.replica
+        row.refuse(*_known(refusal(error, replica.topic, replica.index), version))
+        row.record_errors = _record_errors(error)
+    elif append.info is not None:
+        info = append.info
+        row.base_offset = info.first_offset
+        row.log_append_time_ms, row.log_start_offset = info.log_append_time_ms, info.log_start_offset
+
+
+def _known(refused: tuple[ErrorCode, str], version: int) -> tuple[ErrorCode, str]:
+    """An error as the client's version knows it."""
+    code, message = refused
+    return known_code(code, version, STORAGE_ERROR_SINCE), message
+
+
+def _record_errors(error: KafkaError | OSError) -> list[BatchIndexAndErrorMessage]:
+    """The records for which a batch was refused (KIP-467)."""
+    found = error.record_errors if isinstance(error, KafkaError) else ()
+    return [BatchIndexAndErrorMessage(number, message) for number, message in found]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.context import CloseConnection
-from headgate.gateway.api.delayed_produce import MIN_WAIT_MS, render
+from headgate.gateway.api.delayed_produce import MIN_WAIT_MS
+from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication.append import await_offset
 from headgate.gateway.runtime.purgatory import SILENCE, Waiting
 from headgate.gateway.tests.builders import Node, led_elsewhere

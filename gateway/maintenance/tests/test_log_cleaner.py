@@ -279,8 +279,7 @@ def test_what_was_wrong_with_a_deleted_log_is_forgotten(node: Node, compactions:
         compactions.workers[-1].fail(error)
         node.services.metadata.delete_topic("t")
         compactions.look()
-        assert not compactions.cleaning._uncleanable
-        assert not compactions.cleaning._delays
+        assert not compactions.cleaning._cleanings
 
 
 def test_a_failing_disk_is_tried_again_ever_later(node: Node, compactions: Compactions, caplog: Any) -> None:

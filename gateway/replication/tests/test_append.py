@@ -1,13 +1,9 @@
 """Appends: their states, and the queue of those that wait for the high watermark."""
 
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headgate.gateway.api.delayed_produce import DelayedProduce
-from headgate.gateway.api.handlers import load
 from headgate.gateway.replication.append import (
     ACKS_ALL,
     COMMITTED,
@@ -20,15 +16,12 @@ from headgate.gateway.replication.append import (
     await_offset,
 )
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.log.pending_write import AppendInfo
 
 NOW_MS = 1_700_000_000_000
-PARKED = 1_000
 
 
 @pytest.fixture
@@ -119,49 +112,3 @@ def test_what_the_log_has_lost_fails_and_the_rest_goes_on_waiting(replica: Repli
     assert (there.state, gone.state, replica.uncommitted) == (WRITTEN, FAILED, 1)
     reach(replica, 2)
     assert there.state is COMMITTED
-
-
-class Counted:
-    """Counts what is tried: appends, and requests."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.appends = self.requests = 0
-        commit, expire = Append.commit, DelayedProduce._expire
-
-        def commit_counted(append: Append) -> None:
-            self.appends += 1
-            commit(append)
-
-        def expire_counted(delayed: DelayedProduce) -> Any:
-            self.requests += 1
-            return expire(delayed)
-
-        patch.setattr(Append, "commit", commit_counted)
-        patch.setattr(DelayedProduce, "_expire", expire_counted)
-
-
-@pytest.mark.slow
-def test_a_move_of_the_high_watermark_costs_what_it_completes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Counted(monkeypatch)
-    node = Node(tmp_path / "data")
-    node.services.metadata.create_topic("t", 1, configs={"headgate.flush": "commit"})
-    monkeypatch.setattr(node.services.scheduler, "in_thread", lambda *_: None)  # a disk that does not answer
-    replica, replies = node.services.partitions.get("t", 0), dict[int, Any]()
-    handler = load()[0].ranges[-1].handler
-    for number in range(PARKED):
-        topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch())])
-        outcome = handler(ProduceRequest(None, ACKS_ALL, 60_000, [topic]), node.context(9))
-        assert isinstance(outcome, Waiting)
-        node.services.purgatory.park(outcome, partial(replies.__setitem__, number))
-    node.services.appends.commit()
-    node.time.advance()
-    assert (replica.uncommitted, counted.appends, counted.requests) == (PARKED, 0, 0)
-    for number in range(PARKED):
-        reach(replica, number + 1)
-        node.time.advance()
-        assert (counted.appends, counted.requests) == (number + 1, number + 1)
-        assert list(replies) == list(range(number + 1))
-    assert [reply.responses[0].partition_responses[0].base_offset for reply in replies.values()] == list(range(PARKED))
-    assert len(node.services.purgatory) == 0
-    monkeypatch.undo()
-    node.close()
