@@ -166,7 +166,7 @@ class Broker:
         settings = recorded.settings(log)
         self._store.removed |= recorded.removed
         self._store.remove_strays(recorded.has_partition)
-        self._store.settle(recorded.topic_id)
+        self._store.resolve_duplicates(recorded.topic_id)
         return settings
 
     def _build(self, recorded: Recorded, metrics: Metrics) -> Services:

@@ -260,14 +260,14 @@ class ReplicaManager:
 
         If that takes long, `done` is called before: clients meet CREATING then, and come again.
         """
-        together = CountdownLatch(done)
+        latch = CountdownLatch(done)
         for name in names:
             topic = new.topics.get(name)
             if topic is not None:
                 indexes = range(_known(old.topics.get(name), topic), len(topic.partitions))
                 wanted = [index for index in indexes if self._is_to_be_created(topic, index)]
-                self._create([(topic, index) for index in wanted], is_new=True, together=together)
-        together.all_added(self._scheduler, PREPARE_MS)
+                self._create([(topic, index) for index in wanted], is_new=True, latch=latch)
+        latch.all_added(self._scheduler, PREPARE_MS)
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Bring the partitions of these topics in step with a changed image."""
@@ -421,7 +421,7 @@ class ReplicaManager:
         *,
         is_new: bool,
         state: PartitionState = PartitionState.CREATING,
-        together: CountdownLatch | None = None,
+        latch: CountdownLatch | None = None,
     ) -> None:
         """Have the logs of these created, some at a time."""
         lost = set()
@@ -434,7 +434,7 @@ class ReplicaManager:
             self._states.move(key, Unavailable(state, topic.topic_id, is_new, error))
         for first in range(0, len(wanted), AT_ONCE):
             begin = partial(self._begin_some, wanted[first : first + AT_ONCE], lost)
-            self._files.add(begin, self._created, together)
+            self._files.add(begin, self._created, latch)
 
     def _begin_some(self, wanted: Iterable[tuple[Topic, int]], lost: Collection[tuple[str, int]]) -> list[_Begun]:
         begun = []
@@ -550,10 +550,10 @@ class ReplicaManager:
             refused = sum(key in offline for key in keys)
             done(Retried(len(keys) - refused, refused))
 
-        together = CountdownLatch(ended)
-        self._create(new, is_new=True, state=PartitionState.RETRYING, together=together)
-        self._create(old, is_new=False, state=PartitionState.RETRYING, together=together)
-        together.all_added(self._scheduler, PREPARE_MS)
+        latch = CountdownLatch(ended)
+        self._create(new, is_new=True, state=PartitionState.RETRYING, latch=latch)
+        self._create(old, is_new=False, state=PartitionState.RETRYING, latch=latch)
+        latch.all_added(self._scheduler, PREPARE_MS)
 
     def _may_be_created(self, key: tuple[str, int]) -> bool:
         return self._is_new(key) or key in self._store or not self._store.refused

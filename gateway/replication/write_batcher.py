@@ -1,12 +1,12 @@
 """What was staged in the present turn: written together, before any answer to it leaves.
 
-Producers of small batches cost the broker little but a write each. So a turn of the loop first takes what all its
-connections sent, and then writes once for each partition. Everything else that may look into a log or answer a client
-comes after `commit`.
+Small batches cost the broker little but a write each. So a turn of the loop first takes what all its connections sent,
+and then writes once for each partition. Everything else that may look into a log or answer a client comes after
+`commit`.
 
 The invariant: nothing staged outlives a turn, and no high watermark passes what is written. A parked request waits for
-a high watermark that only the write can move, so a forgotten write hangs it. Hence `commit` does not depend on how a
-turn went: each of these ends with one.
+a high watermark that only the write can move, so a forgotten write would hang the request. Hence `commit` does not
+depend on how a turn went: each of these ends with one.
 
 - a round of `gateway.network.sockets`, whatever its connections did in it;
 - a step of `gateway.network.streams`, before its task waits for anything;

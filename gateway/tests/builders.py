@@ -94,7 +94,7 @@ class Node:
             recorded.settings(log)
             stores.removed |= recorded.removed
             stores.remove_strays(recorded.has_partition)
-            stores.settle(recorded.topic_id)
+            stores.resolve_duplicates(recorded.topic_id)
         for store in stores:
             store.open_all(now_ms)
         return stores

@@ -1,9 +1,11 @@
 """All log directories of a broker, as one.
 
-Each is a `LogDirectory` with its own lock, identity and checkpoints; a partition is in exactly one of them, and a new
-one goes where the fewest are, of those that have room and did not just refuse one. A directory that the system refuses
-takes its own partitions offline, as long as another one is left: which partitions these are is not known here, so none
-is made anew that may lie there.
+Each is a `LogDirectory` with its own lock, identity and checkpoints. A partition is in exactly one of them; a new one
+goes where the fewest are, of those that are not avoided and did not just refuse a partition. A directory that the
+system refuses takes its own partitions offline, as long as another one is left: which partitions these are is not
+known here, so none is created anew that may lie there.
+
+What one directory does stands in `log_directory.py`; what is known of its disk is the broker's, and not here.
 """
 
 from __future__ import annotations
@@ -38,20 +40,20 @@ REFUSAL_MS = 60_000
 
 
 class LogManager:
-    """The stores of those directories that could be taken; `refused` are the others, and why."""
+    """The directories that could be taken; `refused` are the others, and why."""
 
     def __init__(self, stores: Sequence[LogDirectory], refused: Mapping[str, Exception] | None = None) -> None:
         """Use `LogManager.take`. There is at least one."""
         self._stores = tuple(stores)
         self.held = self._stores[0].pool.held
-        """The files that pieces of all log directories keep open."""
+        """The files that slices of all log directories keep open."""
         self.refused = dict(refused or {})
         self.removed: set[bytes] = set()
-        """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
+        """The ids of topics that are recorded as deleted: only logs of these topics may be removed."""
         for store in self._stores:
             store.removed = self.removed
         self.being_created: Counter[bytes] = Counter()
-        """How many partitions a thread makes, or is to make, by the ids of their topics, deleted ones too."""
+        """How many partitions are being created, by the ids of their topics, deleted ones too."""
 
     @classmethod
     def take(
@@ -101,7 +103,7 @@ class LogManager:
         return cls(stores, refused)
 
     def __repr__(self) -> str:
-        return f"Stores({', '.join(map(repr, self._stores))})"
+        return f"LogManager({', '.join(map(repr, self._stores))})"
 
     def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self._stores)
@@ -163,12 +165,13 @@ class LogManager:
 
     # Opening
 
-    def settle(self, topic_id_of: Callable[[str], bytes | None]) -> None:
-        """Have each partition in one directory: of several, those of a deleted topic of that name go, and unused ones.
+    def resolve_duplicates(self, topic_id_of: Callable[[str], bytes | None]) -> None:
+        """Resolve duplicates, so that each partition is in one directory.
 
-        They come from a directory that was not there when the topic was deleted, or that could not make the partition.
-        `topic_id_of` names the present topic. What is of another one that is not in `removed` is set aside.
-        Raises StorageError where it cannot be told which is meant, KafkaError where one cannot be deleted.
+        Of several, logs of a deleted topic of that name are removed, and unused ones: they come from a directory that
+        was not there when the topic was deleted, or that could not create the partition. `topic_id_of` names the
+        present topic. A log of another topic that is not in `removed` is quarantined. Raises StorageError if it is
+        unclear which log is meant, KafkaError if one cannot be deleted.
         """
         holders: dict[TopicPartition, list[LogDirectory]] = {}
         for store in self._stores:
@@ -204,14 +207,14 @@ class LogManager:
         store = self.store_of(key)
         return None if store is None else store.open_now(key, config, now_ms)
 
-    # What is of another topic
+    # Logs of other topics
 
     def remove_strays(self, is_known: Callable[[str, int], bool]) -> None:
-        """As `strays.remove`. Those that stay make room for a new partition of their name (`making.py`)."""
+        """As `stray_logs.remove`. Strays that stay make room for a new partition of their name."""
         stray_logs.remove(self._stores, is_known, self.removed.__contains__)
 
     def _clear(self, store: LogDirectory, topic: str, partition: int, topic_id: bytes) -> None:
-        """Have no partition of this name in one directory: it is of another topic than the present one of its name."""
+        """Clear a name in one directory: the log belongs to another topic than the present one of its name."""
         path = f"{store.directory}/{layout.partition_name(topic, partition)}"
         if topic_id in self.removed:
             logger.warning("%s belongs to a topic of that name that was deleted; it goes now", path)
@@ -223,9 +226,9 @@ class LogManager:
 
     def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Log:
         """A new partition's empty log, at once, as `begin_creation` says. Raises KafkaError as `end_creation` does."""
-        making = self.begin_creation((topic, partition), topic_id, config, now_ms)
-        making.run()
-        return self.end_creation(making)
+        creation = self.begin_creation((topic, partition), topic_id, config, now_ms)
+        creation.run()
+        return self.end_creation(creation)
 
     def begin_creation(
         self,
@@ -241,9 +244,9 @@ class LogManager:
         in the first of its directories, and handed to `end_creation`. Raises KafkaError as
         `LogDirectory.begin_creation` does.
         """
-        making = PartitionCreation(key, topic_id, config, now_ms, self._places(key, topic_id, now_ms, avoided))
+        creation = PartitionCreation(key, topic_id, config, now_ms, self._places(key, topic_id, now_ms, avoided))
         self.being_created[topic_id] += 1
-        return making
+        return creation
 
     def _places(self, key: TopicPartition, topic_id: bytes, now_ms: int, avoided: Collection[str]) -> list[Place]:
         store = self.store_of(key)
@@ -260,33 +263,35 @@ class LogManager:
                 store.cancel_creation(key)  # it counts where it probably will be
         return places
 
-    def end_creation(self, making: PartitionCreation) -> Log:
+    def end_creation(self, creation: PartitionCreation) -> Log:
         """Add the log of a finished `PartitionCreation` to `logs`.
 
         Raises KafkaError as `LogDirectory.end_creation` does.
         """
-        self.being_created[making.topic_id] -= 1
-        if not self.being_created[making.topic_id]:
-            del self.being_created[making.topic_id]
+        self.being_created[creation.topic_id] -= 1
+        if not self.being_created[creation.topic_id]:
+            del self.being_created[creation.topic_id]
         stores = {store.directory: store for store in self._stores}
-        tried = [stores[place.directory] for place in making.places[: making.number + 1]]
+        tried = [stores[place.directory] for place in creation.places[: creation.number + 1]]
         for store in tried[:-1]:
-            store.refused_creation_ms = making.now_ms
-            store.cancel_creation(making.key)
-        if making.log is not None:
+            store.refused_creation_ms = creation.now_ms
+            store.cancel_creation(creation.key)
+        if creation.log is not None:
             tried[-1].refused_creation_ms = None
         elif (
-            len(tried) < len(making.places) and making.error is not None and isinstance(making.error.__cause__, OSError)
+            len(tried) < len(creation.places)
+            and creation.error is not None
+            and isinstance(creation.error.__cause__, OSError)
         ):
-            tried[-1].refused_creation_ms = making.now_ms
-        return tried[-1].end_creation(making)
+            tried[-1].refused_creation_ms = creation.now_ms
+        return tried[-1].end_creation(creation)
 
     def is_creating(self, key: TopicPartition) -> bool:
-        """Whether a partition of this name was begun to be made, of whichever topic."""
+        """Whether a partition of this name, of whichever topic, is being created."""
         return any(store.is_creating(key) for store in self._stores)
 
     def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> PartitionDeletion | None:
-        """As `LogDirectory.begin_deletion`, wherever it is; None where it is not, or only being made."""
+        """As `LogDirectory.begin_deletion`; None if the partition is in no directory, or only being created."""
         store = self.store_of(key)
         return None if store is None or store.is_creating(key) else store.begin_deletion(key, topic_id)
 
@@ -318,7 +323,7 @@ class LogManager:
     # Checkpoints
 
     def high_watermark(self, key: TopicPartition) -> int:
-        """That of one partition in the last checkpoint; 0 if it is not in there."""
+        """The high watermark of a partition in the last checkpoint; 0 if the checkpoint lacks it."""
         return max(store.high_watermark(key) for store in self._stores)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
@@ -348,7 +353,7 @@ def _rank(store: LogDirectory, now_ms: int, avoided: Collection[str]) -> tuple[b
 
 
 def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:
-    """The cluster that the first directory with an identity names: new ones join it, others are compared with it."""
+    """The cluster that the first directory with an identity names: new directories join, others are compared."""
     for path in paths:
         with suppress(OSError, BadFile):  # whoever takes it says what is wrong with it
             meta = layout.read_meta(files, path.rstrip("/"))
@@ -360,7 +365,7 @@ def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:
 def _unused(kept: Mapping[str, LogDirectory]) -> list[str]:
     """Directories of one partition that nothing was ever written to; not all of them.
 
-    They are left where a directory refused a new partition, which was then made in another one, and a power cut brought
+    They are left if a directory refused a new partition, which was then created in another one, and a power cut brought
     back what had been begun.
     """
     unused = [path for path, store in kept.items() if _is_new(store.pool.files, path)]

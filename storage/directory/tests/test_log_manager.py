@@ -249,12 +249,12 @@ def test_one_partition_in_two_directories(take: Take, tmp_path: Path, is_older: 
 
     stores = opened()
     with pytest.raises(StorageError, match="one partition is in two log directories"):
-        stores.settle(lambda _: None)
+        stores.resolve_duplicates(lambda _: None)
     stores.close()
     written = (tmp_path / "a" / "t-0" / f"{0:020d}.log").read_bytes()
     stores = opened()
     stores.removed |= set() if is_older else {bytes(16)}
-    stores.settle({"t": TOPIC_ID}.get)
+    stores.resolve_duplicates({"t": TOPIC_ID}.get)
     for store in stores:
         store.open_all(NOW_MS)
     assert stores.logs["t", 0].directory == f"{tmp_path}/b/t-0"
@@ -281,11 +281,11 @@ def test_a_partition_that_was_begun_in_one_directory_and_made_in_another(
         [f"{tmp_path}/{name}" for name in "ab"], files=Files(), node_id=0, config=SMALL, random=Random(1)
     )
     if left:
-        stores.settle({"t": TOPIC_ID}.get)
+        stores.resolve_duplicates({"t": TOPIC_ID}.get)
         assert [path.parent.name for path in tmp_path.glob("*/t-0")] == [left]
     else:
         with pytest.raises(StorageError, match="one partition is in two log directories"):
-            stores.settle({"t": TOPIC_ID}.get)
+            stores.resolve_duplicates({"t": TOPIC_ID}.get)
         assert len(list(tmp_path.glob("*/t-0"))) == 2
     stores.close()
 
