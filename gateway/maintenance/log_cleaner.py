@@ -1,11 +1,13 @@
 """Which log is compacted next.
 
-The logs of compacted topics are looked at every `log.cleaner.backoff.ms`, a few hundred a turn, and the dirtiest that
-is due is compacted (`cleaning_round`); then the next. What that asks a file for, and is not in memory, a thread reads:
-for one log of a disk after another, and the other logs do not wait for it.
+The cleaner looks at the logs of compacted topics every `log.cleaner.backoff.ms`, a few hundred a turn, and compacts
+the dirtiest that is due (`compaction_run`); then the next. If the look needs something of a file that is not in memory,
+a thread reads it: for one log of a disk after another, and the other logs do not wait.
 
-A full or failing disk is tried again after a while, ever longer. A log that is damaged is left alone, and said once,
-until its disk is back after a failure, which may have shown what is not so, or the broker starts again.
+A full or failing disk is tried again after a while, ever longer. A damaged log is logged once and left alone until its
+disk has recovered from a failure, which may have made a sound log look damaged, or until the broker starts again.
+
+What is compacted, and how, is said in `storage.cleanup.compaction`; here is only which log is next.
 
 Source: Apache Kafka's `LogCleaner` and `LogCleanerManager`.
 """
@@ -104,14 +106,14 @@ class LogCleaner:
             self._look_later()
 
     def stop(self) -> None:
-        """Break everything off; what was not taken up is removed at the next start."""
+        """Break everything off; the next start removes what was not taken up."""
         self.is_stopped = True
         for worker in [*self._idle, *(run.worker for run in self._runs())]:
             worker.close()
         self._idle.clear()
 
     def _look_later(self) -> None:
-        """The backoff may be changed at any time: so it is looked at often."""
+        """Look often whether the backoff is over, as it may be changed at any time."""
 
         def look() -> None:
             self._look_later()
@@ -129,11 +131,11 @@ class LogCleaner:
             self._look_on(deque(self._partitions), [])
 
     def disk_recovered(self, directory: str) -> None:
-        """Try the logs in a directory again: what was wrong with them may have been its disk's fault."""
+        """Try the logs in a directory again: the disk may have been at fault."""
         self._forget_failures(lambda log: parent(log.directory) == directory)
 
     def _forget_deleted(self) -> None:
-        """What was wrong with a log is not so of its successor."""
+        """Forget failures of deleted logs: a new log of the name is another one."""
         self._forget_failures(lambda log: log.is_retired)
 
     def _forget_failures(self, is_meant: Callable[[Log], bool]) -> None:
@@ -143,7 +145,7 @@ class LogCleaner:
                 self._drop_idle(key)
 
     def _drop_idle(self, key: Key) -> None:
-        """Forget a log of which there is nothing to be known."""
+        """Drop the record of a log that neither runs nor has failed."""
         its = self._cleanings[key]
         if its.run is None and not its.is_damaged and not its.retry_ms:
             del self._cleanings[key]
@@ -184,11 +186,11 @@ class LogCleaner:
                 self._idle.pop().close()
 
     def _is_cold(self, partition: Replica) -> bool:
-        """Whether it comes in a later look, as it waits for its disk."""
+        """Whether a log is left to a later look, as it waits for its disk."""
         return any((partition.topic, partition.index) in waiting for waiting in self._cold.values())
 
     def _leave(self, partition: Replica, cold: WouldBlock) -> None:
-        """Leave a log to a later look, as something of it has to be read."""
+        """Leave a log to a later look, as a thread has to read something of it."""
         is_first = cold.disk not in self._cold
         self._cold.setdefault(cold.disk, {})[partition.topic, partition.index] = partition
         if is_first:
@@ -197,7 +199,7 @@ class LogCleaner:
             cold.release()
 
     def _warm_log(self, disk: str, cold: WouldBlock) -> None:
-        """Have a thread read that for the first log that waits for a disk."""
+        """Have a thread read for the first log that waits for a disk."""
         cold.__traceback__ = None
 
         def brought(result: object) -> None:
@@ -207,7 +209,7 @@ class LogCleaner:
         self._scheduler.reads(disk).in_thread(cold.warm, brought)
 
     def _go_on(self, disk: str, brought: Place | None = None, result: object = None) -> None:
-        """See what else the first of these lacks; once none waits any more, look at all logs again."""
+        """Look what else the first log lacks that waits for a disk; once none waits any more, look at all logs again."""
         if self._is_over:
             return
         waiting = self._cold[disk]
@@ -229,9 +231,9 @@ class LogCleaner:
             self.look()
 
     def _assess(self, partition: Replica, brought: Place | None = None) -> CleanableRatio | None:
-        """How dirty a log is; None if it is not to be compacted, or not now. Most are told by the first line.
+        """The cleanable ratio of a log; None if the log is not to be compacted, or not now.
 
-        Raises WouldBlock, unless what it lacks was `brought`, and is gone again: that would have no end.
+        Raises WouldBlock, unless what is missing was `brought` and has left the memory again: that would have no end.
         """
         log = partition.log
         if (
@@ -278,7 +280,7 @@ class LogCleaner:
             self._make_worker = best_worker
         return self._make_worker(self._scheduler, pool)
 
-    # What a round asks
+    # For a run
 
     @property
     def now_ms(self) -> int:
@@ -287,19 +289,19 @@ class LogCleaner:
 
     @property
     def share_of_bytes_per_second(self) -> float:
-        """What one of the threads may read and write."""
+        """Bytes that one of the threads may read and write in a second."""
         return max(1.0, self._config.log_cleaner_io_max_bytes_per_second / max(1, self._config.log_cleaner_threads))
 
     @property
     def table_bytes(self) -> int:
-        """What one of the threads may use for keys."""
+        """Bytes that one of the threads may use for keys."""
         config = self._config
         share = config.log_cleaner_dedupe_buffer_size / max(1, config.log_cleaner_threads)
         return int(share * config.log_cleaner_io_buffer_load_factor)
 
     @property
     def read_bytes(self) -> int:
-        """How much is read at a time."""
+        """Bytes that are read at a time."""
         share = self._config.log_cleaner_io_buffer_size // max(1, self._config.log_cleaner_threads)
         return max(LEAST_READ_BYTES, share)
 
@@ -316,7 +318,7 @@ class LogCleaner:
         self._scheduler.in_thread(work, done)
 
     def failed(self, partition: Replica, error: BaseException) -> None:
-        """A compaction, or the look for one, ended so."""
+        """A compaction, or the look for one, has failed."""
         from headgate.storage.cleanup.compaction.job import Damaged
 
         key, its = (partition.topic, partition.index), self._cleaning_of(partition)
@@ -331,7 +333,7 @@ class LogCleaner:
         logger.error(message, *key, its.delay_ms / 1000, error)
 
     def ended(self, finished: CompactionRun, *, is_done: bool) -> None:
-        """A round is over: its worker is free, and the next may begin."""
+        """A run is over: its worker is free, and the next may begin."""
         key = finished.key
         its = self._cleanings.get(key)
         if its is not None and its.run is finished:

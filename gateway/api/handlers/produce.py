@@ -129,7 +129,7 @@ def produce_before_zstd(request: ProduceRequest, context: Context) -> ProduceRes
 def produce_sets(request: ProduceRequest, context: Context) -> ProduceResponse | Waiting | None:
     """The same for message sets, which become batches.
 
-    What a client of ZooKeeper says first can be read as a Produce 0 that sends nothing, and wants no reply.
+    The first bytes of a ZooKeeper client can be read as a Produce 0 without topics that wants no reply.
     """
     if request.acks == 0 and not request.topic_data:
         raise CloseConnection("it sent a Produce without topics, or is a client of ZooKeeper: this is a Kafka listener")
@@ -158,21 +158,21 @@ def _append_set(
 def _append_adapted(
     acks: int, topic: str, data: PartitionProduceData, context: Context, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
-    """Append where records have to be looked at, or are stored otherwise than they came."""
+    """Append if records have to be validated one by one, or are stored otherwise than they came."""
     return _convert(acks, topic, data, context, delayed, batch_steps)
 
 
 def _convert(
     acks: int, topic: str, data: PartitionProduceData, context: Context, delayed: list[Delayed], convert: Convert
 ) -> PartitionProduceResponse:
-    """Convert, then append: now if that is little work, else later."""
+    """Convert, then append: now if the conversion is little work, else later."""
     broker, records = context.broker, data.records
     try:
         partition = broker.partitions.get(topic, data.index)
         if partition.validate is OWN:
             _refuse_own(topic)
         partition.check_writable()
-        # Its own bytes: what is converted later no longer finds the frame.
+        # Own bytes: a later conversion no longer finds the frame.
         copied = bytearray(records if isinstance(records, memoryview) else _NOTHING)
         append = Append(partition, acks)
         steps = convert(memoryview(copied), partition.log.config, broker.clock.now_ms(), partition.validate)
@@ -187,7 +187,7 @@ def _convert(
 
 
 def _begin(append: Append, steps: Steps[memoryview], size: int, done: Done, context: Context) -> memoryview | None:
-    """Convert: what is small does not overtake what waits, as when a client came again after a timeout."""
+    """Convert. A small conversion does not overtake one that waits, as if a client came again after a timeout."""
     conversions = context.broker.conversions
     start = conversions.submit if append.replica.converting else conversions.run
     append.begin_conversion()
@@ -256,7 +256,7 @@ def _append_later(
     acks: int, writer: AppendQueue, partition: Replica, records: memoryview, context: Context, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
     now_ms = context.broker.clock.now_ms()
-    # Now, and not when it is its turn: what the loop has no time for is found out by `_append`.
+    # Now, and not in the append's turn: an INVALID_TIMESTAMP makes `_append` look for the records to be named.
     records = prepare(records, partition.log.config, now_ms, partition.validate)
     append = Append(partition, acks)
     row = PartitionProduceResponse(partition.index, base_offset=-1)
