@@ -209,7 +209,7 @@ class LogCleaner:
         self._scheduler.reads(disk).in_thread(cold.warm, brought)
 
     def _go_on(self, disk: str, brought: Place | None = None, result: object = None) -> None:
-        """Look what else the first log lacks that waits for a disk; once none waits any more, look at all logs again."""
+        """See what else the first log lacks that waits for a disk; once none waits, look at all logs again."""
         if self._is_over:
             return
         waiting = self._cold[disk]
