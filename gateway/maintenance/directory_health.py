@@ -1,14 +1,16 @@
-"""A log directory whose disk is gone: found out once, said once, and taken back when the disk is there again.
+"""A log directory whose disk is gone: found out once, logged once, and used again when the disk is back.
 
-A disk that fails refuses every write and every sync of every log on it. So the first error that may be the device's has
-a thread try the directory: see that it is the one it was, make a small file, write it, wait for it, remove it. If that
-fails too, nothing is written to the directory any more: its partitions refuse producers with one reason, and are read
-from as long as that works. The thread tries again, ever more rarely. Once that goes well all that was not known to be
-on the disk is mended (`gateway.maintenance.repair_queue`), and the partitions are served as before. Other directories
-have nothing to do with it.
+A disk that fails refuses every write and every sync of every log. So after the first error that may be the device's, a
+thread probes the directory: it checks the identity, then creates, writes, syncs and removes a small file. If that fails
+too, nothing is written to the directory any more: its partitions refuse producers with one reason, and serve consumers
+as long as reads work. The thread probes again, ever more rarely. Once a probe succeeds, all that was not known to be on
+the disk is repaired (`gateway.maintenance.repair_queue`), and the partitions are served as before. Other directories
+are not affected.
 
-Where a disk was unmounted there is a directory all the same, on the disk below. It takes files, and what it took would
-be hidden once the right one is mounted again: only `meta.properties` tells them apart.
+After an unmount there still is a directory, on the disk below. It takes files, which would be hidden once the right
+disk is mounted again: only `meta.properties` tells the two apart.
+
+The result stands in `gateway.replication.directory_status`; here is only the probe.
 """
 
 from __future__ import annotations
@@ -42,9 +44,9 @@ FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000.0, 60_000.0
 
 
 def probe(files: Files, directory: str, meta: Meta) -> None:
-    """Make sure that a directory is the one of this identity, and takes files.
+    """Make sure that a directory has this identity, and takes files.
 
-    Raises OSError; a want of room or descriptors is no fault of the disk.
+    Raises OSError, but not for want of room or descriptors, which is no fault of the disk.
     """
     path = f"{directory}/{PROBE_NAME}"
     try:
@@ -58,7 +60,7 @@ def probe(files: Files, directory: str, meta: Meta) -> None:
 
 
 class DirectoryHealth:
-    """Whether one log directory takes anything."""
+    """Probes one log directory after errors."""
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class DirectoryHealth:
         self._is_sound_until_ms = 0.0
 
     def note(self, error: object) -> None:
-        """Something could not be done there."""
+        """Something could not be done in the directory: probe it if the device may be at fault."""
         if isinstance(error, KafkaError):
             error = error.__cause__
         if not isinstance(error, OSError) or error.errno not in DEVICE_ERRORS:

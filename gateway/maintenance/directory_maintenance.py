@@ -1,6 +1,7 @@
-"""The recurring work on one data directory that waits for its disk: checkpoints, retention, removals, mending.
+"""The recurring work on one log directory that waits for its disk: checkpoints, retention, removals, repair.
 
 Each directory has its own threads for that, one for each kind of work: a disk that hangs holds up no other directory.
+When each work is due is decided by `broker_maintenance.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ logger = logging.getLogger("headgate.upkeep")
 
 
 class DirectoryMaintenance:
-    """What is done on one directory, in threads; of each kind one after another."""
+    """The work on one directory, by threads; of each kind one after another."""
 
     def __init__(
         self,

@@ -1,12 +1,14 @@
 """Room on the disks of the data directories: below `log.min.free.bytes` nothing is produced.
 
-A full disk fails in the middle of things, and takes with it what has nothing to do with it. So producers are refused a
+A full disk fails in the middle of things, and fails what has nothing to do with the writer. So producers are refused a
 little earlier, with a reason, while all else goes on: fetches, deletions, retention, topics, and what the broker itself
-has to write, as committed offsets. It ends by itself once there is room again, and a quarter more than that, so that it
-does not come and go.
+has to write, as committed offsets. Producers are served again once the limit and a quarter more is free, so that the
+state does not come and go.
 
-Each disk is asked by a thread of its own, once a second; more often, up to twenty times, while it fills so quickly that
-the limit is near. One that does not answer is reported, and what was known of it is still true.
+A thread for each disk asks for the room once a second; more often, up to twenty times, while the disk fills so quickly
+that the limit is near. A disk that does not answer is reported, and its last answer stays valid.
+
+The answers stand in `gateway.replication.directory_status`; here is when to ask, and what is too little.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ def next_look_ms(free: int, least: int, taken: int, elapsed_ms: float) -> float:
 
 
 class DiskSpace:
-    """What is known of the room in each directory."""
+    """Asks for the room of each log directory."""
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class DiskSpace:
 
     @property
     def least(self) -> int:
-        """Bytes that are free on the fullest of the disks; 0 before the first look."""
+        """Bytes that are free on the fullest disk; 0 before the first look."""
         return min((free for _, free in self._looked.values()), default=0)
 
     def look(self) -> None:
