@@ -133,6 +133,7 @@ class Broker:
         its = self.services
         self._snapshots = SnapshotGenerator(self._store, its.metadata, recorded.snapshot, self.clock, its.scheduler)
         self._cleaning = LogCleaner(its.partitions, config, self.clock, its.scheduler, its.metrics)
+        its.partitions.events.disk_recovered.append(self._cleaning.disk_recovered)
         self.services.metadata.on_change(lambda *_: self.server.limit(_limits(config, open_files)))
         its.metrics.gauge("requests.parked", lambda: len(its.purgatory))
         its.metrics.gauge("connections", lambda: len(self.server.drivers))
@@ -169,7 +170,7 @@ class Broker:
         settings = recorded.settings(log)
         self._store.removed |= recorded.removed
         self._store.remove_strays(recorded.has_partition)
-        self._store.settle(recorded.topic_id)
+        self._store.resolve_duplicates(recorded.topic_id)
         return settings
 
     def _build(self, recorded: Recorded, metrics: Metrics) -> Services:
@@ -179,15 +180,20 @@ class Broker:
         metadata.settled = lambda: purgatory.touch(metadata.waiters)
         self._reserve = Reserve(self._store.files, parent(metadata.directory))
         are_raised = register(metadata, self.config, self.random, self._reserve, was_clean=self._store.was_clean)
-        partitions = ReplicaManager(self._store, self.config, purgatory, DiskMonitor(self.clock, scheduler), scheduler)
+        make_disk = partial(DiskMonitor, self.clock, scheduler)
+        partitions = ReplicaManager(self._store, self.config, purgatory, make_disk, scheduler)
         partitions.start(metadata.image, epochs_are_raised=are_raised)
-        LeaderEpochBumps(metadata, partitions, scheduler)
+        bumps = LeaderEpochBumps(metadata, partitions, scheduler)
         self.openings.serve(metadata.log_config, partitions.opened)
         metadata.prepare = partitions.prepare
         metadata.on_change(partitions.follow)
         appends = WriteBatcher()
         scheduler.settle = appends.commit
         groups = Coordinators(self.config, self.clock, self.random, scheduler, purgatory, metadata, partitions, appends)
+        events = partitions.events
+        events.epoch_needed.append(bumps.soon)
+        events.online.append(groups.came_online)
+        events.truncated.append(groups.log_was_truncated)
         return Services(
             config=self.config,
             clock=self.clock,
@@ -212,9 +218,10 @@ class Broker:
     def _upkeep(self) -> BrokerMaintenance:
         services = self.services
         partitions = services.partitions
-        upkeep = BrokerMaintenance(self._store, partitions, self.config, self.clock, services.scheduler)
+        space_is_back = partial(refill, self._reserve, services.scheduler)
+        upkeep = BrokerMaintenance(self._store, partitions, self.config, self.clock, services.scheduler, space_is_back)
         upkeep.measure(services.metrics)
-        upkeep.space_is_back = partial(refill, self._reserve, services.scheduler)
+        partitions.events.disk_failed.append(upkeep.note_disk_error)
         return upkeep
 
     async def run(

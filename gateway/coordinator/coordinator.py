@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 from headgate.gateway.coordinator.decision import NEVER, Decision, Records, Reply, Ticket
 from headgate.gateway.coordinator.groups.shard import Group, Shard
 from headgate.gateway.coordinator.loading import Loading
+from headgate.gateway.replication.append import ACKS_ALL, COMMITTED, Append, await_offset
 from headgate.gateway.replication.append_queue import Done
-from headgate.gateway.replication.replica import ACKS_ALL, GATHER_BYTES, Replica
+from headgate.gateway.replication.replica import GATHER_BYTES, Replica
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
@@ -158,7 +159,6 @@ class Coordinator:
     ) -> None:
         self.partition = partition
         partition.validate = OWN
-        partition.on_truncation = self._log_was_cut
         self.tools = tools
         self.ended = WaitList()
         """Touched, and replaced, when all that were asked of this shard have to be asked again."""
@@ -243,7 +243,7 @@ class Coordinator:
                 promise = _Promise(self, decision.replies[0][1], lost)  # type: ignore[arg-type]
                 staged = partition.log.staged
                 if staged is not None:
-                    self.tools.appends.promise(partition, staged, promise)
+                    self.tools.appends.promise(partition, staged, promise.refuse)
         except KafkaError as error:
             self._failed(group_id, decision, error, is_tick=ticket is None)
             return
@@ -332,8 +332,9 @@ class Coordinator:
             return
         partition, end_offset, ended = self.partition, self._end_offset, self.ended
 
-        def attempt(_: WaitList) -> bool | None:
-            return True if partition.high_watermark >= end_offset or ended is not self.ended else None
+        def committed(append: Append) -> None:
+            if append.state is COMMITTED:
+                self.tools.purgatory.complete(waiting)
 
         def done(is_there: Any) -> None:
             message = f"it was not written to every in-sync replica within {self.tools.commit_timeout_ms} ms"
@@ -343,7 +344,9 @@ class Coordinator:
                     ticket.answer(reply if is_there is True else late)  # type: ignore[attr-defined]
 
         deadline_ms = self.tools.clock.monotonic_ms() + self.tools.commit_timeout_ms
-        self.tools.purgatory.park(Waiting((partition.waiters, ended), deadline_ms, attempt, lambda: False), done)
+        waiting = Waiting((ended,), deadline_ms, lambda _: True, lambda: partition.high_watermark >= end_offset)
+        await_offset(partition, end_offset, committed)
+        self.tools.purgatory.park(waiting, done)
 
     # Time
 
@@ -393,7 +396,7 @@ class Coordinator:
             self._end()
             self.tools.scheduler.call_soon(self._load)
 
-    def _log_was_cut(self) -> None:
+    def log_was_truncated(self) -> None:
         """The log ends earlier than it did: groups are what is left of it says, and their members are told so."""
         self._is_outdated = True
         self.reload("its log was cut")

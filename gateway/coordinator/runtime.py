@@ -23,6 +23,7 @@ from headgate.gateway.coordinator.group_settings import GroupSettings
 from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.metadata.embedded import Change, EmbeddedMetadata
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image
+from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock
@@ -172,7 +173,6 @@ class Coordinators:
             config.offsets_topic_compression_codec,
         )
         metadata.on_change(self._changed)
-        partitions.on_open(self._came_online)
 
     # Requests
 
@@ -307,10 +307,16 @@ class Coordinators:
                 with suppress(KafkaError):  # it is offline, which was logged
                     self._open(index)
 
-    def _came_online(self, topic: str, index: int) -> None:
+    def came_online(self, topic: str, index: int) -> None:
         """The log of a partition is open at last."""
         if topic == CONSUMER_OFFSETS and index not in self._coordinators:
             self._open(index)
+
+    def log_was_truncated(self, partition: Replica) -> None:
+        """The log of a partition ends earlier than it did: the groups are what is left of it says."""
+        coordinator = self._coordinators.get(partition.index)
+        if coordinator is not None and coordinator.partition is partition:
+            coordinator.log_was_truncated()
 
     def _is_same(self, index: int) -> bool:
         try:

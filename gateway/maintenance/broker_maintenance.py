@@ -14,6 +14,7 @@ from headgate.gateway.maintenance.directory_maintenance import DirectoryMaintena
 from headgate.gateway.maintenance.disk_space import DiskSpace
 from headgate.gateway.maintenance.repair_queue import RepairListener
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
+from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager, Retried
 from headgate.gateway.runtime.clock import Clock
@@ -49,7 +50,9 @@ class BrokerMaintenance:
         config: BrokerConfig,
         clock: Clock,
         scheduler: Scheduler,
+        space_is_back: Callable[[str], None],
     ) -> None:
+        """`space_is_back(directory)` is called when records are taken again, after the disk was nearly full."""
         self._store = store
         self._partitions = partitions
         self._clock = clock
@@ -57,15 +60,15 @@ class BrokerMaintenance:
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
         self._is_making = False
         self._has_lost_metadata = False
-        self.space_is_back: Callable[[str], None] = lambda _: None
-        """Called with a log directory that takes records again, after its disk was nearly full."""
+        self._space_is_back = space_is_back
         self._config = config
         self._space = DiskSpace(partitions, config, clock, scheduler, self._room_changed)
-        is_low = self._space.low.__contains__
         tell = RepairListener(self._was_truncated, self._repaired)
-        self._directories = [DirectoryMaintenance(one, is_low, tell, self._changed, clock, scheduler) for one in store]
+        self._directories = [
+            DirectoryMaintenance(one, partitions.directories[one.directory], tell, self._changed, clock, scheduler)
+            for one in store
+        ]
         self._by_name = {one.directory: one for one in self._directories}
-        partitions.disk_failed = lambda directory, error: self._by_name[directory].health.note(error)
         flush_check_ms = min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS)
         self._works: list[tuple[float, Callable[[], None]]] = [
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
@@ -87,9 +90,10 @@ class BrokerMaintenance:
     def measure(self, metrics: Metrics) -> None:
         """Have gauges of the disks."""
         metrics.gauge("disk.free.bytes", lambda: self._space.least)
-        metrics.gauge("disk.full.directories", lambda: len(self._space.low))
-        metrics.gauge("disk.offline.directories", lambda: len(self._partitions.offline_directories))
-        metrics.gauge("disk.hung.directories", lambda: len(self._space.hung))
+        directories = self._partitions.directories.values()
+        metrics.gauge("disk.full.directories", lambda: sum(one.is_full for one in directories))
+        metrics.gauge("disk.offline.directories", lambda: sum(one.is_offline for one in directories))
+        metrics.gauge("disk.hung.directories", lambda: sum(one.is_hung for one in directories))
         metrics.gauge("disk.unsynced.logs", lambda: len(self._needs_repair()))
         metrics.gauge("disk.deleted.files", lambda: sum(len(store.pool.doomed) for store in self._store))
 
@@ -122,7 +126,7 @@ class BrokerMaintenance:
             self._by_name[directory].retention.run(partitions)
 
     def _expire_if_low(self) -> None:
-        if self._space.low:
+        if any(status.is_full for status in self._partitions.directories.values()):
             self.expire()
 
     def _room_changed(self, directory: str, is_low: bool) -> None:
@@ -130,7 +134,7 @@ class BrokerMaintenance:
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0  # there may be room for what could not be made
         self._expire_if_low()
         if not is_low:
-            self.space_is_back(directory)
+            self._space_is_back(directory)
 
     def retry(self) -> None:
         """Make the partitions that could not be made when their topics were: some of them, in a thread."""
@@ -155,25 +159,23 @@ class BrokerMaintenance:
     def _needs_repair(self) -> list[Log]:
         return [log for directory in self._directories for log in directory.needs_repair()]
 
-    def _changed(self, directory: str, reason: KafkaError | None) -> None:
+    def note_disk_error(self, directory: str, error: object) -> None:
+        """A write or a sync has failed in a log directory."""
+        self._by_name[directory].health.note(error)
+
+    def _changed(self, status: DirectoryStatus) -> None:
         """A log directory is offline, or back."""
-        self._partitions.set_offline(directory, reason)
-        if reason is None:
-            self._partitions.disk_is_back(directory)
-        if all(one.health.is_offline for one in self._directories):
+        if not status.is_offline:
+            self._partitions.disk_recovered(status.path)
+        if all(one.is_offline for one in self._partitions.directories.values()):
             logger.error("no log directory is left that takes anything: nothing is written until one is back")
 
     def _is_offline(self, partition: Replica) -> bool:
-        return self._directory_of(partition).health.is_offline
-
-    def _directory_of(self, partition: Replica) -> DirectoryMaintenance:
-        return self._by_name[parent(partition.log.directory)]
+        return self._partitions.directories[parent(partition.log.directory)].is_offline
 
     def _was_truncated(self, log: Log) -> None:
         self._has_lost_metadata = self._has_lost_metadata or log.topic == METADATA_TOPIC
-        partition = self._partitions.of_log(log)
-        if partition is not None and partition.was_truncated():
-            self._partitions.withhold(partition)
+        self._partitions.log_was_truncated(log)
 
     def _repaired(self, log: Log) -> None:
         if log.topic == METADATA_TOPIC and self._has_lost_metadata:
@@ -181,7 +183,7 @@ class BrokerMaintenance:
         partition = self._partitions.of_log(log)
         if partition is not None:
             partition.repaired()
-        self._partitions.disk_is_back(parent(log.directory))
+        self._partitions.disk_recovered(parent(log.directory))
 
     def _freeze_metadata(self, log: Log) -> None:
         """Have no more changes made: they would follow what the log does not have, and no start could read them."""

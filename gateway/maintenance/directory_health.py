@@ -1,14 +1,16 @@
-"""A log directory whose disk is gone: found out once, said once, and taken back when the disk is there again.
+"""A log directory whose disk is gone: found out once, logged once, and used again when the disk is back.
 
-A disk that fails refuses every write and every sync of every log on it. So the first error that may be the device's has
-a thread try the directory: see that it is the one it was, make a small file, write it, wait for it, remove it. If that
-fails too, nothing is written to the directory any more: its partitions refuse producers with one reason, and are read
-from as long as that works. The thread tries again, ever more rarely. Once that goes well all that was not known to be
-on the disk is mended (`gateway.maintenance.repair_queue`), and the partitions are served as before. Other directories
-have nothing to do with it.
+A disk that fails refuses every write and every sync of every log. So after the first error that may be the device's, a
+thread probes the directory: it checks the identity, then creates, writes, syncs and removes a small file. If that fails
+too, nothing is written to the directory any more: its partitions refuse producers with one reason, and serve consumers
+as long as reads work. The thread probes again, ever more rarely. Once a probe succeeds, all that was not known to be on
+the disk is repaired (`gateway.maintenance.repair_queue`), and the partitions are served as before. Other directories
+are not affected.
 
-Where a disk was unmounted there is a directory all the same, on the disk below. It takes files, and what it took would
-be hidden once the right one is mounted again: only `meta.properties` tells them apart.
+After an unmount there still is a directory, on the disk below. It takes files, which would be hidden once the right
+disk is mounted again: only `meta.properties` tells the two apart.
+
+The result stands in `gateway.replication.directory_status`; here is only the probe.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import errno
 import logging
 from collections.abc import Callable
 
+from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -41,9 +44,9 @@ FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000.0, 60_000.0
 
 
 def probe(files: Files, directory: str, meta: Meta) -> None:
-    """Make sure that a directory is the one of this identity, and takes files.
+    """Make sure that a directory has this identity, and takes files.
 
-    Raises OSError; a want of room or descriptors is no fault of the disk.
+    Raises OSError, but not for want of room or descriptors, which is no fault of the disk.
     """
     path = f"{directory}/{PROBE_NAME}"
     try:
@@ -57,21 +60,22 @@ def probe(files: Files, directory: str, meta: Meta) -> None:
 
 
 class DirectoryHealth:
-    """Whether one log directory takes anything."""
+    """Probes one log directory after errors."""
 
     def __init__(
         self,
-        directory: str,
+        status: DirectoryStatus,
         files: Files,
         meta: Meta,
-        changed: Callable[[str, KafkaError | None], None],
+        changed: Callable[[KafkaError | None], None],
         clock: Clock,
         scheduler: Scheduler,
     ) -> None:
-        """`meta` is its identity. `changed(directory, reason)`: it is offline; without a reason, online again."""
-        self.reason: KafkaError | None = None
-        """Why nothing is written to it; None while all is well."""
-        self._directory = directory
+        """`meta` is the identity of the directory.
+
+        `changed(error)` has `status` say why the directory is offline, or without an error that it is online again.
+        """
+        self._status = status
         self._files = files
         self._meta = meta
         self._changed = changed
@@ -81,16 +85,13 @@ class DirectoryHealth:
         self._wait_ms = FIRST_WAIT_MS
         self._is_sound_until_ms = 0.0
 
-    @property
-    def is_offline(self) -> bool:
-        """Whether its disk is gone."""
-        return self.reason is not None
-
     def note(self, error: object) -> None:
-        """Something could not be done there."""
+        """Something could not be done in the directory: probe it if the device may be at fault."""
         if isinstance(error, KafkaError):
             error = error.__cause__
-        if not isinstance(error, OSError) or error.errno not in DEVICE_ERRORS or self._is_probing or self.is_offline:
+        if not isinstance(error, OSError) or error.errno not in DEVICE_ERRORS:
+            return
+        if self._is_probing or self._status.is_offline:
             return
         if self._clock.monotonic_ms() >= self._is_sound_until_ms:
             self._probe()
@@ -99,30 +100,29 @@ class DirectoryHealth:
         self._is_probing = True
 
         def try_directory() -> None:
-            probe(self._files, self._directory, self._meta)
+            probe(self._files, self._status.path, self._meta)
 
         self._scheduler.in_thread(try_directory, self._probed)
 
     def _probed(self, result: object) -> None:
         self._is_probing = False
         if isinstance(result, BaseException):
-            if self.reason is None:
+            if not self._status.is_offline:
                 self._go_offline(result)
             self._scheduler.call_after(self._wait_ms, self._probe)
             self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
             return
         # One file that fails at each append is no reason to sync another one as often.
         self._is_sound_until_ms = self._clock.monotonic_ms() + FIRST_WAIT_MS
-        if self.reason is not None:
-            self.reason, self._wait_ms = None, FIRST_WAIT_MS
-            logger.warning("the log directory %s takes files again; its partitions are mended", self._directory)
-            self._changed(self._directory, None)
+        if self._status.is_offline:
+            self._wait_ms = FIRST_WAIT_MS
+            logger.warning("the log directory %s takes files again; its partitions are repaired", self._status.path)
+            self._changed(None)
 
     def _go_offline(self, error: BaseException) -> None:
         why = (
-            f"the log directory {self._directory} is offline, as its disk takes nothing ({error}); it is tried again by"
-            " itself, and comes back without a restart"
+            f"the log directory {self._status.path} is offline, as its disk takes nothing ({error}); it is tried again"
+            " by itself, and comes back without a restart"
         )
         logger.error("%s", why)
-        self.reason = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why)
-        self._changed(self._directory, self.reason)
+        self._changed(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))

@@ -1,6 +1,7 @@
-"""The recurring work on one data directory that waits for its disk: checkpoints, retention, removals, mending.
+"""The recurring work on one log directory that waits for its disk: checkpoints, retention, removals, repair.
 
 Each directory has its own threads for that, one for each kind of work: a disk that hangs holds up no other directory.
+When each work is due is decided by `broker_maintenance.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping
 from headgate.gateway.maintenance.directory_health import DirectoryHealth
 from headgate.gateway.maintenance.repair_queue import RepairListener, RepairQueue
 from headgate.gateway.maintenance.retention_task import RetentionTask
+from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import KafkaError
@@ -24,31 +26,31 @@ logger = logging.getLogger("headgate.upkeep")
 
 
 class DirectoryMaintenance:
-    """What is done on one directory, in threads; of each kind one after another."""
+    """The work on one directory, by threads; of each kind one after another."""
 
     def __init__(
         self,
         store: LogDirectory,
-        is_low: Callable[[str], bool],
+        status: DirectoryStatus,
         tell: RepairListener,
-        changed: Callable[[str, KafkaError | None], None],
+        changed: Callable[[DirectoryStatus], None],
         clock: Clock,
         scheduler: Scheduler,
     ) -> None:
-        """`is_low(directory)`: there is little room. `tell` hears of mended logs, `changed` of the directory."""
+        """`tell` hears of repaired logs; `changed(status)` is called when the directory is offline, or back."""
         self._store = store
-        self._is_low = is_low
+        self._status = status
         self._clock = clock
         self._scheduler = scheduler
         self._is_checkpointing = self._is_removing = self._is_remaking = False
         self._tell_changed = changed
-        self.health = DirectoryHealth(store.directory, store.pool.files, store.meta, self._changed, clock, scheduler)
+        self.health = DirectoryHealth(status, store.pool.files, store.meta, self._changed, clock, scheduler)
         self._repair_queue = RepairQueue(self.needs_repair, self._is_there, tell, clock, scheduler, self.health.note)
         self.retention = RetentionTask(self._is_at_hand, self.remake_index, self.health.note, clock, scheduler)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write down high watermarks, those of this directory, recovery points and log starts."""
-        if self._is_checkpointing or self.health.is_offline:
+        if self._is_checkpointing or self._status.is_offline:
             return
         write = self._store.begin_checkpoint(offsets_of(self._store.logs, high_watermarks))
         self._is_checkpointing = True
@@ -62,10 +64,10 @@ class DirectoryMaintenance:
 
     def remove_deleted(self) -> None:
         """Remove deleted files whose time has come; at once where the room is needed."""
-        if self._is_removing or self.health.is_offline:
+        if self._is_removing or self._status.is_offline:
             return
         doomed = self._store.pool.doomed
-        removal = doomed.take(self._clock.monotonic_ms(), at_once=self._is_low(self._store.directory))
+        removal = doomed.take(self._clock.monotonic_ms(), at_once=self._status.is_full)
         if removal is None:
             return
 
@@ -87,7 +89,7 @@ class DirectoryMaintenance:
 
     def repair(self) -> None:
         """Make logs whole again of which a sync failed."""
-        if not self.health.is_offline:
+        if not self._status.is_offline:
             self._repair_queue.run()
 
     def remake_index(self, log: Log, base_offset: int) -> None:
@@ -106,14 +108,15 @@ class DirectoryMaintenance:
 
         self._scheduler.in_slices(work.remake_steps(base_offset), done)
 
-    def _changed(self, directory: str, reason: KafkaError | None) -> None:
-        if reason is None:  # what the disk took in the last moments, nobody knows
+    def _changed(self, error: KafkaError | None) -> None:
+        if error is None:  # what the disk took in the last moments, nobody knows
             for log in self._store.logs.values():
                 log.release()  # an open file is of the disk that was there before
                 if log.recovery_point < log.end_offset or log.indexes_unsynced:
                     log.fail(OSError(errno.EIO, "the disk was gone for a time"))
-        self._tell_changed(directory, reason)
-        if reason is None:
+        self._status.set_offline(error)
+        self._tell_changed(self._status)
+        if error is None:
             self._repair_queue.retry_all()
 
     def needs_repair(self) -> list[Log]:
@@ -121,7 +124,7 @@ class DirectoryMaintenance:
         return list(self._store.pool.needs_repair)
 
     def _is_at_hand(self, log: Log) -> bool:
-        return self._is_there(log) and not self.health.is_offline
+        return self._is_there(log) and not self._status.is_offline
 
     def _is_there(self, log: Log) -> bool:
         return self._store.logs.get(log.key) is log

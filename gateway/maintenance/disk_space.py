@@ -1,21 +1,23 @@
 """Room on the disks of the data directories: below `log.min.free.bytes` nothing is produced.
 
-A full disk fails in the middle of things, and takes with it what has nothing to do with it. So producers are refused a
+A full disk fails in the middle of things, and fails what has nothing to do with the writer. So producers are refused a
 little earlier, with a reason, while all else goes on: fetches, deletions, retention, topics, and what the broker itself
-has to write, as committed offsets. It ends by itself once there is room again, and a quarter more than that, so that it
-does not come and go.
+has to write, as committed offsets. Producers are served again once the limit and a quarter more is free, so that the
+state does not come and go.
 
-Each disk is asked by a thread of its own, once a second; more often, up to twenty times, while it fills so quickly that
-the limit is near. One that does not answer is reported, and what was known of it is still true.
+A thread for each disk asks for the room once a second; more often, up to twenty times, while the disk fills so quickly
+that the limit is near. A disk that does not answer is reported, and its last answer stays valid.
+
+The answers stand in `gateway.replication.directory_status`; here is when to ask, and what is too little.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.replication.directory_status import DirectorySpace, DirectoryStatus
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler, Timer
@@ -33,13 +35,6 @@ SMALL_DISK = 10
 _MIB = 1 << 20
 
 SETTING = "log.min.free.bytes"
-
-
-class DirectorySpace(NamedTuple):
-    """Bytes of the volume that holds a directory, and those of them that may still be written."""
-
-    total: int
-    free: int
 
 
 def least_free(configured: int, is_given: bool, total: int) -> int:
@@ -60,7 +55,7 @@ def next_look_ms(free: int, least: int, taken: int, elapsed_ms: float) -> float:
 
 
 class DiskSpace:
-    """What is known of the room in each directory."""
+    """Asks for the room of each log directory."""
 
     def __init__(
         self,
@@ -77,82 +72,74 @@ class DiskSpace:
         self._scheduler = scheduler
         self._changed = changed
         self._looked: dict[str, tuple[float, int]] = {}  # when, and what was free
-        self._unknown: set[str] = set()
-        self.hung: set[str] = set()
-        """The directories whose disks do not answer."""
-        self.low: set[str] = set()
-        """The directories into which nothing is produced."""
+        self._unknown: set[str] = set()  # whose error was logged
 
     @property
     def least(self) -> int:
-        """Bytes that are free on the fullest of the disks; 0 before the first look."""
+        """Bytes that are free on the fullest disk; 0 before the first look."""
         return min((free for _, free in self._looked.values()), default=0)
 
     def look(self) -> None:
         """Ask the disks, now and again and again."""
-        for directory in self._partitions.directories:
-            self._ask(directory)
+        for status in self._partitions.directories.values():
+            self._ask(status)
 
-    def _ask(self, directory: str) -> None:
-        timer = self._scheduler.call_after(HUNG_MS, lambda: self._note_hung(directory))
+    def _ask(self, status: DirectoryStatus) -> None:
+        timer = self._scheduler.call_after(HUNG_MS, lambda: self._note_hung(status))
 
         def space() -> tuple[int, int]:
-            return self._partitions.space(directory)
+            return self._partitions.space(status.path)
 
-        self._scheduler.in_thread(space, lambda found: self._seen(directory, timer, found))
+        self._scheduler.in_thread(space, lambda found: self._seen(status, timer, found))
 
-    def _note_hung(self, directory: str) -> None:
-        self.hung.add(directory)
-        self._partitions.set_hung(directory, is_hung=True)
-        logger.error("the disk of %s has not told its room for %d s: it hangs", directory, HUNG_MS / 1000)
+    def _note_hung(self, status: DirectoryStatus) -> None:
+        status.set_hung(is_hung=True)
+        logger.error("the disk of %s has not told its room for %d s: it hangs", status.path, HUNG_MS / 1000)
 
-    def _seen(self, directory: str, timer: Timer, found: tuple[int, int] | BaseException) -> None:
+    def _seen(self, status: DirectoryStatus, timer: Timer, found: tuple[int, int] | BaseException) -> None:
         wait_ms = LOOK_MS
         timer.cancel()
-        if directory in self.hung:
-            self.hung.discard(directory)
-            self._partitions.set_hung(directory, is_hung=False)
-            logger.warning("the disk of %s answers again", directory)
+        if status.is_hung:
+            status.set_hung(is_hung=False)
+            logger.warning("the disk of %s answers again", status.path)
         try:
             if isinstance(found, BaseException):
-                self._partitions.rooms.pop(directory, None)
-                self._note_unknown(directory, found)
+                status.space = None
+                self._note_unknown(status.path, found)
             else:
-                self._partitions.rooms[directory] = found
-                self._unknown.discard(directory)
-                wait_ms = self._note(directory, DirectorySpace(*found))
+                status.space = DirectorySpace(*found)
+                self._unknown.discard(status.path)
+                wait_ms = self._note(status, status.space)
         finally:  # else what is refused now would be refused for good
-            self._scheduler.call_after(wait_ms, lambda: self._ask(directory))
+            self._scheduler.call_after(wait_ms, lambda: self._ask(status))
 
     def _note_unknown(self, directory: str, error: BaseException) -> None:
         if directory not in self._unknown:
             logger.error("%s cannot be asked for its room: %s", directory, error)
         self._unknown.add(directory)
 
-    def _note(self, directory: str, room: DirectorySpace) -> float:
+    def _note(self, status: DirectoryStatus, room: DirectorySpace) -> float:
         is_given = any(text is not None for text in self._config.texts(SETTING))
         least = least_free(self._config.log_min_free_bytes, is_given, room.total)
-        was_low = directory in self.low
-        now_low = is_low(room.free, least, was_low)
-        if now_low != was_low:
-            self._change(directory, room, least, now_low)
+        now_low = is_low(room.free, least, status.is_full)
+        if now_low != status.is_full:
+            self._change(status, room, least, now_low)
         now_ms = self._clock.monotonic_ms()
-        before_ms, before = self._looked.get(directory, (now_ms, room.free))
-        self._looked[directory] = now_ms, room.free
+        before_ms, before = self._looked.get(status.path, (now_ms, room.free))
+        self._looked[status.path] = now_ms, room.free
         return next_look_ms(room.free, least, before - room.free, now_ms - before_ms)
 
-    def _change(self, directory: str, room: DirectorySpace, least: int, now_low: bool) -> None:
+    def _change(self, status: DirectoryStatus, room: DirectorySpace, least: int, now_low: bool) -> None:
         if now_low:
-            self.low.add(directory)
             enough = least + least // MARGIN
             why = (
-                f"the disk of {directory} is nearly full: less than {SETTING}={least} bytes are free; records are taken"
-                f" again once {enough} are: delete topics or records, or lower retention.ms or retention.bytes"
+                f"the disk of {status.path} is nearly full: less than {SETTING}={least} bytes are free; records are"
+                f" taken again once {enough} are: delete topics or records, or lower retention.ms or retention.bytes"
             )
             logger.error("%d MiB are free, and nothing is produced: %s", room.free // _MIB, why)
-            self._partitions.refuse_writes(directory, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))
+            status.set_full(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))
         else:
-            self.low.discard(directory)
-            logger.warning("%d MiB are free on the disk of %s: records are taken again", room.free // _MIB, directory)
-            self._partitions.refuse_writes(directory, None)
-        self._changed(directory, now_low)
+            taken = "%d MiB are free on the disk of %s: records are taken again"
+            logger.warning(taken, room.free // _MIB, status.path)
+            status.set_full(None)
+        self._changed(status.path, now_low)

@@ -1,11 +1,13 @@
 """Which log is compacted next.
 
-The logs of compacted topics are looked at every `log.cleaner.backoff.ms`, a few hundred a turn, and the dirtiest that
-is due is compacted (`cleaning_round`); then the next. What that asks a file for, and is not in memory, a thread reads:
-for one log of a disk after another, and the other logs do not wait for it.
+The cleaner looks at the logs of compacted topics every `log.cleaner.backoff.ms`, a few hundred a turn, and compacts
+the dirtiest that is due (`compaction_run`); then the next. If the look needs something of a file that is not in memory,
+a thread reads it: for one log of a disk after another, and the other logs do not wait.
 
-A full or failing disk is tried again after a while, ever longer. A log that is damaged is left alone, and said once,
-until its disk is back after a failure, which may have shown what is not so, or the broker starts again.
+A full or failing disk is tried again after a while, ever longer. A damaged log is logged once and left alone until its
+disk has recovered from a failure, which may have made a sound log look damaged, or until the broker starts again.
+
+What is compacted, and how, is said in `storage.cleanup.compaction`; here is only which log is next.
 
 Source: Apache Kafka's `LogCleaner` and `LogCleanerManager`.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headgate.gateway.config import BrokerConfig
@@ -44,6 +47,23 @@ FIRST_DELAY_MS, LONGEST_DELAY_MS = 15_000, 600_000
 Key = tuple[str, int]
 
 
+@dataclass(slots=True)
+class _Cleaning:
+    """What is known of the compaction of one log: running, delayed after a failure, or given up as damaged."""
+
+    log: Log
+    run: CompactionRun | None = None
+    is_damaged: bool = False
+    retry_ms: float = 0.0
+    """Not before this moment."""
+    delay_ms: float = FIRST_DELAY_MS / 2
+    """The last delay; the next one is twice as long."""
+
+    def keeps_out(self, log: Log, now_ms: float) -> bool:
+        """Whether no compaction of this log may begin now."""
+        return self.run is not None or (self.is_damaged and self.log is log) or now_ms < self.retry_ms
+
+
 class LogCleaner:
     """The compaction of all logs of a broker."""
 
@@ -61,23 +81,23 @@ class LogCleaner:
         self._clock = clock
         self._scheduler = scheduler
         self._make_worker = make_worker
-        self._rounds: dict[Key, CompactionRun] = {}
+        self._cleanings: dict[Key, _Cleaning] = {}  # only of logs that are compacted now, or could not be
         self._idle: list[Worker] = []
         self._is_looking, self._looked_ms = False, 0.0
         self._cold: dict[str, dict[Key, Replica]] = {}  # by log directory: of the first of them a thread reads
-        self._uncleanable: dict[Key, Log] = {}
-        self._delays: dict[Key, tuple[Log, float, float]] = {}  # until when, and how long it is
         self.is_stopped = False
-        partitions.disk_is_back = self.disk_is_back
         self.metrics = CleanerMetrics(metrics, clock, self._left_alone)
 
     def _left_alone(self) -> list[Log]:
-        return [log for log in self._uncleanable.values() if not log.is_retired]
+        return [its.log for its in self._cleanings.values() if its.is_damaged and not its.log.is_retired]
+
+    def _runs(self) -> list[CompactionRun]:
+        return [its.run for its in self._cleanings.values() if its.run is not None]
 
     @property
     def running(self) -> Sequence[Key]:
         """Topic and partition of what is being compacted."""
-        return tuple(self._rounds)
+        return tuple(run.key for run in self._runs())
 
     def start(self) -> None:
         """Look for work every `log.cleaner.backoff.ms`, unless `log.cleaner.enable` is false."""
@@ -86,14 +106,14 @@ class LogCleaner:
             self._look_later()
 
     def stop(self) -> None:
-        """Break everything off; what was not taken up is removed at the next start."""
+        """Break everything off; the next start removes what was not taken up."""
         self.is_stopped = True
-        for worker in [*self._idle, *(its.worker for its in self._rounds.values())]:
+        for worker in [*self._idle, *(run.worker for run in self._runs())]:
             worker.close()
         self._idle.clear()
 
     def _look_later(self) -> None:
-        """The backoff may be changed at any time: so it is looked at often."""
+        """Look often whether the backoff is over, as it may be changed at any time."""
 
         def look() -> None:
             self._look_later()
@@ -104,21 +124,31 @@ class LogCleaner:
 
     def look(self) -> None:
         """Look at all logs, over some turns, and begin with the dirtiest that is due, if a thread is free."""
-        has_room = len(self._rounds) < self._config.log_cleaner_threads
+        has_room = len(self._runs()) < self._config.log_cleaner_threads
         if not self._is_looking and has_room and not self.is_stopped:
             self._is_looking, self._looked_ms = True, self._clock.monotonic_ms()
             self._forget_deleted()
             self._look_on(deque(self._partitions), [])
 
-    def disk_is_back(self, directory: str) -> None:
-        """Try the logs in a directory again: what was wrong with them may have been its disk's fault."""
-        self._uncleanable = {key: log for key, log in self._uncleanable.items() if parent(log.directory) != directory}
-        self._delays = {key: delay for key, delay in self._delays.items() if parent(delay[0].directory) != directory}
+    def disk_recovered(self, directory: str) -> None:
+        """Try the logs in a directory again: the disk may have been at fault."""
+        self._forget_failures(lambda log: parent(log.directory) == directory)
 
     def _forget_deleted(self) -> None:
-        """What was wrong with a log is not so of its successor."""
-        self._uncleanable = {key: log for key, log in self._uncleanable.items() if not log.is_retired}
-        self._delays = {key: delay for key, delay in self._delays.items() if not delay[0].is_retired}
+        """Forget failures of deleted logs: a new log of the name is another one."""
+        self._forget_failures(lambda log: log.is_retired)
+
+    def _forget_failures(self, is_meant: Callable[[Log], bool]) -> None:
+        for key, its in list(self._cleanings.items()):
+            if is_meant(its.log):
+                self._cleanings[key] = _Cleaning(its.log, its.run)
+                self._drop_idle(key)
+
+    def _drop_idle(self, key: Key) -> None:
+        """Drop the record of a log that neither runs nor has failed."""
+        its = self._cleanings[key]
+        if its.run is None and not its.is_damaged and not its.retry_ms:
+            del self._cleanings[key]
 
     @property
     def _is_over(self) -> bool:
@@ -151,16 +181,16 @@ class LogCleaner:
         if chosen is not None and not self.is_stopped:
             self._begin(*found[chosen])
             self.look()
-        elif not self._rounds:  # a process takes memory, and is quickly made
+        elif not self._runs():  # a process takes memory, and is quickly made
             while self._idle:
                 self._idle.pop().close()
 
     def _is_cold(self, partition: Replica) -> bool:
-        """Whether it comes in a later look, as it waits for its disk."""
+        """Whether a log is left to a later look, as it waits for its disk."""
         return any((partition.topic, partition.index) in waiting for waiting in self._cold.values())
 
     def _leave(self, partition: Replica, cold: WouldBlock) -> None:
-        """Leave a log to a later look, as something of it has to be read."""
+        """Leave a log to a later look, as a thread has to read something of it."""
         is_first = cold.disk not in self._cold
         self._cold.setdefault(cold.disk, {})[partition.topic, partition.index] = partition
         if is_first:
@@ -169,7 +199,7 @@ class LogCleaner:
             cold.release()
 
     def _warm_log(self, disk: str, cold: WouldBlock) -> None:
-        """Have a thread read that for the first log that waits for a disk."""
+        """Have a thread read for the first log that waits for a disk."""
         cold.__traceback__ = None
 
         def brought(result: object) -> None:
@@ -179,7 +209,7 @@ class LogCleaner:
         self._scheduler.reads(disk).in_thread(cold.warm, brought)
 
     def _go_on(self, disk: str, brought: Place | None = None, result: object = None) -> None:
-        """See what else the first of these lacks; once none waits any more, look at all logs again."""
+        """See what else the first log lacks that waits for a disk; once none waits, look at all logs again."""
         if self._is_over:
             return
         waiting = self._cold[disk]
@@ -201,9 +231,9 @@ class LogCleaner:
             self.look()
 
     def _assess(self, partition: Replica, brought: Place | None = None) -> CleanableRatio | None:
-        """How dirty a log is; None if it is not to be compacted, or not now. Most are told by the first line.
+        """The cleanable ratio of a log; None if the log is not to be compacted, or not now.
 
-        Raises WouldBlock, unless what it lacks was `brought`, and is gone again: that would have no end.
+        Raises WouldBlock, unless what is missing was `brought` and has left the memory again: that would have no end.
         """
         log = partition.log
         if (
@@ -213,9 +243,8 @@ class LogCleaner:
         ):
             return None
         key = partition.topic, partition.index
-        if key in self._rounds or self._uncleanable.get(key) is log or log.is_retired:
-            return None
-        if key in self._delays and self._clock.monotonic_ms() < self._delays[key][1]:
+        its = self._cleanings.get(key)
+        if log.is_retired or (its is not None and its.keeps_out(log, self._clock.monotonic_ms())):
             return None
         try:
             return self._cleanable(partition, brought)
@@ -233,8 +262,16 @@ class LogCleaner:
         from headgate.gateway.maintenance.compaction_run import CompactionRun
 
         worker = self._idle.pop() if self._idle else self._new_worker(partition.log.pool)
-        begun = self._rounds[partition.topic, partition.index] = CompactionRun(self, partition, dirt, worker)
+        begun = self._cleaning_of(partition).run = CompactionRun(self, partition, dirt, worker)
         begun.begin()
+
+    def _cleaning_of(self, partition: Replica) -> _Cleaning:
+        """What is known of the present log of a partition."""
+        key = partition.topic, partition.index
+        its = self._cleanings.get(key)
+        if its is None or its.log is not partition.log:
+            its = self._cleanings[key] = _Cleaning(partition.log, None if its is None else its.run)
+        return its
 
     def _new_worker(self, pool: Pool) -> Worker:
         if self._make_worker is None:
@@ -243,7 +280,7 @@ class LogCleaner:
             self._make_worker = best_worker
         return self._make_worker(self._scheduler, pool)
 
-    # What a round asks
+    # For a run
 
     @property
     def now_ms(self) -> int:
@@ -252,19 +289,19 @@ class LogCleaner:
 
     @property
     def share_of_bytes_per_second(self) -> float:
-        """What one of the threads may read and write."""
+        """Bytes that one of the threads may read and write in a second."""
         return max(1.0, self._config.log_cleaner_io_max_bytes_per_second / max(1, self._config.log_cleaner_threads))
 
     @property
     def table_bytes(self) -> int:
-        """What one of the threads may use for keys."""
+        """Bytes that one of the threads may use for keys."""
         config = self._config
         share = config.log_cleaner_dedupe_buffer_size / max(1, config.log_cleaner_threads)
         return int(share * config.log_cleaner_io_buffer_load_factor)
 
     @property
     def read_bytes(self) -> int:
-        """How much is read at a time."""
+        """Bytes that are read at a time."""
         share = self._config.log_cleaner_io_buffer_size // max(1, self._config.log_cleaner_threads)
         return max(LEAST_READ_BYTES, share)
 
@@ -281,27 +318,29 @@ class LogCleaner:
         self._scheduler.in_thread(work, done)
 
     def failed(self, partition: Replica, error: BaseException) -> None:
-        """A compaction, or the look for one, ended so."""
+        """A compaction, or the look for one, has failed."""
         from headgate.storage.cleanup.compaction.job import Damaged
 
-        key = partition.topic, partition.index
+        key, its = (partition.topic, partition.index), self._cleaning_of(partition)
         self.metrics.failed()
         if isinstance(error, Damaged):
-            self._uncleanable[key] = partition.log
+            its.is_damaged = True
             logger.error("%s-%d is not compacted any more, as it is damaged: %s", *key, error)
             return
-        before_ms = self._delays[key][2] if key in self._delays else FIRST_DELAY_MS / 2
-        delay_ms = min(2 * before_ms, LONGEST_DELAY_MS)
-        self._delays[key] = partition.log, self._clock.monotonic_ms() + delay_ms, delay_ms
+        its.delay_ms = min(2 * its.delay_ms, LONGEST_DELAY_MS)
+        its.retry_ms = self._clock.monotonic_ms() + its.delay_ms
         message = "%s-%d cannot be compacted, which is tried again in %d s: %s"
-        logger.error(message, *key, delay_ms / 1000, error)
+        logger.error(message, *key, its.delay_ms / 1000, error)
 
     def ended(self, finished: CompactionRun, *, is_done: bool) -> None:
-        """A round is over: its worker is free, and the next may begin."""
+        """A run is over: its worker is free, and the next may begin."""
         key = finished.key
-        self._rounds.pop(key, None)
-        if is_done:
-            self._delays.pop(key, None)
+        its = self._cleanings.get(key)
+        if its is not None and its.run is finished:
+            its.run = None
+            if is_done:
+                its.retry_ms, its.delay_ms = 0.0, FIRST_DELAY_MS / 2
+            self._drop_idle(key)
         if self.is_stopped:
             finished.worker.close()
         else:

@@ -1,9 +1,12 @@
-"""Logs come online one by one: the broker listens at once, and opens what its directories hold beside its clients.
+"""Logs come online one by one: the broker listens at once, and opens the logs of its directories meanwhile.
 
-A small store that was left cleanly, or with little to be scanned, is open before the first client can connect. What a
-larger one holds is opened by threads, in slices (`Scheduler.in_slices`), a few partitions at a time: those of internal
-topics first, then those with the least to be scanned. Until its turn has come, a partition has no leader, and clients
-come again. How far it is stands in the log every few seconds, and in the metrics.
+A small store that was left cleanly, or with little to be scanned, is open before the first client can connect. Threads
+open a larger one in slices (`Scheduler.in_slices`), a few partitions at a time: internal topics first, then logs with
+the least to be scanned. Until its turn has come, a partition has no leader, and clients come again. The progress stands
+in the log every few seconds, and in the metrics.
+
+Which logs are open is a fact of `storage.directory.log_states`, and what clients may do with them meanwhile is said in
+`gateway.replication.partition_states`; here are the order, the threads and the retries.
 """
 
 from __future__ import annotations
@@ -27,15 +30,15 @@ from headgate.storage.errors import StorageError
 
 logger = logging.getLogger("headgate.opening")
 
-# A store with no more than this is open before the broker listens: less than a second in any case.
+# A store with no more than this is open before the broker listens: that takes less than a second in any case.
 FEW_PARTITIONS = 256
 FEW_BYTES = 4 << 20
 FEW_MS = 1_000.0
-# What a thread opens in one go: to come back to the loop costs as much as to open one idle partition.
+# So much a thread opens in one go: to come back to the loop costs as much as to open one idle partition.
 BATCH_PARTITIONS = 32
 BATCH_BYTES = 4 << 20
 TELL_MS = 5_000.0
-# What the system refused, a file or a descriptor, is tried again: soon, and then ever more rarely.
+# A log that the system refused, for a file or a descriptor, is tried again: soon, and then ever more rarely.
 RETRY_MS, MOST_RETRY_MS = 1_000.0, 60_000.0
 # To open an idle partition takes as long as to scan so much of another one.
 PARTITION_COST_BYTES = 128 << 10
@@ -48,10 +51,10 @@ class Progress:
     partitions: int = 0
     opened: int = 0
     closed: int = 0
-    """Those of `opened` that stay closed, as they are damaged."""
+    """The partitions of `opened` that stay closed, as they are damaged."""
     bytes: int = 0
     bytes_ended: int = 0
-    """Of partitions that are opened; others have some as well."""
+    """The bytes of partitions that are opened; of others some bytes are scanned as well."""
     began_ms: float = 0.0
     running: list[LogOpening] = field(default_factory=list)
 
@@ -66,14 +69,14 @@ class Progress:
         return min(self.bytes, self.bytes_ended + sum(opening.found.bytes_scanned for opening in self.running))
 
     def seconds_left(self, now_ms: float) -> float:
-        """How long the rest will take, if it goes on as until now; 0 if there is no rest, or nothing to go by."""
+        """How long the rest will take at the present pace; 0 if there is no rest, or nothing to go by."""
         done = self.bytes_scanned + self.opened * PARTITION_COST_BYTES
         whole = self.bytes + self.partitions * PARTITION_COST_BYTES
         return (whole - done) / done * (now_ms - self.began_ms) / 1000.0 if done else 0.0
 
 
 class _Directory:
-    """What is to be opened in one log directory, and by how many threads it is opened."""
+    """The logs that are to be opened in one log directory, and the number of threads that open them."""
 
     def __init__(self, store: LogDirectory) -> None:
         self.store = store
@@ -83,12 +86,12 @@ class _Directory:
 
 
 class LogLoader:
-    """Opens what the stores hold: `open_few` before there is a loop, `start` the rest."""
+    """Opens all logs: `open_few` a small store before there is a loop, `start` the rest."""
 
     def __init__(
         self, stores: LogManager, config_of: ConfigOf, clock: Clock, metrics: Metrics, threads: int = 1
     ) -> None:
-        """`config_of` knows the settings of topics; `threads` are for each directory."""
+        """`config_of(topic)` gives the settings of a topic. Each directory has so many `threads`."""
         self.progress = Progress()
         self._opened: Callable[[Collection[TopicPartition]], None] = lambda _: None
         self._is_done = False
@@ -113,7 +116,7 @@ class LogLoader:
     # At once
 
     def open_few(self) -> None:
-        """Open what takes no time, if the store is small; the rest is left to `start`."""
+        """Open a small store as far as that takes no time; `start` opens the rest."""
         if len(self._stores.unopened) > FEW_PARTITIONS:
             return
         until_ms, left = self._clock.monotonic_ms() + FEW_MS, FEW_BYTES
@@ -129,9 +132,9 @@ class LogLoader:
     # By threads
 
     def serve(self, config_of: ConfigOf, opened: Callable[[Collection[TopicPartition]], None]) -> None:
-        """There is a broker now: it knows settings of topics that change, and wants to hear what threads have opened.
+        """There is a broker now, which knows the present settings of topics.
 
-        `opened` is called with partitions whose logs are open, or stay closed.
+        `opened(keys)` is called with partitions whose logs are open, or stay closed.
         """
         self._config_of, self._opened = config_of, opened
 
@@ -177,7 +180,7 @@ class LogLoader:
             self._tell_all()
 
     def _next_batch(self, directory: _Directory) -> list[LogOpening]:
-        """The next few, or one that is large. What was deleted meanwhile is passed over."""
+        """The next few logs, or one that is large. Partitions that were deleted meanwhile are passed over."""
         batch: list[LogOpening] = []
         size, now_ms = 0, self._clock.now_ms()
         while directory.queue and len(batch) < BATCH_PARTITIONS and size < BATCH_BYTES:
@@ -231,7 +234,7 @@ class LogLoader:
         self._scheduler.call_after(RETRY_MS, self._retry)
 
     def _retry(self) -> None:
-        """Open again, in threads, what the system had refused and whose time has come."""
+        """Have threads try again the logs that the system had refused and whose time has come."""
         self._retry_later()  # before anything can go wrong with one of them
         now_ms = self._clock.monotonic_ms()
         for directory in self._directories:
@@ -243,7 +246,7 @@ class LogLoader:
                     directory.queue.append(key)
             self._go_on(directory)
 
-    # Telling
+    # Progress
 
     def _tell(self) -> None:
         progress, scheduler = self.progress, self._scheduler
@@ -279,19 +282,19 @@ class LogLoader:
 
 
 def in_order(keys: Collection[TopicPartition], work: dict[TopicPartition, int]) -> list[TopicPartition]:
-    """Internal topics first, which clients of groups wait for; then what is open soonest. Pure."""
+    """Internal topics first, which clients of groups wait for; then logs that are open soonest. Pure."""
     return sorted(keys, key=lambda key: (key[0] not in INTERNAL_TOPICS, work.get(key, 0), key))
 
 
 def _work(store: LogDirectory, key: TopicPartition) -> int:
     try:
         return store.bytes_to_scan(key)
-    except OSError:  # whoever opens it tells what is wrong with it
+    except OSError:  # the opening says what is wrong with the log
         return 0
 
 
 def _survey(store: LogDirectory, keys: Collection[TopicPartition]) -> Steps[dict[TopicPartition, int]]:
-    """How much of each log is to be scanned. In a thread: it looks into every directory."""
+    """How much of each log is to be scanned. For a thread, as every directory is listed."""
     work = {}
     for key in keys:
         work[key] = _work(store, key)

@@ -1,11 +1,14 @@
 """Slow disks: appends by a thread, one after another for each partition, in the order they came.
 
-A write goes to the page cache and takes microseconds, as long as the kernel has room. When it has none, a write waits
-for the disk, and with it would the loop and all who have nothing to do with that disk. So a write is timed. One that
-took long makes the disk suspect: the process may only have lost the processor to another. If then one takes long and
-its thread went to sleep over it, the disk is slow: for a while every append is written by a thread, as many of a
-partition together as have come in the meantime. A segment that is full, or old, is closed by a thread too, before what
-belongs into the next one is written. Then the loop tries again.
+A write goes to the page cache and takes microseconds, as long as the kernel has room. When the kernel has none, a write
+waits for the disk, and the loop would wait with it, and all clients that have nothing to do with that disk. So writes
+are timed. A write that took long makes the disk suspect: the process may only have lost the processor to another. If
+then another one takes long, and its thread went to sleep meanwhile, the disk is slow: for a while a thread writes every
+append, as many of a partition together as have come in the meantime. A thread also closes a segment that is full or
+old, before it writes what belongs into the next one. Then the loop tries again.
+
+What becomes of an append afterwards stands in `append.py`; what may be done with a log while a thread writes, in
+`storage.log.log_lock`.
 """
 
 from __future__ import annotations
@@ -40,11 +43,11 @@ logger = logging.getLogger("headgate.replication")
 
 SLOW_MS = 5.0
 CALM_MS = 10_000.0
-# What may wait for one directory. Clients hold less, by what `Connection` reserves for them; those that gave up and
-# came again would fill the memory.
+# Maximum bytes that wait for one directory. Clients hold less, by what `Connection` reserves for them; but clients
+# that time out and try again would fill the memory.
 MAX_WAITING_BYTES = 256 << 20
 PAUSE_BYTES = 16 << 20
-"""From so much on a client that wants no answer is not read from until its last append is written."""
+"""If more bytes wait, a client that wants no reply is not read from until there are fewer."""
 _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 _unknown = itertools.count()
 
@@ -52,10 +55,12 @@ Done = Callable[[AppendInfo | KafkaError], None]
 
 
 class RollIsDue(Exception):
-    """An append needs a new segment first, which is begun in a thread."""
+    """An append needs a new segment first, and a thread is to begin that."""
 
 
-class _Append(NamedTuple):
+class _Queued(NamedTuple):
+    """An append that waits for its turn; `records` are its own."""
+
     records: memoryview
     required_acks: int
     now_ms: int
@@ -64,54 +69,69 @@ class _Append(NamedTuple):
 
 
 def voluntary_waits() -> int:
-    """How often this thread gave up the processor by itself, as it does to wait for a disk; ever more where unknown."""
+    """How often this thread gave up the processor by itself, as it does to wait for a disk.
+
+    Where the system does not tell, the count rises with each call.
+    """
     if _OF_THREAD is None or resource is None:
         return next(_unknown)
     return resource.getrusage(_OF_THREAD).ru_nvcsw
 
 
 class _Taken(NamedTuple):
-    """An append that was staged. A new segment ends a write: not all that are taken together need be of one."""
+    """An append that was staged. A new segment ends a write, so appends that are taken together may be in several."""
 
-    append: _Append
+    append: _Queued
     info: AppendInfo
     staged: PendingWrite | None  # None if it had come before, and nothing was to be written
 
 
-def _nobody(error: object) -> None:
-    """Nobody wants to hear of errors."""
-
-
 class DiskMonitor:
-    """What is known of the pace of a log directory, for all partitions in it."""
+    """The pace of one log directory's disk, for all partitions in it."""
 
-    def __init__(self, clock: Clock, scheduler: Scheduler, waits: Callable[[], int] = voluntary_waits) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        scheduler: Scheduler,
+        failed: Callable[[object], None],
+        waits: Callable[[], int] = voluntary_waits,
+    ) -> None:
+        """`failed` is called with each error of a write or a sync."""
         self.clock = clock
         self.scheduler = scheduler
-        self.failed: Callable[[object], None] = _nobody
-        """Called with each error of a write or a sync."""
-        self.group_commit = GroupCommit(clock, scheduler, self._sync_failed)
+        self.failed = failed
+        self.group_commit = GroupCommit(clock, scheduler, failed)
         self.is_slow = False
         self.waiting_bytes = 0  # of appends that no thread has taken yet
+        self._when_uncrowded: list[Callable[[], None]] = []
         self._waits = waits
         self._is_suspect = False
         self._share = BoundedExecutor(scheduler)
 
     def in_thread(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
-        """Have a thread do what waits for this disk, after what came before where that is a lot; see `Scheduler`."""
+        """Have a thread do what waits for this disk; if much came before, that is done first. See `Scheduler`."""
         self._share.in_thread(work, done)
 
     def when_free(self, begin: Callable[[], None]) -> None:
         """Call `begin` on the loop, once a thread is free for what it has `in_thread`."""
         self._share.when_free(begin)
 
-    def _sync_failed(self, error: object) -> None:
-        self.failed(error)
-
     @property
     def is_crowded(self) -> bool:
-        """Whether so much waits that who sends without waiting for answers has to be held up."""
+        """Whether so much waits that clients without acks have to be held up."""
         return self.waiting_bytes > PAUSE_BYTES
+
+    def when_uncrowded(self, callback: Callable[[], None]) -> None:
+        """Call `callback()` once the disk is crowded no more."""
+        self._when_uncrowded.append(callback)
+
+    def taken(self, size: int) -> None:
+        """So many bytes of appends wait no longer."""
+        self.waiting_bytes -= size
+        if self._when_uncrowded and not self.is_crowded:
+            callbacks, self._when_uncrowded = self._when_uncrowded, []
+            for callback in callbacks:
+                callback()
 
     def write(self, write: Callable[[], None]) -> None:
         """Write inline, and see how long it takes."""
@@ -149,7 +169,7 @@ class DiskMonitor:
 
 
 class Cold:
-    """In the place of a writer: nothing was appended since the start, and the disk may have to be asked before."""
+    """Stands for no queue: nothing was appended since the start, and the first append may have to read first."""
 
     rolls = False
 
@@ -163,11 +183,11 @@ class AppendQueue:
     def __init__(self, partition: Replica, disk: DiskMonitor) -> None:
         self._partition = partition
         self._disk = disk
-        self._queue: deque[_Append] = deque()
+        self._queue: deque[_Queued] = deque()
         self._is_writing = False
         self._warmed_place: Place | None = None  # the last that was not in memory
         self.rolls = False
-        """Whether a roll is left to a thread, as what is staged now is to be written by one."""
+        """Whether a thread begins new segments, as it will write what is staged now."""
 
     @property
     def is_idle(self) -> bool:
@@ -178,12 +198,12 @@ class AppendQueue:
         self, records: memoryview, required_acks: int, now_ms: int, done: Done, validate: str | None = None
     ) -> None:
         """Append `records`, which are copied; `done` is called once, with where they are or why they were refused."""
-        if self._disk.waiting_bytes > MAX_WAITING_BYTES and required_acks:  # who wants no answer is held up instead
+        if self._disk.waiting_bytes > MAX_WAITING_BYTES and required_acks:  # clients without acks are held up instead
             message = f"the disk is slow: {self._disk.waiting_bytes} bytes wait to be written"
             done(KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
             return
         self._disk.waiting_bytes += len(records)
-        self._queue.append(_Append(memoryview(bytearray(records)), required_acks, now_ms, done, validate))
+        self._queue.append(_Queued(memoryview(bytearray(records)), required_acks, now_ms, done, validate))
         if not self._is_writing:
             self._write()
 
@@ -211,7 +231,8 @@ class AppendQueue:
     def _warms_first(self) -> bool:
         """Whether a thread reads first what the first append since the start asks for.
 
-        What is gone again when it was brought is waited for, and what is wrong is found, by the append itself.
+        If that has left the memory again when the thread is done, the append itself waits for the disk. The append
+        finds errors too.
         """
         try:
             self._partition.log.look_up()
@@ -268,15 +289,14 @@ class AppendQueue:
 
     def _drop_first(self, error: KafkaError) -> None:
         append = self._queue.popleft()
-        self._disk.waiting_bytes -= len(append.records)
+        self._disk.taken(len(append.records))
         append.done(error)
-        self._partition.advanced(self._partition)
 
     def _write_by_thread(self, staged: PendingWrite, taken: list[_Taken]) -> None:
         self._disk.in_thread(staged.write, lambda result: self._written(staged, taken, result))
 
     def _stage(self) -> tuple[PendingWrite | None, list[_Taken]]:
-        """Stage what belongs into one write. None if there is nothing to be written, or it cannot be."""
+        """Stage what belongs into one write. The write is None if there is nothing to write, or if it cannot begin."""
         log, taken = self._partition.log, list[_Taken]()
         while self._queue and (log.staged is None or _fits(log.staged, self._queue[0].records)):
             append = self._queue[0]
@@ -293,7 +313,7 @@ class AppendQueue:
             finally:
                 self.rolls = False
             self._queue.popleft()
-            self._disk.waiting_bytes -= len(append.records)
+            self._disk.taken(len(append.records))
             taken.append(_Taken(append, info, log.staged))
         with suppress(KafkaError):  # it stands in `PendingWrite.error`
             return log.begin_write(), taken
@@ -306,7 +326,6 @@ class AppendQueue:
             with suppress(KafkaError):  # it stands in `PendingWrite.error`
                 self._partition.log.end_write(staged, result if isinstance(result, BaseException) else None)
             self._tell(taken)
-            self._partition.advanced(self._partition)  # who waits may have been refused
         finally:  # a fault of ours must not keep the others waiting
             self._write()
 
@@ -317,7 +336,7 @@ class AppendQueue:
 
 
 def _fits(staged: PendingWrite, records: memoryview) -> bool:
-    """Whether these can be staged too: else what is staged would be written first, by the loop."""
+    """Whether these records can be staged too: else the loop would write first what is staged."""
     try:
         header = batch.read_header(records[: batch.HEADER_SIZE])
     except KafkaError:

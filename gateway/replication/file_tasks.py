@@ -1,11 +1,11 @@
-"""Work on the files of partitions: begun on the loop in the order it came, done by a thread for each log directory.
+"""Tasks on the files of partitions: begun on the loop in the order they came, run by a thread for each log directory.
 
-What is begun never waits for a disk: it only says what is to be run, and in which directories. There the parts of one
-work follow those of the works before it, and each part is taken back on the loop as soon as it was run, whatever
-becomes of the others: a disk that hangs holds up what is done in its own directory.
+To begin a task never waits for a disk: it only says what is to be run, and in which directories. There the parts of a
+task follow the parts of earlier tasks. Each part is taken back on the loop as soon as it was run, whatever becomes of
+the others: a disk that hangs holds up what is done in its own directory.
 
-So two works on the same name are in order within a directory, and in no order in different ones. `partitions.py` says
-why that is enough.
+So two tasks on the same name are in order within a directory, and in no order in different ones. `replica_manager.py`
+says why that is enough. What is run, and what it means for a partition, is no concern of this module.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ logger = logging.getLogger("headgate.replication")
 
 
 class Runnable(Protocol):
-    """What a thread does in one go."""
+    """Something that a thread does in one go."""
 
     @property
     def directory(self) -> str:
-        """The log directory whose thread it is."""
+        """The log directory whose thread runs it."""
         ...
 
     def run(self) -> None:
@@ -35,30 +35,30 @@ class Runnable(Protocol):
 
 
 class CountdownLatch:
-    """Works that are told of as one: `done` is called once, when all of them have ended, or when it takes too long."""
+    """Tasks that count as one: `done` is called once, when all of them have ended, or when that takes too long."""
 
     def __init__(self, done: Callable[[], None]) -> None:
         self._done: Callable[[], None] | None = done
-        self._left = 1  # who adds works
+        self._left = 1  # the caller that adds tasks
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """There is one more."""
+        """Count one more task."""
         self._left += 1
 
     def end(self) -> None:
-        """One has ended."""
+        """One task has ended."""
         self._left -= 1
         if not self._left:
-            self._tell()
+            self._call()
 
     def all_added(self, scheduler: Scheduler | None, within_ms: float) -> None:
-        """There will be no more of them. With a scheduler, `done` is called in `within_ms` at the latest."""
+        """There will be no more tasks. With a scheduler, `done` is called in `within_ms` at the latest."""
         if self._left > 1 and scheduler is not None:
-            self._timer = scheduler.call_after(within_ms, self._tell)
+            self._timer = scheduler.call_after(within_ms, self._call)
         self.end()
 
-    def _tell(self) -> None:
+    def _call(self) -> None:
         done, self._done = self._done, None
         if done is not None:
             if self._timer is not None:
@@ -66,15 +66,15 @@ class CountdownLatch:
             done()
 
 
-class _Work:
-    __slots__ = ("begin", "end", "parts", "together")
+class _Task:
+    __slots__ = ("begin", "end", "latch", "parts")
 
     def __init__(
-        self, begin: Callable[[], Iterable[Runnable]], end: Callable[[Any], None], together: CountdownLatch | None
+        self, begin: Callable[[], Iterable[Runnable]], end: Callable[[Any], None], latch: CountdownLatch | None
     ) -> None:
         self.begin = begin
         self.end = end
-        self.together = together
+        self.latch = latch
         self.parts = 0  # that have not ended
 
 
@@ -82,15 +82,15 @@ class _Directory:
     """What is to be run in one log directory."""
 
     def __init__(self) -> None:
-        self.queue: deque[tuple[_Work, list[Runnable]]] = deque()
+        self.queue: deque[tuple[_Task, list[Runnable]]] = deque()
         self.is_busy = False
 
 
 class FileTaskQueue:
-    """The works that wait. Without a scheduler each is done when it is added."""
+    """The tasks that wait. Without a scheduler each is run when it is added."""
 
     def __init__(self) -> None:
-        self._new: deque[_Work] = deque()
+        self._new: deque[_Task] = deque()
         self._is_planned = False
         self._directories: dict[str, _Directory] = {}
         self._scheduler: Scheduler | None = None
@@ -101,29 +101,29 @@ class FileTaskQueue:
         return self._scheduler is not None and self._scheduler.is_over
 
     def go_on_in_threads(self, scheduler: Scheduler | None) -> None:
-        """From now on have threads of this scheduler do it."""
+        """From now on have threads of this scheduler run the tasks."""
         self._scheduler = scheduler
 
     def add(
         self,
         begin: Callable[[], Iterable[Runnable]],
         end: Callable[[Sequence[Any]], None],
-        together: CountdownLatch | None = None,
+        latch: CountdownLatch | None = None,
     ) -> None:
-        """Call `begin`, then have what it returns run, then call `end`, for what is in each directory by itself.
+        """Call `begin`, have run what it returns, then call `end` with what is in each directory by itself.
 
-        All on the loop but what is run. Where several are added, there are other turns between them. When the broker
-        stops, what was not run yet is not run, and `end` is called all the same.
+        `begin` and `end` are called on the loop. Where several tasks are added, there are other turns between them.
+        When the broker stops, what was not run yet is not run, and `end` is called all the same.
         """
-        if together is not None:
-            together.begin()
-        self._new.append(_Work(begin, end, together))
+        if latch is not None:
+            latch.begin()
+        self._new.append(_Task(begin, end, latch))
         if not self._is_planned:
             self._begin_next()
 
     def add_begun(self, begun: Sequence[Runnable], end: Callable[[Sequence[Any]], None]) -> None:
-        """The same for what was begun already: it comes before what was added and not begun yet."""
-        self._begin(_Work(lambda: begun, end, None))
+        """The same for what was begun already: it comes before tasks that were added and not begun yet."""
+        self._begin(_Task(lambda: begun, end, None))
 
     def _begin_next(self) -> None:
         self._is_planned = False
@@ -133,56 +133,56 @@ class FileTaskQueue:
                 self._is_planned = True
                 self._scheduler.call_after(0.0, self._begin_next)
 
-    def _begin(self, work: _Work) -> None:
+    def _begin(self, task: _Task) -> None:
         parts: dict[str, list[Runnable]] = {}
         try:
-            for runnable in work.begin():
+            for runnable in task.begin():
                 parts.setdefault(runnable.directory, []).append(runnable)
         except Exception:  # a fault of ours must not keep the others waiting
             logger.exception("the files of partitions cannot be worked on")
-        work.parts = len(parts)
+        task.parts = len(parts)
         for name, part in parts.items():
             directory = self._directories.setdefault(name, _Directory())
-            directory.queue.append((work, part))
-        if not parts and work.together is not None:
-            work.together.end()
+            directory.queue.append((task, part))
+        if not parts and task.latch is not None:
+            task.latch.end()
         for name in parts:
             self._go_on(self._directories[name])
 
     def _go_on(self, directory: _Directory) -> None:
         scheduler = self._scheduler
         while directory.queue and not directory.is_busy:
-            work, part = directory.queue.popleft()
+            task, part = directory.queue.popleft()
             if scheduler is None:
                 for runnable in part:
                     runnable.run()
             elif not scheduler.is_over:
                 directory.is_busy = True
                 try:
-                    scheduler.in_slices(_steps(part), partial(self._ended, directory, work, part))
+                    scheduler.in_slices(_steps(part), partial(self._ended, directory, task, part))
                     continue
                 except Exception:  # no thread could be had: the others may get one
                     logger.exception("the files of partitions cannot be worked on")
                     directory.is_busy = False
-            self._end(work, part)
+            self._end(task, part)
 
-    def _ended(self, directory: _Directory, work: _Work, part: list[Runnable], result: object) -> None:
+    def _ended(self, directory: _Directory, task: _Task, part: list[Runnable], result: object) -> None:
         directory.is_busy = False
         if isinstance(result, BaseException) and not isinstance(result, StoppedError):
             logger.error("the files of partitions cannot be worked on", exc_info=result)
-        self._end(work, part)
+        self._end(task, part)
         self._go_on(directory)
         if self.is_over:
             self._begin_next()
 
-    def _end(self, work: _Work, part: list[Runnable]) -> None:
+    def _end(self, task: _Task, part: list[Runnable]) -> None:
         try:
-            work.end(part)
+            task.end(part)
         except Exception:
             logger.exception("what was done to the files of partitions cannot be taken up")
-        work.parts -= 1
-        if not work.parts and work.together is not None:
-            work.together.end()
+        task.parts -= 1
+        if not task.parts and task.latch is not None:
+            task.latch.end()
 
 
 def _steps(runnables: Iterable[Runnable]) -> Generator[None, None, None]:

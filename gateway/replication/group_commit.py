@@ -1,11 +1,15 @@
-"""Syncs of the logs in one directory, in threads: those that somebody waits for, and those that only have to be made.
+"""Syncs of the logs in one directory, by threads: some are awaited by clients, the others only have to be made.
 
 With `headgate.flush=commit` a produce request with acks=all is answered when its records are on the disk. One sync
-serves all that came before it began: while a thread waits for the disk, others append, and are in the next one. The
-logs that were written to in one turn are shared among a few threads, as a disk can do several syncs at a time.
+serves all appends that came before it began: while a thread waits for the disk, other appends come, and are in the next
+sync. The logs that were written to in one turn are shared among a few threads, as a disk can do several syncs at a
+time.
 
-What is flushed by `flush.messages`, `flush.ms`, or since a segment was rolled, nobody waits for. It may be a gigabyte,
-so it has a thread of its own, one log after another.
+Nobody waits for what `flush.messages`, `flush.ms` or a roll have flushed. That may be a gigabyte, so it has a thread of
+its own, one log after another.
+
+What a flush covers, and what a failed one means for a log, is said in `storage.log.flush`; appends that wait stand in
+`append.py`.
 """
 
 from __future__ import annotations
@@ -27,21 +31,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.replication")
 
 MOST_THREADS = 4
-"""That sync for those who wait: `docs/durability.md` has the figures."""
+"""Maximum threads for syncs that a client awaits: `docs/durability.md` has the figures."""
 
 MOST_FILES = 16
-"""That one of these threads has open: it may have a few more, as the last log may have several segments to sync."""
+"""Maximum files that one of these threads has open, and a few more: the last log may have several segments to sync."""
 
 WRITE_MS = 100.0
-"""Files that nobody waits for are collected for so long."""
+"""Small files are collected for so long before they are written."""
 
 _Begun = tuple["Replica", Flush]
 
 
 class GroupCommit:
-    """What is to be synced, and what threads are at. A log is flushed by one of them at a time."""
+    """The logs that are to be synced, and the threads that sync. One thread at a time flushes a log."""
 
-    def __init__(self, clock: Clock, scheduler: Scheduler, failed: Callable[[object], None] = lambda _: None) -> None:
+    def __init__(self, clock: Clock, scheduler: Scheduler, failed: Callable[[object], None]) -> None:
         """`failed` is called with each error."""
         self._told = failed
         self._clock = clock
@@ -55,27 +59,27 @@ class GroupCommit:
         self._is_writing = False
 
     def commit(self, partition: Replica) -> None:
-        """Sync a log after the present turn, as somebody may wait for it."""
+        """Sync a log after the present turn, as a client may wait."""
         self._wanted[partition] = None
         if not self._is_planned and self._threads < MOST_THREADS:
             self._is_planned = True
             self._scheduler.call_soon(self._begin)
 
     def flush(self, partition: Replica) -> None:
-        """Flush a log when it is its turn."""
+        """Flush a log in its turn."""
         self._queue[partition] = None
         if not self._is_flushing:
             self._flush_next()
 
     def given_back(self, partition: Replica) -> None:
-        """A thread has no longer the log, which kept it from being flushed."""
+        """A thread has released the log, which could not be flushed meanwhile."""
         if partition in self._wanted:
             self.commit(partition)
         if partition in self._queue:
             self.flush(partition)
 
     def write(self, write: Callable[[], None]) -> None:
-        """Have a small file written that is not waited for; what comes in so many milliseconds by one thread."""
+        """Have a small file written that nobody waits for; one thread writes what comes within `WRITE_MS`."""
         self._writes.append(write)
         if not self._is_writing:
             self._is_writing = True
@@ -96,7 +100,7 @@ class GroupCommit:
             self._told(result)
         self._write()
 
-    # Those that are waited for
+    # Syncs that are awaited
 
     def _begin(self) -> None:
         self._is_planned = False
@@ -142,7 +146,7 @@ class GroupCommit:
 
         self._scheduler.in_thread(work, done)
 
-    # Those that only have to be made
+    # Syncs that only have to be made
 
     def _flush_next(self) -> None:
         self._is_flushing = False
@@ -167,10 +171,10 @@ class GroupCommit:
     # Both
 
     def _flush_of(self, partition: Replica) -> Flush | None:
-        """The flush that is to be made now; None if the log is gone, or has no file to be had."""
+        """The flush that is to be made now; None if the log is gone, or none of its files can be opened."""
         log = partition.log
         if log.is_retired:  # its files may be another's by now
-            partition.advanced(partition)  # who waits for it need wait no more
+            partition.fail_lost_appends()
             return None
         try:
             return log.begin_flush()

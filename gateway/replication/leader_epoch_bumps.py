@@ -1,6 +1,6 @@
 """Higher leader epochs for partitions whose logs lost records while the broker runs.
 
-`ReplicaManager.withhold` takes such a partition out of service. Here the metadata gets a record with a higher epoch
+`ReplicaManager.await_epoch` takes such a partition out of service. Here the metadata gets a record with a higher epoch
 for it, for all of a turn together. Once that is on the disk, `ReplicaManager.follow` serves the partition again. What
 cannot be written is tried again until it can, ever more rarely: nothing is served under an epoch in which records were
 lost.
@@ -26,7 +26,7 @@ FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000.0, 16_000.0
 
 
 class LeaderEpochBumps:
-    """Asks the metadata for higher leader epochs until no partition is withheld."""
+    """Asks the metadata for higher leader epochs until no partition waits for one."""
 
     def __init__(self, metadata: EmbeddedMetadata, partitions: ReplicaManager, scheduler: Scheduler) -> None:
         self._metadata = metadata
@@ -35,11 +35,11 @@ class LeaderEpochBumps:
         self._pending: dict[TopicPartition, Change] = {}
         self._wait_ms = FIRST_WAIT_MS
         self._is_due = self._is_waiting = False
-        partitions.epoch_is_due = self._soon
-        if partitions.withheld:
-            self._soon()
+        if partitions.awaiting_epoch:
+            self.soon()
 
-    def _soon(self) -> None:
+    def soon(self) -> None:
+        """A partition needs a higher leader epoch."""
         if not self._is_due:
             self._is_due = True
             self._scheduler.call_soon(self._run)
@@ -50,11 +50,11 @@ class LeaderEpochBumps:
             error = self._pending.pop(key).error
             if error is not None:
                 self._tell([key], error)
-        wanted = {key: epoch for key, epoch in self._partitions.withheld.items() if key not in self._pending}
+        wanted = {key: epoch for key, epoch in self._partitions.awaiting_epoch.items() if key not in self._pending}
         if wanted:
             self._metadata.renew_image()
             self._ask(wanted)
-        if self._partitions.withheld:
+        if self._partitions.awaiting_epoch:
             self._look_again()
         else:
             self._wait_ms = FIRST_WAIT_MS

@@ -2,15 +2,19 @@
 
 A topic with one replica is a replicated topic with factor one. Consumers see only what is below the high watermark,
 `acks=all` waits for it, and the last stable offset never passes it; where the replicas are makes no difference here.
-With `headgate.flush=commit` what is not yet on the disk is not yet replicated either: the high watermark follows the
-synced end of the log. It never passes the written end: batches that are only staged, or that a thread still writes, can
-be taken back.
+With `headgate.flush=commit` a record that is not yet on the disk is not yet replicated either: the high watermark
+follows the synced end of the log. The high watermark never passes the written end: batches that are only staged, or
+that a thread still writes, can be taken back.
+
+Here is one partition. Which partitions there are stands in `replica_manager.py`, how appends wait in `append.py`, how a
+thread writes in `append_queue.py`. No network and no request is known here.
 Sources: the replication chapter of Apache Kafka's design document, KIP-101 (leader epochs), KIP-320 (fencing of
 fetchers).
 """
 
 from collections.abc import Callable
 
+from headgate.gateway.replication.append import ACKS_ALL, Append, CommitQueue
 from headgate.gateway.replication.append_queue import COLD, AppendQueue, Cold, DiskMonitor, RollIsDue
 from headgate.gateway.runtime.purgatory import WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -22,19 +26,19 @@ from headgate.storage.log.validation import HEADER
 from headgate.storage.segment.file_slice import FileSlice
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-ACKS_ALL = -1
 GATHER_BYTES = 4096
-"""Batches up to this size are written together with others of the same turn: a copy costs less than a system call."""
+"""Batches up to this size are written together with others of the turn: a copy costs less than a system call."""
 
 
 class Replica:
-    """The leader's state over one log. Synchronous; knows no network.
+    """The leader's state over one log. Synchronous.
 
-    `advanced` is called with the partition when something of it has changed that a fetch tells: the high watermark, if
-    somebody waits for that or watches it, the start of the log, the leader epoch.
+    `advanced(replica)` is called when something has changed that a fetch response shows: the high watermark, if a fetch
+    waits or watches, the start of the log, the leader epoch.
     """
 
     __slots__ = (
+        "_commits",
         "_read_only",
         "_validate",
         "_writer",
@@ -47,7 +51,6 @@ class Replica:
         "isr",
         "leader_epoch",
         "log",
-        "on_truncation",
         "replicas",
         "stores_verbatim",
         "topic",
@@ -55,8 +58,15 @@ class Replica:
     )
 
     def __init__(
-        self, topic: str, index: int, log: Log, leader_epoch: int, advanced: Callable[["Replica"], None]
+        self,
+        topic: str,
+        index: int,
+        log: Log,
+        leader_epoch: int,
+        advanced: Callable[["Replica"], None],
+        disk: DiskMonitor | None = None,
     ) -> None:
+        """Without a disk monitor everything is written inline, and nothing is flushed by a thread."""
         self.topic = topic
         self.index = index
         self.log = log
@@ -71,22 +81,22 @@ class Replica:
         self._validate = HEADER
         self._read_only: KafkaError | None = None
         self.stores_verbatim = log.config.allows_verbatim
-        """Whether a sound batch is appended as a client sent it, with no look at its records."""
+        """Whether a sound batch is appended as the client sent it, without a look at the records."""
         self.converting = 0
-        """How many appends wait for their conversion: what comes after them has to be behind them."""
+        """How many appends wait for their conversion: later ones have to stay behind them."""
         self.waiters = WaitList()
-        self.disk: DiskMonitor | None = None  # whose pace is not looked at
+        """Those who wait for records, and watch the start of the log and the leader epoch: fetches."""
+        self._commits: CommitQueue | None = None  # for most partitions no append ever waits
+        self.disk = disk
         self._writer: AppendQueue | Cold | None = COLD if log.active.is_sealed else None
         self.advanced = advanced
-        self.on_truncation: Callable[[], None] | None = None
-        """Told by `was_truncated`: who keeps in memory what the log says."""
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, epoch {self.leader_epoch}, high watermark {self.high_watermark})"
 
     @property
     def validate(self) -> str:
-        """headgate.validate.records, or OWN for what the broker alone writes to."""
+        """headgate.validate.records, or OWN if the broker alone writes to the partition."""
         return self._validate
 
     @validate.setter
@@ -96,7 +106,7 @@ class Replica:
 
     @property
     def read_only(self) -> KafkaError | None:
-        """Why clients cannot produce to it at present; what the broker writes itself is written."""
+        """Why clients cannot produce at present; the broker itself still writes."""
         return self._read_only
 
     @read_only.setter
@@ -140,7 +150,7 @@ class Replica:
     def append(self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None) -> AppendInfo:
         """Append a client's batches as the leader; offsets are patched into `records` in place.
 
-        `validate`: how closely they are looked at, if not as the topic asks for.
+        `validate`: how closely the batches are validated, if not as the topic asks for.
         Raises KafkaError: NOT_ENOUGH_REPLICAS, and what `Log.append` refuses.
         """
         info = self.stage_owned(records, required_acks, now_ms, validate)
@@ -150,7 +160,7 @@ class Replica:
     def stage(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
         """Append, but leave the write of small batches to `write_staged`.
 
-        Until then nobody may be told of them, and nothing may read the log. Raises KafkaError as `append` does.
+        Until then no client may hear of the batches, and nothing may read the log. Raises KafkaError as `append` does.
         """
         if required_acks == ACKS_ALL:
             self._check_in_sync()
@@ -162,7 +172,7 @@ class Replica:
     def stage_owned(
         self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None
     ) -> AppendInfo:
-        """`stage` for who writes by himself: `records` have to stay as they are until then."""
+        """`stage` for a caller that writes by itself: `records` have to stay as they are until then."""
         if required_acks == ACKS_ALL:
             self._check_in_sync()
         self.check_writable()
@@ -175,7 +185,7 @@ class Replica:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, in_sync)
 
     def write_staged(self) -> None:
-        """Write what was staged. Raises KafkaError(KAFKA_STORAGE_ERROR), and then none of it was appended."""
+        """Write what was staged. Raises KafkaError(KAFKA_STORAGE_ERROR) if none of it was appended."""
         try:
             if self.disk is None:
                 self.log.write_staged()
@@ -185,13 +195,13 @@ class Replica:
             self.advance()
 
     def writer(self) -> AppendQueue | None:
-        """What appends have to go through now: a thread, while the disk is slow; None if they are made inline.
+        """The queue that appends have to go through while the disk is slow; None if they are written inline.
 
-        So has the first one since the start, if what it asks for is not in memory.
+        The first append since the start goes through a queue too, if it would have to read from the disk.
         """
         if self.disk is None or not (self.disk.is_slow or self._writer):
             return None
-        if self.log.staged is not None:  # promised before the disk was slow: written by the loop, at the turn's end
+        if self.log.staged is not None:  # promised before the disk was slow: the loop writes that at the turn's end
             return None
         if isinstance(self._writer, Cold):
             self._writer = None if self.disk.is_slow or self._is_awake() else AppendQueue(self, self.disk)
@@ -203,13 +213,13 @@ class Replica:
         return self._writer
 
     def give_up_writer(self) -> None:
-        """Have none again that nothing waits for, while the disk is quick."""
+        """Drop the queue if nothing waits in it and the disk is quick."""
         writer, disk = self._writer, self.disk
         if isinstance(writer, AppendQueue) and writer.is_idle and disk is not None and not disk.is_slow:
             self._writer = COLD if self.log.active.is_sealed else None
 
     def _is_awake(self) -> bool:
-        """Whether an append would not have to read from the disk; it may be refused."""
+        """Whether an append would not have to read from the disk; an append that fails counts too."""
         try:
             self.log.look_up()
         except WouldBlock as cold:
@@ -234,24 +244,41 @@ class Replica:
             self.high_watermark = end_offset
             if log.has_transactions:
                 log.producers.transactions.replicated(end_offset)
+            if self._commits is not None:
+                self._commits.advance(end_offset)
             if self.waiters.waiters or self.waiters.watches:
                 self.advanced(self)
 
-    def was_truncated(self) -> bool:
-        """The log ends earlier than it did: what followed is lost. Nobody is to be told of it, or to wait for it.
+    def await_commit(self, append: Append) -> None:
+        """Have an append committed once the high watermark has reached its end."""
+        if self._commits is None:
+            self._commits = CommitQueue()
+        self._commits.add(append)
 
-        Returns whether consumers may have read some of it: the partition then needs a higher leader epoch.
+    @property
+    def uncommitted(self) -> int:
+        """How many appends wait for the high watermark."""
+        return 0 if self._commits is None else len(self._commits)
+
+    def fail_lost_appends(self) -> None:
+        """Fail the appends that can never be committed: the log lost them, or takes nothing more, or is gone."""
+        if self._commits is not None:
+            self._commits.fail_lost()
+
+    def was_truncated(self) -> bool:
+        """The log ends earlier than it did: what followed is lost. Appends that wait for that fail.
+
+        Returns whether consumers may have read some of the lost records: then the partition needs a higher epoch.
         """
         log = self.log
         was_readable = log.end_offset < self.high_watermark
         self.high_watermark = min(self.high_watermark, log.end_offset)
-        if self.on_truncation is not None:
-            self.on_truncation()
+        self.fail_lost_appends()
         self.advanced(self)
         return was_readable
 
     def repaired(self) -> None:
-        """The log takes records again, and all that it holds is on the disk."""
+        """The log takes records again, and everything in it is on the disk."""
         log = self.log
         self.advance()
         if log.has_transactions:  # its producers' state may have been made anew
@@ -259,7 +286,7 @@ class Replica:
         self.advanced(self)
 
     def run_roll(self, roll: Callable[[], None]) -> None:
-        """Roll inline, and see how long it takes; on a slow disk that is the writer's to do, in a thread."""
+        """Roll inline, and see how long that takes. Raises RollIsDue if a thread of the queue is to roll."""
         if self._writer is not None and self._writer.rolls:
             raise RollIsDue
         if self.disk is None:
@@ -268,9 +295,9 @@ class Replica:
             self.disk.write(roll)
 
     def roll_soon(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-        """Have a thread begin a new segment, for which appends wait, then call `done` with what went wrong.
+        """Have a thread begin a new segment, for which appends wait, then call `done` with the error, if any.
 
-        That is not called where the log cannot be rolled now.
+        `done` is not called if the log cannot be rolled now.
         """
         if self.disk is None or self.log.staged is not None:
             return
@@ -280,7 +307,7 @@ class Replica:
             writer.roll(roll, done)
 
     def sync_soon(self) -> None:
-        """Have the log flushed: at once, together with others, if somebody may wait for it, else in its turn."""
+        """Have the log flushed: at once, together with others, if a client may wait, else in its turn."""
         if self.disk is None:
             return
         if self.fsync_before_commit:
@@ -289,15 +316,15 @@ class Replica:
             self.disk.group_commit.flush(self)
 
     def write_epochs_soon(self) -> None:
-        """Have the leader epochs of the log written by a thread: a start need not look for them in the batches then."""
+        """Have a thread write the leader epochs of the log: a start need not look for them in the batches then."""
         if self.disk is not None:
             self.disk.group_commit.write(self.log.write_epochs)
 
     def synced(self) -> None:
-        """A flush of the log has ended: the high watermark may follow, or who waits for it has to be refused."""
+        """A flush of the log has ended: the high watermark may follow, or appends that wait for it fail."""
         self.advance()
-        if self.log.sync_error is not None:
-            self.advanced(self)
+        if self.log.sync_error is not None or self.log.is_retired:
+            self.fail_lost_appends()
 
     def readable_end(self, isolation_level: int) -> int:
         """The offset behind the last one that a consumer of this isolation level may see."""
@@ -306,13 +333,13 @@ class Replica:
     def read(
         self, offset: int, max_bytes: int, isolation_level: int, at_least_one: bool, blocking: bool = True
     ) -> FileSlice | None:
-        """Plan a read for a consumer; None where nothing is to be had yet.
+        """Plan a read for a consumer; None if there is nothing to read yet.
 
         Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of [log start, log end]; WouldBlock, if not `blocking`, rather
         than wait for the disk.
         """
         if not self.log.start_offset <= offset <= self.high_watermark:
-            if self.high_watermark < offset <= self.log.end_offset:  # it was acknowledged to a producer with acks=1
+            if self.high_watermark < offset <= self.log.end_offset:  # a producer with acks=1 may know that offset
                 return None
             there = f"[{self.log.start_offset}, {self.high_watermark}] of {self.topic}-{self.index}"
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside of {there}")
@@ -330,7 +357,7 @@ class Replica:
 
     @property
     def latest_epoch(self) -> int:
-        """The highest leader epoch that the partition was served in, or that its log knows."""
+        """The highest leader epoch in which the partition was served, or that its log knows."""
         return max(self.leader_epoch, self.log.epochs.latest)
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
@@ -338,7 +365,7 @@ class Replica:
         return self.log.epochs.end_offset_led(epoch, self.leader_epoch, self.log.end_offset)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Refuse a client that knows another leader than this one (KIP-320). -1 means that it does not say.
+        """Refuse a client that knows another leader (KIP-320). -1: the client does not say which it knows.
 
         Raises KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
         """

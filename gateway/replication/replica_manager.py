@@ -1,43 +1,37 @@
-"""All partitions that this broker has, kept in step with the cluster's image.
+"""All partitions that this broker hosts, kept in step with the cluster's image.
 
-A partition is in one state, and a key that is in none is no partition:
+Each is in one state; `partition_states.py` has the states, and the transitions between them. Here is what leads from
+one to the next: the image, threads that open and create logs, the repair of a log. What a leader does with one
+partition stands in `replica.py`, what is known of a log directory in `directory_status.py`.
 
-    state      its log                               `get` raises                 what comes next
-    served     is open                               nothing                      deleted; led elsewhere: ELSEWHERE
-    OPENING    is there, and will be opened          NOT_LEADER_OR_FOLLOWER       `opened`: served, or OFFLINE
-    MAKING     is being made by a thread             NOT_LEADER_OR_FOLLOWER       made: served; refused: OFFLINE
-    RAISING    lost what clients may have read       NOT_LEADER_OR_FOLLOWER       a higher leader epoch: served
-    OFFLINE    is damaged, or could not be made      KAFKA_STORAGE_ERROR          `retry`: RETRYING
-    RETRYING   is being made once more               KAFKA_STORAGE_ERROR          made: served; refused: OFFLINE
-    ELSEWHERE  stays here, and another node leads    NOT_LEADER_OR_FOLLOWER       led here: any of the above
-    LEAVING    was deleted while a thread opens it   UNKNOWN_TOPIC_OR_PARTITION   `opened`: deleted
+A new partition is created before the image that has it is anybody's to see (`prepare`), so that no client meets
+CREATING that does not guess the name; but a disk that hangs keeps no change from being seen for longer than
+`PREPARE_MS`. A deleted partition is none any more from then on; its directory is renamed by a thread.
 
-What is new is made before the image that has it is anybody's to see (`prepare`), so that nobody meets MAKING who does
-not guess the name; but a disk that hangs keeps no change from being seen for longer than `PREPARE_MS`. What is deleted
-is no partition any more from then on; its directory is renamed by a thread.
-
-Files are worked on by a thread for each log directory (`file_work.py`), and what becomes of a topic that is made anew
-does not depend on which of them is quicker. All is begun in the order it came, so that the old partition has left the
-store when the new one gets its place. If that is in the same directory, it comes behind the renaming there. If it is
-not, the one has nothing to do with the other: should a stop come between them, the next start finds both, and knows by
-their ids which was deleted. Of one name one partition is made at a time, as nobody knows yet where it will be: the next
-one is MAKING until that is known.
+Files are worked on by a thread for each log directory (`file_tasks.py`), and what becomes of a topic that is created
+anew does not depend on which of them is quicker. All is begun in the order it came, so that the old partition has left
+the log manager when the new one gets its place. If that is in the same directory, it comes behind the renaming there.
+If it is not, the one has nothing to do with the other: should a stop come between them, the next start finds both, and
+knows by their ids which was deleted. Of one name one partition is created at a time, as nobody knows yet in which
+directory: the next one is CREATING, and `queued`, until that is known.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, Topic
+from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.replication.append_queue import DiskMonitor
+from headgate.gateway.replication.directory_status import DirectoryStatus
+from headgate.gateway.replication.events import ReplicationEvents
 from headgate.gateway.replication.file_tasks import CountdownLatch, FileTaskQueue
+from headgate.gateway.replication.partition_states import PartitionState, PartitionStates, Unavailable, unknown
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.replication.unavailable import Unavailable, UnavailablePartitions, UnavailableState, unknown
 from headgate.gateway.runtime.purgatory import Purgatory
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.config import LogConfig
@@ -51,152 +45,153 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headgate.replication")
 
-# Partitions that are made, or deleted, between two looks of the loop: to begin and to take up one takes 10 us or more.
+# Partitions that are created, or deleted, between two looks of the loop: to begin and to take up one takes 10 us or
+# more.
 AT_ONCE = 64
-# So long a change of the metadata waits for the files of its new partitions, and those behind it with it.
+# So long a change of the metadata waits for the files of its new partitions, and later changes wait with it.
 PREPARE_MS = 5_000.0
-_OPENING = Unavailable(UnavailableState.OPENING)
+_LOADING = Unavailable(PartitionState.LOADING)
+
+MakeDisk = Callable[[Callable[[object], None]], DiskMonitor]
+"""Makes the monitor of a log directory's disk, which passes each error to the function."""
 
 
-class _New(NamedTuple):
-    """A partition that is being made, of which topic."""
+class _Begun(NamedTuple):
+    """The creation of a partition, and its topic."""
 
     topic: Topic
-    making: PartitionCreation
+    creation: PartitionCreation
 
     @property
     def directory(self) -> str:
-        return self.making.directory
+        return self.creation.directory
 
     def run(self) -> None:
-        self.making.run()
+        self.creation.run()
 
 
 class Retried(NamedTuple):
-    """How many partitions could be made now that could not be made before, and how many still not."""
+    """How many partitions could be created now that could not be created before, and how many still not."""
 
     made: int
     refused: int
 
 
 class ReplicaManager:
-    """(topic, index) -> Partition. Follows the image: makes logs for what appears in it, removes those of what goes.
-
-    A partition whose log is not open yet is in `opening`; it has no leader until `opened` is called for it.
-    """
+    """(topic, index) -> Replica. Follows the image: creates logs for new partitions, removes those of deleted ones."""
 
     def __init__(
         self,
         store: LogManager,
         config: BrokerConfig,
         purgatory: Purgatory,
-        disk: DiskMonitor | None = None,
+        make_disk: MakeDisk | None = None,
         scheduler: Scheduler | None = None,
+        events: ReplicationEvents | None = None,
     ) -> None:
-        """With a scheduler, files are made and renamed in threads once `start` was called; else at once."""
+        """With a scheduler, files are created and renamed in threads once `start` was called; else at once.
+
+        Without `make_disk` nobody looks at the pace of disks.
+        """
         self._store = store
         self._scheduler = scheduler
         self._files = FileTaskQueue()
         self._config = config
         self._purgatory = purgatory
-        self._disk = disk
-        self._disks: dict[str, DiskMonitor] = {}  # of each log directory that is in use: one may be slow, and no other
-        self._partitions: dict[tuple[str, int], Replica] = {}
-        self._withheld: dict[tuple[str, int], Replica] = {}  # those that are RAISING
-        self._absent = UnavailablePartitions()
-        self._behind: dict[tuple[str, int], Topic] = {}  # whose partition is to be made after an older one
+        self.events = events or ReplicationEvents()
+        self._states = PartitionStates()
+        self._online = self._states.online  # what `get` looks into
+        self.directories: Mapping[str, DirectoryStatus] = {
+            one.directory: self._status_of(one.directory, make_disk) for one in store
+        }
+        """The log directories that are in use, by their paths."""
         self._names: dict[bytes, str] = {}
         self._image = Image.empty()
         self._is_following = False
         self._tell = self._advanced  # one for all of them
-        self._on_open: list[Callable[[str, int], None]] = []
         self._epochs_are_raised = True
-        self.epoch_is_due: Callable[[], None] = lambda: None
-        """Called when a partition needs a higher leader epoch: see `withheld`."""
         self.has_legacy_format = False
         """Whether a log that was ever opened may hold messages of magic 0 and 1, which have to be converted."""
-        self.rooms: dict[str, tuple[int, int]] = {}
-        """What `gateway.maintenance.disk_space` told of the log directories when last asked, which waits for no
-        disk.
-        """
-        self._full: dict[str, KafkaError] = {}  # directories without room, and what producers are told
-        self._failed: dict[str, KafkaError] = {}  # the same of those whose disks are gone
-        self._hung: set[str] = set()
-        self.disk_failed: Callable[[str, object], None] = lambda _, __: None
-        """Called with a log directory and each error of a write or a sync in it."""
-        self.disk_is_back: Callable[[str], None] = lambda _: None
-        """Called with a log directory that takes everything again, or of which a log was mended."""
+
+    def _status_of(self, directory: str, make_disk: MakeDisk | None) -> DirectoryStatus:
+        disk = None if make_disk is None else make_disk(partial(self._disk_failed, directory))
+        return DirectoryStatus(directory, disk, self._directory_changed)
 
     def __iter__(self) -> Iterator[Replica]:
-        """Those that are served, then those that are withheld."""
-        return chain(self._partitions.values(), self._withheld.values())
+        """The replicas that are online, then those that wait for a higher leader epoch."""
+        return iter(self._states)
 
     def __len__(self) -> int:
-        return len(self._partitions)
+        return len(self._online)
 
     @property
     def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """Those of now, of all whose logs are open."""
-        return {partition.log.key: partition.high_watermark for partition in self}
+        """The present high watermark of each replica."""
+        return {replica.log.key: replica.high_watermark for replica in self}
 
     def get(self, topic: str, index: int) -> Replica:
-        """The partition, of which this broker is the leader.
+        """The replica of a partition that this broker leads.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, also while its log is being opened or
-        made, KAFKA_STORAGE_ERROR for a damaged one.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, also while the log is being opened or
+        created, KAFKA_STORAGE_ERROR for a damaged one.
         """
-        partition = self._partitions.get((topic, index))
-        if partition is None:
-            absent = self._absent.get((topic, index))
-            raise unknown(topic, index) if absent is None else absent.refusal(topic, index)
-        return partition
+        replica = self._online.get((topic, index))
+        if replica is None:
+            found = self._states.unavailable((topic, index))
+            raise unknown(topic, index) if found is None else found.refusal(topic, index)
+        return replica
 
     def of_log(self, log: Log) -> Replica | None:
-        """The partition whose log this is, served or withheld; None for the metadata log, or one led elsewhere."""
-        partition = self._partitions.get(log.key) or self._withheld.get(log.key)
-        return partition if partition is not None and partition.log is log else None
+        """The replica that owns a log; None for the metadata log, or a partition that another broker leads."""
+        replica = self._states.replica(log.key)
+        return replica if replica is not None and replica.log is log else None
 
     # Leader epochs
 
-    def withhold(self, partition: Replica) -> None:
-        """Serve a partition no more until its leader epoch is higher: its log lost what clients may have read."""
-        key = partition.log.key
-        if self._partitions.pop(key, None) is not None:
-            self._withhold(partition)
-            self._purgatory.touch(partition.waiters)
+    def log_was_truncated(self, log: Log) -> None:
+        """A log ends earlier than it did. If consumers may have read the rest, the partition needs a higher epoch."""
+        replica = self.of_log(log)
+        if replica is not None:
+            was_readable = replica.was_truncated()
+            for listener in self.events.truncated:
+                listener(replica)
+            if was_readable:
+                self.await_epoch(replica)
 
-    def _withhold(self, partition: Replica) -> None:
-        key = partition.log.key
-        self._withheld[key] = partition
-        self._absent.put(key, Unavailable(UnavailableState.RAISING))
-        self._check_room(partition)
-        logger.warning("%s-%d is not served until it has a leader epoch above %d", *key, partition.latest_epoch)
-        self.epoch_is_due()
+    def await_epoch(self, replica: Replica) -> None:
+        """Serve a partition no more until its leader epoch is higher: its log lost what clients may have read."""
+        key = replica.log.key
+        if self._states.state(key) is PartitionState.ONLINE:
+            self._await_epoch(replica)
+            self._purgatory.touch(replica.waiters)
+
+    def _await_epoch(self, replica: Replica) -> None:
+        key = replica.log.key
+        self._states.move(key, Unavailable(PartitionState.AWAITING_EPOCH, replica=replica))
+        self._check_writable(replica)
+        logger.warning("%s-%d is not served until it has a leader epoch above %d", *key, replica.latest_epoch)
+        for listener in self.events.epoch_needed:
+            listener()
 
     @property
-    def withheld(self) -> dict[tuple[str, int], int]:
+    def awaiting_epoch(self) -> dict[tuple[str, int], int]:
         """The partitions that need a higher leader epoch, each with the epoch that it has to be above."""
-        return {key: partition.latest_epoch for key, partition in self._withheld.items()}
+        return {replica.log.key: replica.latest_epoch for replica in self._states.awaiting_epoch()}
 
-    def _release(self, partition: Replica) -> None:
-        """Serve it again, under the epoch that it has now."""
-        key = partition.log.key
-        del self._withheld[key]
-        self._absent.drop(key)
-        self._partitions[key] = partition
-        self._check_room(partition)
-        logger.warning("%s-%d is served again, in leader epoch %d", *key, partition.leader_epoch)
-        self._purgatory.touch(partition.waiters)
+    def _serve_again(self, replica: Replica) -> None:
+        """Serve a partition under the leader epoch that it has now."""
+        key = replica.log.key
+        self._states.move(key, replica)
+        self._check_writable(replica)
+        logger.warning("%s-%d is served again, in leader epoch %d", *key, replica.leader_epoch)
+        self._purgatory.touch(replica.waiters)
+
+    # Log directories
 
     @property
     def held(self) -> HeldFiles:
-        """The files that pieces keep open, of answers that were not sent yet."""
+        """The files that slices keep open, of answers that were not sent yet."""
         return self._store.held
-
-    @property
-    def directories(self) -> list[str]:
-        """The log directories that are in use."""
-        return [store.directory for store in self._store]
 
     @property
     def refused_directories(self) -> Collection[str]:
@@ -207,61 +202,39 @@ class ReplicaManager:
         """Bytes of the volume with a log directory, and those of them that are left. Raises OSError."""
         return self._store.files.space(directory)
 
-    def refuse_writes(self, directory: str, reason: KafkaError | None) -> None:
-        """Have clients produce nothing into a log directory, or again; what the broker writes itself is written."""
-        if reason is None:
-            self._full.pop(directory, None)
+    def _disk_failed(self, directory: str, error: object) -> None:
+        for listener in self.events.disk_failed:
+            listener(directory, error)
+
+    def disk_recovered(self, directory: str) -> None:
+        """The disk of a log directory takes everything again, or a log in the directory was repaired."""
+        for listener in self.events.disk_recovered:
+            listener(directory)
+
+    def _directory_changed(self, status: DirectoryStatus) -> None:
+        for replica in self:
+            if parent(replica.log.directory) == status.path:
+                self._check_writable(replica)
+
+    def _check_writable(self, replica: Replica) -> None:
+        """Have a replica refuse clients if its directory takes nothing, or if it waits for a leader epoch."""
+        found = self._states.unavailable(replica.log.key)
+        if found is not None and found.replica is replica:
+            replica.read_only = found.refusal(*replica.log.key)
         else:
-            self._full[directory] = reason
-        self._check_all()
+            replica.read_only = self.directories[parent(replica.log.directory)].refusal(replica.topic)
 
-    def set_offline(self, directory: str, reason: KafkaError | None) -> None:
-        """Have nothing at all written into a log directory, or again."""
-        if reason is None:
-            self._failed.pop(directory, None)
-        else:
-            self._failed[directory] = reason
-        self._check_all()
-
-    def set_hung(self, directory: str, *, is_hung: bool) -> None:
-        """The disk of a log directory does not answer: as long as there is another one, that gets what is new."""
-        (self._hung.add if is_hung else self._hung.discard)(directory)
-        self._look_for_room()
-
-    @property
-    def offline_directories(self) -> Collection[str]:
-        """The log directories whose disks are gone since the start."""
-        return self._failed.keys()
-
-    def _look_for_room(self) -> None:
-        self._store.low = frozenset((*self._full, *self._failed, *self._hung))
-
-    def _check_all(self) -> None:
-        self._look_for_room()
-        for partition in self:
-            self._check_room(partition)
-
-    def _check_room(self, partition: Replica) -> None:
-        directory = parent(partition.log.directory)
-        full = None if partition.topic in INTERNAL_TOPICS else self._full.get(directory)
-        reason = self._failed.get(directory, full)
-        if partition.log.key in self._withheld:
-            reason = Unavailable(UnavailableState.RAISING).refusal(*partition.log.key)
-        partition.read_only = reason
-
-    def on_open(self, callback: Callable[[str, int], None]) -> None:
-        """Have `callback(topic, index)` called when a partition has come online after the broker."""
-        self._on_open.append(callback)
+    # What is not online
 
     @property
     def opening(self) -> Collection[tuple[str, int]]:
         """The partitions, by topic and index, that are this broker's and have no leader yet, but soon."""
-        return self._absent.within(UnavailableState.OPENING, UnavailableState.MAKING, UnavailableState.RAISING)
+        return self._states.within(PartitionState.LOADING, PartitionState.CREATING, PartitionState.AWAITING_EPOCH)
 
     @property
     def offline(self) -> Collection[tuple[str, int]]:
-        """The partitions, by topic and index, that are this broker's and cannot be opened or made."""
-        return self._absent.within(UnavailableState.OFFLINE, UnavailableState.RETRYING)
+        """The partitions, by topic and index, that are this broker's and cannot be opened or created."""
+        return self._states.within(PartitionState.OFFLINE, PartitionState.RETRYING)
 
     def topic_name(self, topic_id: bytes) -> str:
         """The name behind an id; raises KafkaError(UNKNOWN_TOPIC_ID)."""
@@ -283,18 +256,18 @@ class ReplicaManager:
         self._files.go_on_in_threads(self._scheduler)
 
     def prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
-        """Make the logs of what `follow` will find new in these topics, and call `done` then, whatever became of it.
+        """Create the logs that `follow` will find missing in these topics; call `done` then, whatever became of them.
 
-        Where that takes long `done` is called before, too: clients meet MAKING then, and come again.
+        If that takes long, `done` is called before: clients meet CREATING then, and come again.
         """
-        together = CountdownLatch(done)
+        latch = CountdownLatch(done)
         for name in names:
             topic = new.topics.get(name)
             if topic is not None:
                 indexes = range(_known(old.topics.get(name), topic), len(topic.partitions))
-                wanted = [index for index in indexes if self._is_to_be_made(topic, index)]
-                self._make([(topic, index) for index in wanted], is_new=True, together=together)
-        together.all_added(self._scheduler, PREPARE_MS)
+                wanted = [index for index in indexes if self._is_to_be_created(topic, index)]
+                self._create([(topic, index) for index in wanted], is_new=True, latch=latch)
+        latch.all_added(self._scheduler, PREPARE_MS)
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Bring the partitions of these topics in step with a changed image."""
@@ -326,22 +299,22 @@ class ReplicaManager:
 
     def _opened(self, key: tuple[str, int]) -> None:
         name, index = key
-        absent = self._absent.get(key)
-        if absent is not None and absent.state in (UnavailableState.OPENING, UnavailableState.LEAVING):
-            self._absent.drop(key)
-        is_doomed = absent is not None and absent.doomed is not None
-        if absent is not None and absent.doomed is not None:
-            self._delete([key], absent.doomed)
+        found = self._states.unavailable(key)
+        deleted = None if found is None else found.deleted_topic_id
+        if found is not None and found.state in (PartitionState.LOADING, PartitionState.DELETING):
+            self._states.move(key, None)
+        if deleted is not None:
+            self._delete([key], deleted)
         topic = self._image.topics.get(name)
         if topic is not None and index < len(topic.partitions):
             if self._put_one(topic, index, self._config.log_config(topic.configs)):
-                self._make([(topic, index)], is_new=is_doomed)
-            elif key in self._partitions:
+                self._create([(topic, index)], is_new=deleted is not None)
+            elif key in self._online:
                 self._came_online(key)
 
     def _came_online(self, key: tuple[str, int]) -> None:
-        for callback in self._on_open:
-            callback(*key)
+        for listener in self.events.online:
+            listener(*key)
 
     def _put(self, topic: Topic, known: int) -> None:
         """Have its partitions; those from the number `known` on were not there before."""
@@ -349,193 +322,196 @@ class ReplicaManager:
         self._names[topic.topic_id] = topic.name
         missing = [(topic, index) for index in range(len(topic.partitions)) if self._put_one(topic, index, log_config)]
         if missing:
-            self._make([row for row in missing if row[1] < known], is_new=False)
-            self._make([row for row in missing if row[1] >= known], is_new=True)
+            self._create([row for row in missing if row[1] < known], is_new=False)
+            self._create([row for row in missing if row[1] >= known], is_new=True)
 
     def _put_one(self, topic: Topic, index: int, log_config: LogConfig) -> bool:
-        """Have a partition as far as it is there; whether its log is to be made."""
+        """Have a partition as far as it is there; whether its log is to be created."""
         key, state = (topic.name, index), topic.partitions[index]
         if state.leader != self._config.node_id:
             self._leave(key, state.leader)
             return False
-        partition = self._partitions.get(key) or self._withheld.get(key)
-        if partition is not None and partition.log.topic_id in (None, topic.topic_id):
-            self._set(partition, topic, log_config)
-            return False
-        self._forget(key)
-        absent = self._absent.get(key)
+        replica = self._states.replica(key)
+        if replica is not None:
+            if replica.log.topic_id in (None, topic.topic_id):
+                self._set(replica, topic, log_config)
+                return False
+            self._forget(key)
+        found = self._states.unavailable(key)
         if key in self._store.unopened:
-            is_doomed = absent is not None and absent.doomed is not None
-            self._absent.put(
-                key, Unavailable(UnavailableState.OPENING, doomed=absent.doomed) if absent and is_doomed else _OPENING
-            )
+            deleted = None if found is None else found.deleted_topic_id
+            self._states.move(key, _LOADING if deleted is None else _LOADING._replace(deleted_topic_id=deleted))
             return False
         log, failed = self._store.logs.get(key), self._store.failed.get(key)
         if log is not None and log.topic_id in (None, topic.topic_id):
             self._serve(topic, index, log, log_config)
         elif failed is not None:
-            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failed))  # whoever opened it has told the log
-            self._absent.put(key, Unavailable(UnavailableState.OFFLINE, topic.topic_id, error=error))
-        elif absent is None or absent.topic_id != topic.topic_id:  # else it is being made, or will be tried again
-            return self._is_to_be_made(topic, index)
+            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failed))  # the opening has logged it
+            self._states.move(key, Unavailable(PartitionState.OFFLINE, topic.topic_id, error=error))
+        elif found is None or found.topic_id != topic.topic_id:  # else it is being created, or will be tried again
+            return self._is_to_be_created(topic, index)
         return False
 
-    def _is_to_be_made(self, topic: Topic, index: int) -> bool:
+    def _is_to_be_created(self, topic: Topic, index: int) -> bool:
         key, store = (topic.name, index), self._store
-        if topic.partitions[index].leader != self._config.node_id or key in self._partitions or key in store.unopened:
+        if topic.partitions[index].leader != self._config.node_id or key in self._online or key in store.unopened:
             return False
         log = store.logs.get(key)
         return key not in store.failed and (log is None or log.topic_id not in (None, topic.topic_id))
 
-    def _set(self, partition: Replica, topic: Topic, log_config: LogConfig) -> None:
-        state = topic.partitions[partition.index]
-        is_raised = state.leader_epoch > partition.latest_epoch
-        partition.configure(log_config)
-        if partition.leader_epoch != state.leader_epoch:
-            partition.leader_epoch = state.leader_epoch
-            self._purgatory.touch(partition.waiters)
-        partition.replicas, partition.isr = state.replicas, state.isr
-        if is_raised and partition.log.key in self._withheld:
-            self._release(partition)
+    def _set(self, replica: Replica, topic: Topic, log_config: LogConfig) -> None:
+        state = topic.partitions[replica.index]
+        is_raised = state.leader_epoch > replica.latest_epoch
+        replica.configure(log_config)
+        if replica.leader_epoch != state.leader_epoch:
+            replica.leader_epoch = state.leader_epoch
+            self._purgatory.touch(replica.waiters)
+        replica.replicas, replica.isr = state.replicas, state.isr
+        if is_raised and self._states.state(replica.log.key) is PartitionState.AWAITING_EPOCH:
+            self._serve_again(replica)
 
     def _serve(self, topic: Topic, index: int, log: Log, log_config: LogConfig) -> None:
-        """Its log is there, and it is served from now on."""
+        """The log of a partition is there; serve the partition from now on."""
         if log.topic_id == topic.topic_id:
             log.topic_id = topic.topic_id  # one object for all partitions of the topic
         self.has_legacy_format = self.has_legacy_format or log.has_legacy_format
-        partition = Replica(topic.name, index, log, topic.partitions[index].leader_epoch, self._tell)
-        partition.disk = self._disk_of(log)
-        partition.validate = self._config.headgate_validate_records
-        if self._full or self._failed:
-            self._check_room(partition)
-        self._absent.drop(log.key)
-        if self._has_later_epoch(partition):
-            self._withhold(partition)
+        status = self.directories[parent(log.directory)]
+        replica = Replica(topic.name, index, log, topic.partitions[index].leader_epoch, self._tell, status.disk)
+        replica.validate = self._config.headgate_validate_records
+        if self._has_later_epoch(replica):
+            self._await_epoch(replica)
         else:
-            self._partitions[log.key] = partition
-        self._set(partition, topic, log_config)
+            self._states.move(log.key, replica)
+            if status.is_avoided:
+                self._check_writable(replica)
+        self._set(replica, topic, log_config)
 
-    def _has_later_epoch(self, partition: Replica) -> bool:
+    def _has_later_epoch(self, replica: Replica) -> bool:
         """Whether the log knows the leader epoch of the metadata, or a later one: another history has written it."""
-        log = partition.log
-        return log.epochs.latest >= partition.leader_epoch + (not self._epochs_are_raised)
-
-    def _disk_of(self, log: Log) -> DiskMonitor | None:
-        first, directory = self._disk, parent(log.directory)
-        if first is None or directory in self._disks:
-            return self._disks.get(directory)
-        disk = self._disks[directory] = DiskMonitor(first.clock, first.scheduler) if self._disks else first
-        disk.failed = lambda error: self.disk_failed(directory, error)
-        return disk
+        log = replica.log
+        return log.epochs.latest >= replica.leader_epoch + (not self._epochs_are_raised)
 
     def _refuse(self, topic: Topic, index: int, error: KafkaError, *, is_new: bool = False) -> None:
-        """It cannot be had: then the others go on, and `get` says why."""
+        """A partition cannot be had: the others go on, and `get` says why."""
         key = topic.name, index
-        before = self._absent.get(key)
+        before = self._states.unavailable(key)
         if before is None or before.error is None:
             logger.error("%s-%d is offline: %s", *key, error.message)
-        self._absent.put(key, Unavailable(UnavailableState.OFFLINE, topic.topic_id, is_new, error))
+        self._states.move(key, Unavailable(PartitionState.OFFLINE, topic.topic_id, is_new, error))
 
     def _leave(self, key: tuple[str, int], leader: int) -> None:
-        """Serve no more what another broker leads; its log stays. Who waits for it is told."""
+        """Serve no more what another broker leads; the log stays. Fetches that wait are told."""
         self._forget(key)
-        self._absent.put(key, Unavailable(UnavailableState.ELSEWHERE, leader=leader))
+        self._states.move(key, Unavailable(PartitionState.REMOTE, leader=leader))
 
     def _forget(self, key: tuple[str, int]) -> None:
-        partition = self._partitions.pop(key, None) or self._withheld.pop(key, None)
-        if partition is not None:
-            self._purgatory.touch(partition.waiters)
+        """Serve a partition no more. Fetches that wait are told, and appends once the log is gone."""
+        replica = self._states.replica(key)
+        if replica is not None:
+            self._states.move(key, None)
+            self._purgatory.touch(replica.waiters)
+            if replica.uncommitted:
+                self._purgatory.call_soon(replica.fail_lost_appends)
 
-    # Making
+    # Creating
 
-    def _make(
+    def _create(
         self,
         wanted: Sequence[tuple[Topic, int]],
         *,
         is_new: bool,
-        state: UnavailableState = UnavailableState.MAKING,
-        together: CountdownLatch | None = None,
+        state: PartitionState = PartitionState.CREATING,
+        latch: CountdownLatch | None = None,
     ) -> None:
-        """Have the logs of these made, some at a time."""
+        """Have the logs of these created, some at a time."""
         lost = set()
         for topic, index in wanted:
-            before = self._absent.get((topic.name, index))
-            if before is None and not is_new and (topic.name, index) not in self._store:
-                lost.add((topic.name, index))
+            key = topic.name, index
+            before = self._states.unavailable(key)
+            if before is None and not is_new and key not in self._store:
+                lost.add(key)
             error = None if before is None else before.error
-            self._absent.put((topic.name, index), Unavailable(state, topic.topic_id, is_new, error))
+            self._states.move(key, Unavailable(state, topic.topic_id, is_new, error))
         for first in range(0, len(wanted), AT_ONCE):
             begin = partial(self._begin_some, wanted[first : first + AT_ONCE], lost)
-            self._files.add(begin, self._made, together)
+            self._files.add(begin, self._created, latch)
 
-    def _begin_some(self, wanted: Iterable[tuple[Topic, int]], lost: Collection[tuple[str, int]]) -> list[_New]:
+    def _begin_some(self, wanted: Iterable[tuple[Topic, int]], lost: Collection[tuple[str, int]]) -> list[_Begun]:
         begun = []
         for topic, index in wanted:
             try:
-                making = self._begin_creation(topic, index, lost)
+                creation = self._begin_creation(topic, index, lost)
             except Exception:
-                logger.exception("%s-%d cannot be made", topic.name, index)
+                logger.exception("%s-%d cannot be created", topic.name, index)
                 self._give_up(topic, index)
             else:
-                if making is not None:
-                    begun.append(_New(topic, making))
+                if creation is not None:
+                    begun.append(_Begun(topic, creation))
         return begun
+
+    def _wanted(self, key: tuple[str, int], topic: Topic) -> Unavailable | None:
+        """The partition, if it still is one of this topic that is not online."""
+        found = self._states.unavailable(key)
+        return found if found is not None and found.topic_id == topic.topic_id else None
 
     def _give_up(self, topic: Topic, index: int) -> None:
         """Have a partition tried again later that nobody came to: no thread, or a fault of ours."""
-        absent = self._absent.get((topic.name, index))
-        if (
-            absent is not None
-            and absent.topic_id == topic.topic_id
-            and absent.state in (UnavailableState.MAKING, UnavailableState.RETRYING)
-        ):
-            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic.name}-{index} could not be made yet")
-            self._refuse(topic, index, error, is_new=absent.is_new)
+        found = self._wanted((topic.name, index), topic)
+        if found is not None and found.state in (PartitionState.CREATING, PartitionState.RETRYING):
+            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic.name}-{index} could not be created yet")
+            self._refuse(topic, index, error, is_new=found.is_new)
 
     def _begin_creation(self, topic: Topic, index: int, lost: Collection[tuple[str, int]]) -> PartitionCreation | None:
-        """A new log. One that should have been there may be somewhere else; else it is lost, which has to be told."""
+        """A new log. One that should have been there may be in a refused directory; else its loss is logged."""
         key = topic.name, index
-        absent = self._absent.get(key)
-        if absent is None or absent.topic_id != topic.topic_id:  # it was deleted meanwhile
+        found = self._wanted(key, topic)
+        if found is None:  # it was deleted meanwhile
             return None
         if self._store.is_creating(key):
-            self._behind[key] = topic
+            self._states.move(key, found._replace(queued=topic))
             return None
         try:
-            if not absent.is_new:
+            if not found.is_new:
                 self._store.check_not_refused(*key)
                 offset = self._store.high_watermark(key) if key in lost else 0
                 if offset:
                     logger.error("%s-%d begins anew: its directory is gone, with offsets up to %d", *key, offset)
-            now_ms = 0 if self._disk is None else self._disk.clock.now_ms()
-            return self._store.begin_creation(key, topic.topic_id, self._config.log_config(topic.configs), now_ms)
+            return self._store.begin_creation(
+                key, topic.topic_id, self._config.log_config(topic.configs), self._now_ms(), self._avoided()
+            )
         except KafkaError as error:
-            self._refuse(topic, index, error, is_new=absent.is_new)
+            self._refuse(topic, index, error, is_new=found.is_new)
             return None
 
-    def _made(self, ended: Iterable[_New]) -> None:
-        for topic, making in ended:
-            try:
-                self._take_up(topic, making)
-            except Exception:  # a fault of ours, which those behind it may not have
-                logger.exception("%s-%d was made, and cannot be taken up", *making.key)
-            if not self._files.is_over:
-                self._give_up(topic, making.key[1])
-                self._make_next(making.key)
+    def _now_ms(self) -> int:
+        disk = next(iter(self.directories.values())).disk
+        return 0 if disk is None else disk.clock.now_ms()
 
-    def _take_up(self, topic: Topic, making: PartitionCreation) -> None:
-        """A log was made, or could not be. What its topic has met meanwhile stands in the image, or in `removed`."""
-        key, index = making.key, making.key[1]
-        absent = self._absent.get(key)
-        is_wanted = absent is not None and absent.topic_id == topic.topic_id
+    def _avoided(self) -> Collection[str]:
+        return [status.path for status in self.directories.values() if status.is_avoided]
+
+    def _created(self, ended: Iterable[_Begun]) -> None:
+        for topic, creation in ended:
+            try:
+                self._take_up(topic, creation)
+            except Exception:  # a fault of ours, which those behind it may not have
+                logger.exception("%s-%d was created, and cannot be taken up", *creation.key)
+            if not self._files.is_over:
+                self._give_up(topic, creation.key[1])
+                self._create_queued(creation.key)
+
+    def _take_up(self, topic: Topic, creation: PartitionCreation) -> None:
+        """A log was created, or could not be. What its topic has met meanwhile stands in the image, or in `removed`."""
+        key, index = creation.key, creation.key[1]
+        found = self._wanted(key, topic)
         try:
-            log = self._store.end_creation(making)
+            log = self._store.end_creation(creation)
         except KafkaError as error:
-            self.disk_failed(making.directory, error)
-            if is_wanted and absent is not None and making.error is not None:  # else no thread came to it
-                self._refuse(topic, index, error, is_new=absent.is_new)
+            self._disk_failed(creation.directory, error)
+            if found is not None and creation.error is not None:  # else no thread came to it
+                self._refuse(topic, index, error, is_new=found.is_new)
             return
-        if is_wanted:
+        if found is not None:
             present = self._image.topics.get(topic.name)
             is_known = present is not None and present.topic_id == topic.topic_id and index < len(present.partitions)
             known = present if present is not None and is_known else topic
@@ -545,22 +521,22 @@ class ReplicaManager:
         elif topic.topic_id in self._store.removed:
             self._delete([key], topic.topic_id)
 
-    def _make_next(self, key: tuple[str, int]) -> None:
-        """Make what came behind an older partition of its name."""
-        topic, absent = self._behind.pop(key, None), self._absent.get(key)
-        if topic is not None and absent is not None and absent.topic_id == topic.topic_id:
-            self._make([(topic, key[1])], is_new=absent.is_new, state=absent.state)
+    def _create_queued(self, key: tuple[str, int]) -> None:
+        """Create the partition that waited for an older one of its name."""
+        found = self._states.unavailable(key)
+        if found is not None and found.queued is not None:
+            self._create([(found.queued, key[1])], is_new=found.is_new, state=found.state)
 
     def retry(self, done: Callable[[Retried], None] = lambda _: None) -> None:
-        """Try again to make some of what could not be made: the reason may have been a moment without room.
+        """Try again to create some of what could not be created: the reason may have been a moment without room.
 
-        The next call goes on where this one ended; `done` is called at its end, or where that takes long before. What
-        could not be opened is another's to try (`gateway.maintenance.log_loading`); what is in a refused directory
-        stays there.
+        The next call goes on where this one ended; `done` is called at its end, or earlier if that takes long. What
+        could not be opened is tried again by `gateway.maintenance.log_loading`; what is in a refused directory stays
+        there.
         """
         store, topics = self._store, self._image.topics
-        offline = (key for key in self._absent.within(UnavailableState.OFFLINE) if key not in store.failed)
-        keys = list(islice((key for key in offline if key[0] in topics and self._may_be_made(key)), AT_ONCE))
+        offline = (key for key in self._states.within(PartitionState.OFFLINE) if key not in store.failed)
+        keys = list(islice((key for key in offline if key[0] in topics and self._may_be_created(key)), AT_ONCE))
         new, old = list[tuple[Topic, int]](), list[tuple[Topic, int]]()
         for name, index in keys:
             log = store.logs.get((name, index))
@@ -574,17 +550,17 @@ class ReplicaManager:
             refused = sum(key in offline for key in keys)
             done(Retried(len(keys) - refused, refused))
 
-        together = CountdownLatch(ended)
-        self._make(new, is_new=True, state=UnavailableState.RETRYING, together=together)
-        self._make(old, is_new=False, state=UnavailableState.RETRYING, together=together)
-        together.all_added(self._scheduler, PREPARE_MS)
+        latch = CountdownLatch(ended)
+        self._create(new, is_new=True, state=PartitionState.RETRYING, latch=latch)
+        self._create(old, is_new=False, state=PartitionState.RETRYING, latch=latch)
+        latch.all_added(self._scheduler, PREPARE_MS)
 
-    def _may_be_made(self, key: tuple[str, int]) -> bool:
+    def _may_be_created(self, key: tuple[str, int]) -> bool:
         return self._is_new(key) or key in self._store or not self._store.refused
 
     def _is_new(self, key: tuple[str, int]) -> bool:
-        absent = self._absent.get(key)
-        return absent is not None and absent.is_new
+        found = self._states.unavailable(key)
+        return found is not None and found.is_new
 
     # Deleting
 
@@ -595,12 +571,12 @@ class ReplicaManager:
         for index in range(len(topic.partitions)):
             key = topic.name, index
             self._forget(key)
-            self._absent.drop(key)
+            self._states.move(key, None)
             log = self._store.logs.get(key)
             if log is not None and log.topic_id == topic.topic_id:
                 keys.append(key)
             elif self._store.unopened.get(key) is not None:  # a thread has it, maybe for the second time
-                self._absent.put(key, Unavailable(UnavailableState.LEAVING, doomed=topic.topic_id))
+                self._states.move(key, Unavailable(PartitionState.DELETING, deleted_topic_id=topic.topic_id))
             else:
                 others.append(key)  # what nobody has yet, nobody may get
         self._delete(others, topic.topic_id)
@@ -625,8 +601,8 @@ class ReplicaManager:
         for deletion in deletions:
             self._store.end_deletion(deletion)
 
-    def _advanced(self, partition: Replica) -> None:
-        self._purgatory.touch(partition.waiters)
+    def _advanced(self, replica: Replica) -> None:
+        self._purgatory.touch(replica.waiters)
 
 
 def _known(before: Topic | None, after: Topic) -> int:

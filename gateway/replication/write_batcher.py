@@ -1,12 +1,12 @@
 """What was staged in the present turn: written together, before any answer to it leaves.
 
-Producers of small batches cost the broker little but a write each. So a turn of the loop first takes what all its
-connections sent, and then writes once for each partition. Everything else that may look into a log or answer a client
-comes after `commit`.
+Small batches cost the broker little but a write each. So a turn of the loop first takes what all its connections sent,
+and then writes once for each partition. Everything else that may look into a log or answer a client comes after
+`commit`.
 
 The invariant: nothing staged outlives a turn, and no high watermark passes what is written. A parked request waits for
-a high watermark that only the write can move, so a forgotten write hangs it. Hence `commit` does not depend on how a
-turn went: each of these ends with one.
+a high watermark that only the write can move, so a forgotten write would hang the request. Hence `commit` does not
+depend on how a turn went: each of these ends with one.
 
 - a round of `gateway.network.sockets`, whatever its connections did in it;
 - a step of `gateway.network.streams`, before its task waits for anything;
@@ -18,21 +18,19 @@ Both drivers assert it before they wait.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from headgate.gateway.replication.append import Append
 from headgate.gateway.replication.replica import Replica
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
-from headgate.storage.log.pending_write import PendingWrite
+from headgate.storage.log.pending_write import AppendInfo, PendingWrite
 
 logger = logging.getLogger("headgate.replication")
 
-
-class Row(Protocol):
-    """A part of a response that tells of an append."""
-
-    def refuse(self, error: ErrorCode, message: str | None) -> None:
-        """Say that nothing was appended after all."""
+Refuse = Callable[[ErrorCode, str | None], None]
+"""Turns a part of a response into an error: nothing was appended after all."""
 
 
 class Encoder(Protocol):
@@ -42,47 +40,58 @@ class Encoder(Protocol):
 
 
 class WriteBatcher:
-    """The appends that still have to be written, and the answers that promise them.
+    """The appends that still have to be written, and the responses that promise them.
 
     `is_open`: there are some, and no answer may leave.
     """
 
-    __slots__ = ("_drafts", "_promises", "is_open")
+    __slots__ = ("_drafts", "_promises", "_waiting", "is_open")
 
     def __init__(self) -> None:
         self.is_open = False
-        self._promises: dict[PendingWrite, tuple[Replica, list[Row]]] = {}
+        self._promises: dict[PendingWrite, tuple[Replica, list[Refuse]]] = {}
+        self._waiting: list[tuple[PendingWrite, Append, AppendInfo]] = []
         self._drafts: list[tuple[Any, Encoder, Message, int]] = []
 
-    def promise(self, partition: Replica, staged: PendingWrite, row: Row) -> None:
-        """`row` says of what was staged that it is appended; a failure of the write turns it into that."""
+    def promise(self, partition: Replica, staged: PendingWrite, refuse: Refuse) -> None:
+        """A response says already that what was staged is written; `refuse` changes that if the write fails."""
         promised = self._promises.get(staged)
         if promised is None:
             self.is_open = True
-            self._promises[staged] = partition, [row]
+            self._promises[staged] = partition, [refuse]
         else:
-            promised[1].append(row)
+            promised[1].append(refuse)
+
+    def await_write(self, staged: PendingWrite, append: Append, info: AppendInfo) -> None:
+        """Have an append told that what was staged for it is written, or why it is not."""
+        if staged not in self._promises:
+            self.is_open = True
+            self._promises[staged] = append.replica, []
+        self._waiting.append((staged, append, info))
 
     def draft(self, reply: Any, encoder: Encoder, response: Message, correlation_id: int) -> None:
-        """`reply` is a response with such rows, or behind one: a failure of a write makes its bytes anew, in place."""
+        """`reply` holds such a response, or comes behind one: a failed write encodes the response anew, in place."""
         self._drafts.append((reply, encoder, response, correlation_id))
 
     def commit(self) -> None:
-        """Write everything. Rows whose write failed then say so, and so do the replies."""
+        """Write everything. Promises whose write failed are taken back, and their replies are encoded anew."""
         if not self.is_open:
             return
         self.is_open = False
         promises, self._promises = self._promises, {}
+        waiting, self._waiting = self._waiting, []
         drafts, self._drafts = self._drafts, []
-        is_broken = False
-        for staged, (partition, rows) in promises.items():
+        has_failed = False
+        for staged, (partition, promised) in promises.items():
             error = _write(partition, staged)
             if error is not None:
-                is_broken = True
-                for row in rows:
-                    row.refuse(error.code, error.message)
-                partition.advanced(partition)  # some may wait for the disk
-        if is_broken:
+                has_failed = True
+                staged.error = error
+                for refuse in promised:
+                    refuse(error.code, error.message)
+        for staged, append, info in waiting:
+            append.end_write(staged.error or info)
+        if has_failed:
             for reply, encoder, response, correlation_id in drafts:
                 (reply[:],) = encoder.encode(response, correlation_id)
 

@@ -1,9 +1,15 @@
-"""The purgatory: replies that are not ready, what wakes them, and when they give up.
+"""The purgatory: requests that wait, what completes them, and when they expire.
 
-A handler that cannot answer yet returns a `Waiting`. It names the `WaitList`s whose change may complete it (a
-partition's high watermark, a coordinator's decision) and a deadline. There is no task and no polling per waiter: a
-change *touches* its list, and after the present turn every waiter of a touched list is tried once, however many changes
-the turn brought. So one receive that carries a hundred appends wakes a long-polling consumer once.
+A handler that cannot answer yet returns a `Waiting` with a deadline. There is no task and no polling per request. Two
+kinds of events complete one:
+
+- A change *touches* a `WaitList` (records for a fetch, a decision of a coordinator). After the present turn every
+  waiter of a touched list is tried once, however many changes the turn brought. So one receive that carries a hundred
+  appends wakes a long-polling consumer once.
+- Somebody who knows that nothing is left to wait for calls `complete`: the end of the last append of a produce request
+  does. No other request is tried then.
+
+What makes an event due, and in which order waiters stand, belongs to the owner of the thing that is waited for.
 """
 
 import logging
@@ -17,18 +23,18 @@ logger = logging.getLogger("headgate.waiting")
 
 
 SILENCE = object()
-"""The reply to a request that is owed none, when it is done."""
+"""The reply, once it is due, to a request that is owed none."""
 
 
 class Watch(Protocol):
-    """A lasting interest in a `WaitList`, which the next touch of the list ends."""
+    """A lasting interest in a `WaitList`. The next touch of the list ends the watch."""
 
     def mark(self) -> "WaitList":
-        """Note that the thing has changed. Returns the list of those who wait for that note; it is touched next."""
+        """Note that the thing has changed. Returns the list that waits for that note; the list is touched next."""
 
 
 class WaitList:
-    """Those who wait for one thing. Its owner touches it through the purgatory when that thing changes."""
+    """The requests that wait for one thing. The owner of the thing touches the list when the thing changes."""
 
     __slots__ = ("waiters", "watches")
 
@@ -42,12 +48,12 @@ class Waiting:
     """A parked reply.
 
     attempt(list) -> the reply once it can be made, else None; called with each touched list.
-    expire() -> the reply that is sent at the deadline or at shutdown.
+    expire() -> the reply that is sent when the request is completed, at the deadline, or at shutdown.
     Either may return another `Waiting`: the request then waits for what that one names.
-    is_silent: no reply is owed, so that it also goes on for a client that has hung up.
+    is_silent: no reply is owed, so that the request also goes on for a client that has closed its connection.
     """
 
-    __slots__ = ("attempt", "deadline_ms", "done", "expire", "is_silent", "lists", "timer")
+    __slots__ = ("attempt", "deadline_ms", "done", "expire", "is_complete", "is_silent", "lists", "timer")
 
     def __init__(
         self,
@@ -62,17 +68,19 @@ class Waiting:
         self.deadline_ms = deadline_ms
         self.attempt = attempt
         self.expire = expire
+        self.is_complete = False
         self.timer: Timer | None = None
         self.done: Callable[[Any], None] | None = None
 
 
 class Purgatory:
-    """Keeps what waits, and answers each exactly once: by a change, by its deadline, or never if it is abandoned."""
+    """Keeps what waits, and answers each exactly once: by an event, by its deadline, or never if it is abandoned."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._clock = clock
         self._scheduler = scheduler
         self._touched: dict[WaitList, None] = {}
+        self._complete: list[Waiting] = []
         self._parked: dict[Waiting, None] = {}
 
     def __len__(self) -> int:
@@ -87,6 +95,8 @@ class Purgatory:
                 wait_list.waiters = {}
             wait_list.waiters[waiting] = None
         waiting.timer = self._scheduler.call_at(waiting.deadline_ms, self._expire, waiting)
+        if waiting.is_complete:  # before it was parked
+            self.complete(waiting)
 
     def touch(self, wait_list: WaitList) -> None:
         """Something that `wait_list` stands for has changed: mark its watches, try its waiters after this turn."""
@@ -99,6 +109,18 @@ class Purgatory:
                 self._scheduler.call_soon(self._run)
             self._touched[wait_list] = None
 
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` after the present turn, as waiters of a touched list are tried."""
+        self._scheduler.call_soon(callback)
+
+    def complete(self, waiting: Waiting) -> None:
+        """Nothing is left to wait for: answer after this turn with what `expire` makes."""
+        waiting.is_complete = True
+        if waiting.done is not None:
+            if not self._complete:
+                self._scheduler.call_soon(self._run_complete)
+            self._complete.append(waiting)
+
     def instead(self, waiting: Waiting, other: Waiting) -> None:
         """Go on waiting for something else: what `other` says, whose `attempt` or `expire` makes the reply."""
         done = waiting.done
@@ -106,10 +128,11 @@ class Purgatory:
             self._remove(waiting)
             waiting.lists, waiting.deadline_ms = other.lists, other.deadline_ms
             waiting.attempt, waiting.expire = other.attempt, other.expire
+            waiting.is_complete = other.is_complete
             self.park(waiting, done)
 
     def abandon(self, waiting: Waiting) -> None:
-        """Forget it: whoever waited is gone."""
+        """Forget a request: its client is gone."""
         self._remove(waiting)
 
     def expire_all(self) -> None:
@@ -123,6 +146,11 @@ class Purgatory:
             for waiting in list(wait_list.waiters or ()):
                 if waiting.done is not None:
                     self._finish(waiting, _made(waiting.attempt, wait_list))
+
+    def _run_complete(self) -> None:
+        complete, self._complete = self._complete, []
+        for waiting in complete:
+            self._expire(waiting)
 
     def _expire(self, waiting: Waiting) -> None:
         if waiting.done is not None:

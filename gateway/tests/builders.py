@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -93,7 +94,7 @@ class Node:
             recorded.settings(log)
             stores.removed |= recorded.removed
             stores.remove_strays(recorded.has_partition)
-            stores.settle(recorded.topic_id)
+            stores.resolve_duplicates(recorded.topic_id)
         for store in stores:
             store.open_all(now_ms)
         return stores
@@ -105,13 +106,16 @@ class Node:
         metadata = EmbeddedMetadata(self._store, self.config, clock, self.random)
         reserve = Reserve(self._store.files, parent(metadata.directory))
         are_raised = register(metadata, self.config, Random(1), reserve, was_clean=self._store.was_clean)
-        partitions = ReplicaManager(self._store, self.config, purgatory, DiskMonitor(clock, scheduler))
+        partitions = ReplicaManager(self._store, self.config, purgatory, partial(DiskMonitor, clock, scheduler))
         partitions.start(metadata.image, epochs_are_raised=are_raised)
-        LeaderEpochBumps(metadata, partitions, scheduler)
+        bumps = LeaderEpochBumps(metadata, partitions, scheduler)
         metadata.on_change(partitions.follow)
         appends = WriteBatcher()
         scheduler.settle = appends.commit
         groups = Coordinators(self.config, clock, self.random, scheduler, purgatory, metadata, partitions, appends)
+        partitions.events.epoch_needed.append(bumps.soon)
+        partitions.events.online.append(groups.came_online)
+        partitions.events.truncated.append(groups.log_was_truncated)
         groups.start()
         return Services(
             config=self.config,
@@ -220,7 +224,11 @@ def led_by(topic: Topic, leader: int) -> Topic:
     return topic._replace(partitions=(topic.partitions[0]._replace(leader=leader, leader_epoch=7),))
 
 
-def upkeep(node: Node) -> BrokerMaintenance:
-    """What recurs on its directories."""
+def upkeep(node: Node, space_is_back: Callable[[str], None] = lambda _: None) -> BrokerMaintenance:
+    """What recurs on its directories; the last one made hears of their errors."""
     services = node.services
-    return BrokerMaintenance(node._store, services.partitions, node.config, services.clock, services.scheduler)
+    made = BrokerMaintenance(
+        node._store, services.partitions, node.config, services.clock, services.scheduler, space_is_back
+    )
+    services.partitions.events.disk_failed[:] = [made.note_disk_error]
+    return made

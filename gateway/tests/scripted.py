@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from headgate.gateway.replication.append import Append, CommitQueue
 from headgate.gateway.runtime.purgatory import Purgatory, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import legacy
@@ -80,7 +81,9 @@ class ScriptedPartition:
         self.topic, self.index = "__consumer_offsets", 0
         self.log = ScriptedLog()
         self.high_watermark = 0
+        self.leader_epoch = 0
         self.waiters = WaitList()
+        self._commits = CommitQueue()
         self.validate = "header"
         self.fails: KafkaError | None = None
         self.tears = False
@@ -159,7 +162,11 @@ class ScriptedPartition:
     def advance(self) -> None:
         if not self.holds and self.high_watermark != self.log.end_offset:
             self.high_watermark = self.log.end_offset
+            self._commits.advance(self.high_watermark)
             self._purgatory.touch(self.waiters)
+
+    def await_commit(self, append: Append) -> None:
+        self._commits.add(append)
 
 
 class _Writer:

@@ -1,4 +1,8 @@
-"""A data directory: its lock, its identity, its checkpoints, and the logs of all partitions in it."""
+"""A data directory: its lock, its identity, its checkpoints, and the logs of all partitions in it.
+
+The states of logs stand in `log_states.py`, the work of threads on files in `log_opening.py` and `partition_files.py`;
+several directories are one in `log_manager.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from typing import NamedTuple
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.kafka_directory import CLUSTER_METADATA
 from headgate.storage.directory.log_opening import ConfigOf, LogOpening
+from headgate.storage.directory.log_states import LogState, LogStates
 from headgate.storage.directory.partition_files import PartitionCreation, PartitionDeletion, Place
 from headgate.storage.disk import checkpoint, layout
 from headgate.storage.disk.checkpoint import (
@@ -41,18 +46,17 @@ MANY_LOGS = 32
 
 
 class Configs(NamedTuple):
-    """Where the settings of topics are known: `known_by(log)` finds them in the log of the partition `first`."""
+    """Where the settings of topics are recorded: `known_by(log)` finds them in the log of the partition `first`."""
 
     first: TopicPartition
     known_by: Callable[[Log], ConfigOf]
 
 
 class LogDirectory:
-    """The logs of one data directory.
+    """The logs of one data directory. Each partition is in one state of `log_states.py`.
 
-    `failed` are the partitions that stay closed, and why; `unopened` those that are not open yet, some being opened;
-    `making` new ones on their way; `leaving` those that are none any more, and whose directories are to be renamed:
-    how many times, as a name may have come and gone again meanwhile.
+    `leaving` counts deleted partitions whose directories are still to be renamed: a name may have come and gone again
+    meanwhile.
     """
 
     def __init__(self, directory: str, pool: Pool, lock: Lock, meta: Meta, config: LogConfig, random: Random) -> None:
@@ -61,14 +65,19 @@ class LogDirectory:
         self.pool = pool
         self.meta = meta
         self.config = config
-        self.logs: dict[TopicPartition, Log] = {}
+        self._states = LogStates()
+        self.logs: Mapping[TopicPartition, Log] = self._states.logs
+        """The open logs."""
+        self.failed: Mapping[TopicPartition, StorageError] = self._states.failed
+        """The partitions that stay closed, and why."""
+        self.unopened: Mapping[TopicPartition, LogOpening | None] = self._states.unopened
+        """The partitions that are not open yet, with their openings if they were begun."""
         self._lent: dict[TopicPartition, Log] = {}  # deleted while a thread was at their files
-        self.failed: dict[TopicPartition, StorageError] = {}
-        self.unopened: dict[TopicPartition, LogOpening | None] = {}
-        self.making: set[TopicPartition] = set()
         self.leaving: Counter[TopicPartition] = Counter()
+        self.refused_creation_ms: int | None = None
+        """When the disk last refused a new partition, by the clock of callers; None if it took one since."""
         self.removed: set[bytes] = set()
-        """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
+        """The ids of topics that are recorded as deleted: only logs of these topics may be removed."""
         self._forget: Callable[[], None] | None = None  # see `Place.forget`: until it was run
         self._lock = lock
         self._random = random
@@ -143,7 +152,7 @@ class LogDirectory:
         return store
 
     def __repr__(self) -> str:
-        return f"Store({self.directory}, {len(self.logs)} logs)"
+        return f"LogDirectory({self.directory}, {len(self.logs)} logs)"
 
     @property
     def cluster_id(self) -> str:
@@ -152,16 +161,16 @@ class LogDirectory:
 
     @property
     def was_clean(self) -> bool:
-        """Whether the stop before this start was in order: nothing that was in a log then is lost."""
+        """Whether the last stop was clean: no log has lost anything since."""
         return self._was_clean
 
     def __contains__(self, key: TopicPartition) -> bool:
         """Whether the directory has this partition, open or not."""
-        return key in self.logs or key in self.failed or key in self.unopened or key in self.making
+        return key in self._states
 
     def __len__(self) -> int:
         """How many partitions there are, open or not."""
-        return len(self.logs) + len(self.failed) + len(self.unopened) + len(self.making)
+        return len(self._states)
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
@@ -176,7 +185,8 @@ class LogDirectory:
         self._cleaned_offsets = self._read_checkpoint(CLEANED_OFFSETS)
         files.remove(self._path(CLEAN_SHUTDOWN))
         files.sync_directory(self.directory)
-        self.unopened = dict.fromkeys(self._partitions(names))
+        for key in self._partitions(names):
+            self._states.move(key, LogState.UNOPENED)
         if self.unopened and not self._was_clean:
             sentence = "%s: the last stop was not in order, or left a log closed; what was not flushed is looked at"
             logger.info(sentence, self.directory)
@@ -203,13 +213,12 @@ class LogDirectory:
 
     @property
     def refused(self) -> list[TopicPartition]:
-        """Those of `failed` that the system refused: unlike damage, that may be over in a moment."""
+        """The partitions of `failed` that the system refused: unlike damage, that may be over in a moment."""
         return [key for key, error in self.failed.items() if isinstance(error.__cause__, OSError)]
 
     def allow_retry(self, key: TopicPartition) -> None:
-        """Put a partition of `refused` back among the unopened ones, to be tried again."""
-        del self.failed[key]
-        self.unopened[key] = None
+        """Put a partition of `refused` back among the unopened ones, to try again."""
+        self._states.move(key, LogState.UNOPENED)
 
     def bytes_to_scan(self, key: TopicPartition) -> int:
         """How much of an unopened log has to be read at most, as its directory looks; in any thread. Raises OSError."""
@@ -217,34 +226,32 @@ class LogDirectory:
         return 0 if self._was_clean else bytes_to_scan(found, self.pool.files.list(found.directory))
 
     def begin_opening(self, key: TopicPartition, config: LogConfig, now_ms: int) -> LogOpening:
-        """What opens a log of `unopened`; to be run in any thread, and handed to `end_opening`."""
-        opening = self.unopened[key] = LogOpening(self.pool.files, self._found(key), config, self._random, now_ms)
+        """Begin to open a log of `unopened`. The opening is to be run in any thread, and handed to `end_opening`."""
+        opening = LogOpening(self.pool.files, self._found(key), config, self._random, now_ms)
+        self._states.move(key, opening)
         return opening
 
     def end_opening(self, opening: LogOpening) -> None:
         """An opening was run: its log is one of `logs` now, or of `failed`.
 
-        One that was broken off stays in `unopened`, and can be begun again; a directory that is no log's is neither.
+        An opening that was broken off stays in `unopened`, and can be begun again. A directory that holds no log is in
+        none of them.
         """
         key = opening.found.topic, opening.found.index
         if self.unopened.get(key) is not opening:
             return
         if opening.log is not None:
             opening.log.move_to(self.pool)
-            self.logs[opening.log.key] = opening.log
+            self._states.move(opening.log.key, opening.log)
             if key in self._cleaned_offsets:
                 opening.log.compacted.offset = self._cleaned_offsets[key]
         elif isinstance(opening.error, NotALog):
-            pass  # it is nobody's partition, and `create` will not make one there
+            self._states.move(key, LogState.NONE)  # it is nobody's partition, and `create` will not make one there
         elif opening.error is not None:
-            self.failed[key] = opening.error
+            self._states.move(key, opening.error)
         else:
-            self._was_clean = self._was_clean and not opening.has_begun  # it may have begun to mend something
-            self.unopened[key] = None
-            return
-        del self.unopened[key]
-        if not self.unopened:
-            self.unopened.clear()  # it has room for all of them until then
+            self._was_clean = self._was_clean and not opening.has_begun  # it may have begun to repair something
+            self._states.move(key, LogState.UNOPENED)
 
     def _found(self, key: TopicPartition) -> RecoveryInput:
         return RecoveryInput(
@@ -260,7 +267,7 @@ class LogDirectory:
         return self.config
 
     def _partitions(self, names: Mapping[str, int]) -> list[TopicPartition]:
-        """Whose directories there are. Those of deleted partitions are noted to be removed."""
+        """The partitions with directories. Directories of deleted partitions are noted to be removed."""
         keys = []
         for name in sorted(name for name, size in names.items() if size < 0):
             key = layout.parse_partition(name)
@@ -289,12 +296,12 @@ class LogDirectory:
         Raises KafkaError as `begin_creation` and `end_creation` do.
         """
         key = topic, partition
-        making = PartitionCreation(key, topic_id, config, now_ms, [self.begin_creation(key, topic_id)])
-        making.run()
-        return self.end_creation(making)
+        creation = PartitionCreation(key, topic_id, config, now_ms, [self.begin_creation(key, topic_id)])
+        creation.run()
+        return self.end_creation(creation)
 
     def begin_creation(self, key: TopicPartition, topic_id: bytes) -> Place:
-        """What a `PartitionCreation` has to know of this directory. An open log of another topic is none any more.
+        """What a `PartitionCreation` has to know of this directory. An open log of another topic is retired.
 
         Raises KafkaError: TOPIC_ALREADY_EXISTS, KAFKA_STORAGE_ERROR for one that is damaged or not yet open.
         """
@@ -305,7 +312,7 @@ class LogDirectory:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"an older log of {topic}-{partition} is being opened")
         self._check_not_lent(key)
         log = self.logs.get(key)
-        if key in self.making or (log is not None and log.topic_id in (None, topic_id)):
+        if self.is_creating(key) or (log is not None and log.topic_id in (None, topic_id)):
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a log of {topic}-{partition} already")
         if log is not None:
             self._retire(key)
@@ -315,32 +322,41 @@ class LogDirectory:
         # What is no longer known here may still be on the disk.
         if is_known or (self._forget is None and any(each.is_pending for each in self._checkpoints.values())):
             self._forget = self.begin_checkpoint(offsets_of(self.logs, self._high_watermarks))
-        self.making.add(key)
+        self._states.move(key, LogState.CREATING)
         return self._place()
+
+    def is_creating(self, key: TopicPartition) -> bool:
+        """Whether a partition of this name was begun to be created here."""
+        return key in self._states.creating
+
+    def cancel_creation(self, key: TopicPartition) -> None:
+        """A partition that was begun to be created here will not be here."""
+        if self.is_creating(key):
+            self._states.move(key, LogState.NONE)
 
     def _place(self) -> Place:
         return Place(self.directory, self.pool, self._random, self.removed, self._forget)
 
-    def end_creation(self, making: PartitionCreation) -> Log:
+    def end_creation(self, creation: PartitionCreation) -> Log:
         """A `PartitionCreation` was run, and ended in this directory: its log is one of `logs` now.
 
         Raises KafkaError(KAFKA_STORAGE_ERROR) if the disk refused, or if it was not run.
         """
-        self.making.discard(making.key)
-        for pool, path in making.cleared:
-            pool.doomed.add(path, making.config.file_delete_delay_ms, is_directory=True)
-        log = making.log
+        self.cancel_creation(creation.key)
+        for pool, path in creation.cleared:
+            pool.doomed.add(path, creation.config.file_delete_delay_ms, is_directory=True)
+        log = creation.log
         if log is None:
-            topic, partition = making.key
+            topic, partition = creation.key
             message = f"{topic}-{partition} was not made, as the broker stops"
-            raise making.error or KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-        if self._forget is making.places[making.number].forget:
+            raise creation.error or KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        if self._forget is creation.places[creation.number].forget:
             self._forget = None  # it was run
-        self.logs[log.key] = log
+        self._states.move(log.key, log)
         return log
 
     def _check_not_lent(self, key: TopicPartition) -> None:
-        """Who still works with the names of a deleted log would meet those of the new one."""
+        """A thread that still works with the names of a deleted log would meet the files of the new one."""
         if self._lent:
             self._lent = {lent: log for lent, log in self._lent.items() if log_lock.is_acquired(log)}
         if key in self._lent:
@@ -350,9 +366,9 @@ class LogDirectory:
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
         """Delete a partition, a damaged one too: its directory is renamed, then removed, with all else that is deleted.
 
-        With `remove` false that is left to who takes it from `pool.doomed` after file.delete.delay.ms. Slices that were
-        planned before stay readable. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, also while its
-        log is being opened.
+        With `remove` false the removal is left to the owner of `pool.doomed`, after file.delete.delay.ms. Slices that
+        were planned before stay readable. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, also
+        while the log is being opened.
         """
         path = self._path(layout.deleted_name(topic, partition, self._random))
         log = self._take_away(topic, partition, path)
@@ -362,13 +378,16 @@ class LogDirectory:
             self.remove_deleted()
 
     def quarantine_log(self, topic: str, partition: int) -> str:
-        """Have this partition no more, and keep its files; in which directory. Raises KafkaError as `delete` does."""
+        """Have this partition no more, and keep its files in the directory that is returned.
+
+        Raises KafkaError as `delete` does.
+        """
         path = self._path(layout.stray_name(topic, partition, self._random))
         self._take_away(topic, partition, path)
         return path
 
     def _take_away(self, topic: str, partition: int, path: str) -> Log | None:
-        """Give a partition's directory another name; its log, if that was open."""
+        """Give a partition's directory another name. Returns the log, if that was open."""
         key = topic, partition
         if self.unopened.get(key) is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{partition} is being opened")
@@ -383,10 +402,10 @@ class LogDirectory:
         return self._retire(key)
 
     def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> PartitionDeletion:
-        """Have a partition no more, from now on; what renames its directory, as the topic of this id was deleted.
+        """Have a partition no more, as the topic of this id was deleted. The deletion renames its directory.
 
-        That is to be run in any thread before another one of its name is made, and handed to `end_deletion`. Slices
-        that were planned before stay readable. Not while its log is being opened.
+        The deletion is to be run in any thread before another partition of the name is created, and handed to
+        `end_deletion`. Slices that were planned before stay readable. Not while the log is being opened.
         """
         assert self.unopened.get(key) is None, f"{key} is being opened"
         path = self._path(layout.deleted_name(*key, self._random))
@@ -396,7 +415,7 @@ class LogDirectory:
         return PartitionDeletion(key, topic_id, self._place(), path, delay_ms)
 
     def end_deletion(self, deletion: PartitionDeletion) -> None:
-        """A deletion was run: what is left is removed after file.delete.delay.ms."""
+        """A deletion was run: the directory is removed after file.delete.delay.ms."""
         self.leaving[deletion.key] -= 1
         if not self.leaving[deletion.key]:
             del self.leaving[deletion.key]
@@ -404,10 +423,8 @@ class LogDirectory:
             self.pool.doomed.add(deletion.path, deletion.delay_ms, is_directory=True)
 
     def _retire(self, key: TopicPartition) -> Log | None:
-        """Know nothing of a partition any more; its log, if that was open."""
-        self.failed.pop(key, None)
-        self.unopened.pop(key, None)
-        log = self.logs.pop(key, None)
+        """Know nothing of a partition any more. Returns its log, if that was open."""
+        log = self._states.move(key, LogState.NONE)
         if log is not None:
             log.retire()
             if log_lock.is_acquired(log):
@@ -417,14 +434,14 @@ class LogDirectory:
         return log
 
     def remove_deleted(self) -> None:
-        """Remove everything that was deleted, with no delay. What cannot be removed is still in `pool.doomed`."""
+        """Remove everything that was deleted, without delay. What cannot be removed stays in `pool.doomed`."""
         removal = self.pool.doomed.take(0.0, at_once=True)
         if removal is not None:
             removal.run()
             self.pool.doomed.take_back(removal, 0.0)
 
     def high_watermark(self, key: TopicPartition) -> int:
-        """That of one partition in the last checkpoint; 0 if it is not in there."""
+        """The high watermark of a partition in the last checkpoint; 0 if the checkpoint lacks it."""
         return self._high_watermarks.get(key, 0)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
@@ -432,14 +449,14 @@ class LogDirectory:
         return dict(self._high_watermarks)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write down recovery points, log starts and high watermarks; those of closed and unopened partitions stay.
+        """Write recovery points, log starts and high watermarks; those of closed and unopened partitions stay.
 
         Raises OSError.
         """
         self.begin_checkpoint(high_watermarks)()
 
     def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        """What writes the checkpoints of this moment, to be run in any thread. It raises OSError."""
+        """Begin to write the checkpoints of this moment; any thread runs the function, which raises OSError."""
         self._high_watermarks = {**self._of_closed(self._high_watermarks), **high_watermarks}
         started = {key: log.start_offset for key, log in self.logs.items() if log.has_own_start}
         for key, offset in started.items():  # a start behind it is taken for damage: see `recovery`
@@ -477,8 +494,8 @@ class LogDirectory:
     def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Make everything durable, and mark the directory as cleanly left if every log could be opened and closed.
 
-        A log that was not opened yet is as the stop before this one left it. `high_watermarks`: those of now, where
-        they may be others than in the last checkpoint.
+        A log that was not opened yet is as the stop before this one left it. `high_watermarks`: the present ones, if
+        they may differ from the last checkpoint.
         """
         if not self._is_open:
             return
@@ -498,7 +515,7 @@ class LogDirectory:
             self._lock.release()
 
     def abandon(self) -> None:
-        """Let go of the directory and leave everything as it is."""
+        """Release the directory and leave everything as it is."""
         self._is_open = False
         for log in self.logs.values():
             log.release()

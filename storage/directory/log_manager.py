@@ -1,16 +1,18 @@
 """All log directories of a broker, as one.
 
-Each is a `LogDirectory` with its own lock, identity and checkpoints; a partition is in exactly one of them, and a new
-one goes where the fewest are, of those that have room and did not just refuse one. A directory that the system refuses
-takes its own partitions offline, as long as another one is left: which partitions these are is not known here, so none
-is made anew that may lie there.
+Each is a `LogDirectory` with its own lock, identity and checkpoints. A partition is in exactly one of them; a new one
+goes where the fewest are, of those that are not avoided and did not just refuse a partition. A directory that the
+system refuses takes its own partitions offline, as long as another one is left: which partitions these are is not
+known here, so none is created anew that may lie there.
+
+What one directory does stands in `log_directory.py`; what is known of its disk is the broker's, and not here.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -38,23 +40,20 @@ REFUSAL_MS = 60_000
 
 
 class LogManager:
-    """The stores of those directories that could be taken; `refused` are the others, and why."""
+    """The directories that could be taken; `refused` are the others, and why."""
 
     def __init__(self, stores: Sequence[LogDirectory], refused: Mapping[str, Exception] | None = None) -> None:
         """Use `LogManager.take`. There is at least one."""
         self._stores = tuple(stores)
         self.held = self._stores[0].pool.held
-        """The files that pieces of all log directories keep open."""
+        """The files that slices of all log directories keep open."""
         self.refused = dict(refused or {})
-        self.low: frozenset[str] = frozenset()
-        """Directories with hardly any room, or whose disks do not answer: what is new goes into others, if possible."""
         self.removed: set[bytes] = set()
-        """The ids of topics of which it is written down that they were deleted: only what is left of these may go."""
+        """The ids of topics that are recorded as deleted: only logs of these topics may be removed."""
         for store in self._stores:
             store.removed = self.removed
         self.being_created: Counter[bytes] = Counter()
-        """How many partitions a thread makes, or is to make, by the ids of their topics, deleted ones too."""
-        self._refused_ms: dict[str, int] = {}  # when a directory could not make a partition, by the clock of callers
+        """How many partitions are being created, by the ids of their topics, deleted ones too."""
 
     @classmethod
     def take(
@@ -104,7 +103,7 @@ class LogManager:
         return cls(stores, refused)
 
     def __repr__(self) -> str:
-        return f"Stores({', '.join(map(repr, self._stores))})"
+        return f"LogManager({', '.join(map(repr, self._stores))})"
 
     def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self._stores)
@@ -152,12 +151,10 @@ class LogManager:
         """The partitions that are not open yet, with their openings if they were begun."""
         return self._all([store.unopened for store in self._stores])
 
-    def _all(self, maps: list[dict[TopicPartition, T]]) -> Mapping[TopicPartition, T]:
+    def _all(self, maps: Sequence[Mapping[TopicPartition, T]]) -> Mapping[TopicPartition, T]:
         if len(maps) == 1:
             return maps[0]
-        # A set of them: mypy's ChainMap wants mutable mappings, which dicts are
-        chained: list[MutableMapping[TopicPartition, T]] = list(maps)
-        return ChainMap(*chained)
+        return ChainMap(*maps)  # type: ignore[arg-type]  # which are only read
 
     def store_of(self, key: TopicPartition) -> LogDirectory | None:
         """The directory that has a partition, open or not."""
@@ -168,12 +165,13 @@ class LogManager:
 
     # Opening
 
-    def settle(self, topic_id_of: Callable[[str], bytes | None]) -> None:
-        """Have each partition in one directory: of several, those of a deleted topic of that name go, and unused ones.
+    def resolve_duplicates(self, topic_id_of: Callable[[str], bytes | None]) -> None:
+        """Resolve duplicates, so that each partition is in one directory.
 
-        They come from a directory that was not there when the topic was deleted, or that could not make the partition.
-        `topic_id_of` names the present topic. What is of another one that is not in `removed` is set aside.
-        Raises StorageError where it cannot be told which is meant, KafkaError where one cannot be deleted.
+        Of several, logs of a deleted topic of that name are removed, and unused ones: they come from a directory that
+        was not there when the topic was deleted, or that could not create the partition. `topic_id_of` names the
+        present topic. A log of another topic that is not in `removed` is quarantined. Raises StorageError if it is
+        unclear which log is meant, KafkaError if one cannot be deleted.
         """
         holders: dict[TopicPartition, list[LogDirectory]] = {}
         for store in self._stores:
@@ -209,14 +207,14 @@ class LogManager:
         store = self.store_of(key)
         return None if store is None else store.open_now(key, config, now_ms)
 
-    # What is of another topic
+    # Logs of other topics
 
     def remove_strays(self, is_known: Callable[[str, int], bool]) -> None:
-        """As `strays.remove`. Those that stay make room for a new partition of their name (`making.py`)."""
+        """As `stray_logs.remove`. Strays that stay make room for a new partition of their name."""
         stray_logs.remove(self._stores, is_known, self.removed.__contains__)
 
     def _clear(self, store: LogDirectory, topic: str, partition: int, topic_id: bytes) -> None:
-        """Have no partition of this name in one directory: it is of another topic than the present one of its name."""
+        """Clear a name in one directory: the log belongs to another topic than the present one of its name."""
         path = f"{store.directory}/{layout.partition_name(topic, partition)}"
         if topic_id in self.removed:
             logger.warning("%s belongs to a topic of that name that was deleted; it goes now", path)
@@ -228,27 +226,33 @@ class LogManager:
 
     def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Log:
         """A new partition's empty log, at once, as `begin_creation` says. Raises KafkaError as `end_creation` does."""
-        making = self.begin_creation((topic, partition), topic_id, config, now_ms)
-        making.run()
-        return self.end_creation(making)
+        creation = self.begin_creation((topic, partition), topic_id, config, now_ms)
+        creation.run()
+        return self.end_creation(creation)
 
     def begin_creation(
-        self, key: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int = 0
+        self,
+        key: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        now_ms: int = 0,
+        avoided: Collection[str] = (),
     ) -> PartitionCreation:
-        """What makes a new partition, in the directory with the fewest; in another one if that refuses.
+        """Begin to create a partition, in the directory with the fewest; in another one if that refuses.
 
-        It is to be run in any thread, behind what was begun in the first of its directories before, and handed to
-        `end_creation`. Raises KafkaError as `LogDirectory.begin_creation` does.
+        Directories that are `avoided` come last. The creation is to be run in any thread, behind what was begun before
+        in the first of its directories, and handed to `end_creation`. Raises KafkaError as
+        `LogDirectory.begin_creation` does.
         """
-        making = PartitionCreation(key, topic_id, config, now_ms, self._places(key, topic_id, now_ms))
+        creation = PartitionCreation(key, topic_id, config, now_ms, self._places(key, topic_id, now_ms, avoided))
         self.being_created[topic_id] += 1
-        return making
+        return creation
 
-    def _places(self, key: TopicPartition, topic_id: bytes, now_ms: int) -> list[Place]:
+    def _places(self, key: TopicPartition, topic_id: bytes, now_ms: int, avoided: Collection[str]) -> list[Place]:
         store = self.store_of(key)
         if store is not None:
             return [store.begin_creation(key, topic_id)]
-        first, *others = sorted(self._stores, key=lambda store: self._rank(store, now_ms))
+        first, *others = sorted(self._stores, key=lambda store: _rank(store, now_ms, avoided))
         # In another one nothing is in order with this: what leaves there could take the new one with it.
         stores = [first, *(store for store in others if key not in store.leaving)]
         places: list[Place] = []
@@ -256,44 +260,40 @@ class LogManager:
             places += [store.begin_creation(key, topic_id) for store in stores]
         finally:
             for store in stores[len(places) and 1 :]:
-                store.making.discard(key)  # it counts where it probably will be
+                store.cancel_creation(key)  # it counts where it probably will be
         return places
 
-    def end_creation(self, making: PartitionCreation) -> Log:
+    def end_creation(self, creation: PartitionCreation) -> Log:
         """Add the log of a finished `PartitionCreation` to `logs`.
 
         Raises KafkaError as `LogDirectory.end_creation` does.
         """
-        self.being_created[making.topic_id] -= 1
-        if not self.being_created[making.topic_id]:
-            del self.being_created[making.topic_id]
+        self.being_created[creation.topic_id] -= 1
+        if not self.being_created[creation.topic_id]:
+            del self.being_created[creation.topic_id]
         stores = {store.directory: store for store in self._stores}
-        tried = [stores[place.directory] for place in making.places[: making.number + 1]]
+        tried = [stores[place.directory] for place in creation.places[: creation.number + 1]]
         for store in tried[:-1]:
-            self._refused_ms[store.directory] = making.now_ms
-            store.making.discard(making.key)
-        if making.log is not None:
-            self._refused_ms.pop(tried[-1].directory, None)
+            store.refused_creation_ms = creation.now_ms
+            store.cancel_creation(creation.key)
+        if creation.log is not None:
+            tried[-1].refused_creation_ms = None
         elif (
-            len(tried) < len(making.places) and making.error is not None and isinstance(making.error.__cause__, OSError)
+            len(tried) < len(creation.places)
+            and creation.error is not None
+            and isinstance(creation.error.__cause__, OSError)
         ):
-            self._refused_ms[tried[-1].directory] = making.now_ms
-        return tried[-1].end_creation(making)
-
-    def _rank(self, store: LogDirectory, now_ms: int) -> tuple[bool, bool, int]:
-        """The directory with the lowest is the best for a new partition."""
-        refused_ms = self._refused_ms.get(store.directory)
-        has_refused = refused_ms is not None and abs(now_ms - refused_ms) < REFUSAL_MS
-        return has_refused, store.directory in self.low, len(store)
+            tried[-1].refused_creation_ms = creation.now_ms
+        return tried[-1].end_creation(creation)
 
     def is_creating(self, key: TopicPartition) -> bool:
-        """Whether a partition of this name was begun to be made, of whichever topic."""
-        return any(key in store.making for store in self._stores)
+        """Whether a partition of this name, of whichever topic, is being created."""
+        return any(store.is_creating(key) for store in self._stores)
 
     def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> PartitionDeletion | None:
-        """As `LogDirectory.begin_deletion`, wherever it is; None where it is not, or only being made."""
+        """As `LogDirectory.begin_deletion`; None if the partition is in no directory, or only being created."""
         store = self.store_of(key)
-        return None if store is None or key in store.making else store.begin_deletion(key, topic_id)
+        return None if store is None or store.is_creating(key) else store.begin_deletion(key, topic_id)
 
     def end_deletion(self, deletion: PartitionDeletion) -> None:
         """As `LogDirectory.end_deletion`."""
@@ -323,7 +323,7 @@ class LogManager:
     # Checkpoints
 
     def high_watermark(self, key: TopicPartition) -> int:
-        """That of one partition in the last checkpoint; 0 if it is not in there."""
+        """The high watermark of a partition in the last checkpoint; 0 if the checkpoint lacks it."""
         return max(store.high_watermark(key) for store in self._stores)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
@@ -345,8 +345,15 @@ class LogManager:
             store.abandon()
 
 
+def _rank(store: LogDirectory, now_ms: int, avoided: Collection[str]) -> tuple[bool, bool, int]:
+    """The directory with the lowest rank is the best for a new partition."""
+    refused_ms = store.refused_creation_ms
+    has_refused = refused_ms is not None and abs(now_ms - refused_ms) < REFUSAL_MS
+    return has_refused, store.directory in avoided, len(store)
+
+
 def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:
-    """The cluster that the first directory with an identity names: new ones join it, others are compared with it."""
+    """The cluster that the first directory with an identity names: new directories join, others are compared."""
     for path in paths:
         with suppress(OSError, BadFile):  # whoever takes it says what is wrong with it
             meta = layout.read_meta(files, path.rstrip("/"))
@@ -358,7 +365,7 @@ def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:
 def _unused(kept: Mapping[str, LogDirectory]) -> list[str]:
     """Directories of one partition that nothing was ever written to; not all of them.
 
-    They are left where a directory refused a new partition, which was then made in another one, and a power cut brought
+    They are left if a directory refused a new partition, which was then created in another one, and a power cut brought
     back what had been begun.
     """
     unused = [path for path, store in kept.items() if _is_new(store.pool.files, path)]

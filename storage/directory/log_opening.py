@@ -1,7 +1,10 @@
-"""The opening of one log, apart from the store: begun and ended by the store, done in between by any thread.
+"""The opening of one log: begun and ended by its log directory on the loop, run in between by any thread.
 
-The thread touches the files of this one partition and nothing else: what is opened meanwhile belongs to a pool of its
-own. A log of a gigabyte that a crash left takes seconds, an idle one a fraction of a millisecond.
+The thread touches the files of this one partition and nothing else: files that it opens belong to a pool of their own.
+A log of a gigabyte that a crash left takes seconds, an idle one a fraction of a millisecond.
+
+The steps of an opening stand in `storage.recovery.open_log`; what the result means for the partition, in
+`log_directory.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ _OPEN_SEGMENTS, _INDEX_BYTES = 4, 1 << 20
 
 
 class LogOpening:
-    """One log on its way. Afterwards `log` is there, or `error` says why not; before its end neither is."""
+    """One log that is being opened. Afterwards `log` or `error` is set; before the end neither is."""
 
     __slots__ = ("_config", "_files", "_now_ms", "_random", "error", "found", "has_begun", "log")
 
@@ -47,8 +50,8 @@ class LogOpening:
     def may_lack_records(self) -> bool:
         """Whether records may be missing that clients could read before the last stop.
 
-        After a stop in order none are. After any other stop nobody knows: a power cut may have taken the end of the
-        log, which leaves no trace. So this holds after a kill too, which takes nothing.
+        After a clean stop none are. After any other stop nobody knows: a power cut may have taken the end of the log,
+        which leaves no trace. So this holds after a kill too, which takes nothing.
         """
         return not self.found.is_clean
 
@@ -60,7 +63,7 @@ class LogOpening:
         finish(self.steps())
 
     def steps(self) -> Steps[None]:
-        """Open the log, in slices. What goes wrong stands in `error`."""
+        """Open the log, in slices. `error` says what went wrong."""
         self.has_begun = True
         found = self.found
         pool = Pool(self._files, _OPEN_SEGMENTS, _INDEX_BYTES)
@@ -76,7 +79,7 @@ class LogOpening:
             logger.error("partition %s stays closed: %s", found, str(error).removeprefix(f"{found}: "))
 
     def _log_loss(self, end_offset: int) -> None:
-        """Some losses are certain: clients could read what was below the high watermark of the last checkpoint."""
+        """Some losses are certain: clients could read everything below the high watermark of the last checkpoint."""
         high_watermark = self.found.high_watermark
         if self.may_lack_records and end_offset < high_watermark:
             lost = "%s: records from offset %d to %d are lost, which clients may have read"
@@ -91,7 +94,7 @@ class LogOpening:
 
 
 def _told(found: RecoveryInput, error: Exception) -> StorageError:
-    """The error in terms of the store; what the system refused is its cause, and may be over in a moment."""
+    """The error in terms of the store. An error of the system is its cause, and may be over in a moment."""
     if isinstance(error, StorageError):
         return error
     told = StorageError(f"{found}: {error}")

@@ -1,13 +1,15 @@
-"""The making of a partition, and its end, apart from the store: begun and ended by it, done in between by any thread.
+"""The creation of a partition, and its deletion: begun and ended by its log directory, run in between by any thread.
 
-As in an opening, the thread touches the files of this one partition and nothing else. Whoever has several of the same
-name in one log directory lets them follow each other: the directory that one leaves is another's.
+As in an opening, the thread touches the files of this one partition and nothing else. Several of the same name in one
+log directory have to follow each other: the directory that one leaves becomes another's.
 
-    making      clear the way, forget what checkpoints say of the name, directory, partition.metadata, .log
-    deletion    one rename to *-delete; what is in it is removed later (`doomed.py`)
+    creation    clear the way, forget what checkpoints say of the name, directory, partition.metadata, .log
+    deletion    one rename to *-delete; the content is removed later (`storage.disk.pending_deletions`)
 
-Nothing is deleted that may be somebody's: what lies in the way, and what is to be deleted, tells by its topic id whose
-it is. Only what is of a topic that was deleted goes; the rest is set aside (*-stray), or stays.
+Nothing is deleted that may belong to somebody: the topic id of a log says whose it is. Only logs of deleted topics are
+removed; others in the way are quarantined (*-stray), or stay.
+
+Which directory a partition goes to is decided by `log_manager.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ logger = logging.getLogger("headgate.storage")
 
 
 class Place(NamedTuple):
-    """A log directory in which a partition may be made."""
+    """A log directory in which a partition may be created."""
 
     directory: str
     pool: Pool
@@ -40,11 +42,11 @@ class Place(NamedTuple):
     removed: Container[bytes]
     """The ids of topics that were deleted."""
     forget: Callable[[], None] | None
-    """Has the checkpoints say nothing of an older partition of that name, before there is a new one. Raises OSError."""
+    """Removes an older partition of that name from the checkpoints, before there is a new one. Raises OSError."""
 
 
 class PartitionCreation:
-    """A new partition on its way. Afterwards there is `log`, in the place of that number, or `error`, or neither."""
+    """A partition that is being created. Afterwards `log` is set, in the place of `number`, or `error`, or neither."""
 
     __slots__ = ("cleared", "config", "error", "key", "log", "now_ms", "number", "places", "topic_id")
 
@@ -64,15 +66,15 @@ class PartitionCreation:
         self.log: Log | None = None
         self.error: KafkaError | None = None
         self.cleared: list[tuple[Pool, str]] = []
-        """What was in the way, and is to be removed."""
+        """Directories that were in the way, and are to be removed."""
 
     @property
     def directory(self) -> str:
-        """The log directory in which it is, or is tried."""
+        """The log directory in which the partition is, or is tried."""
         return self.places[self.number].directory
 
     def run(self) -> None:
-        """Make it. What goes wrong stands in `error`."""
+        """Create the partition. `error` says what went wrong."""
         for number, place in enumerate(self.places):
             self.number = number
             directory = f"{place.directory}/{layout.partition_name(*self.key)}"
@@ -85,7 +87,7 @@ class PartitionCreation:
                 self.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
                 self.error.__cause__ = error
                 is_last = place is self.places[-1]
-                # What is left of it must not be found beside another one.
+                # What is left must not be found beside another directory of the partition.
                 if not is_last and not place.pool.files.exists(directory):
                     logger.warning("%s-%d is made in another directory: %s", *self.key, message)
                     continue
@@ -112,7 +114,7 @@ class PartitionCreation:
         return log
 
     def _clear(self, place: Place, directory: str) -> None:
-        """Have nothing in the way. Raises KafkaError if it is nothing of a log; OSError."""
+        """Have nothing in the way. Raises KafkaError if the directory holds something else than a log; OSError."""
         files = place.pool.files
         try:
             sizes = files.list(directory)
@@ -136,7 +138,7 @@ class PartitionCreation:
 
 
 class PartitionDeletion:
-    """The end of a partition that is served no more. Afterwards its directory is at `path`, if `is_moved`."""
+    """The deletion of a partition that is served no more. Afterwards its directory is at `path`, if `is_moved`."""
 
     __slots__ = ("_files", "_name", "_removed", "_topic_id", "delay_ms", "directory", "is_moved", "key", "path")
 
@@ -148,13 +150,13 @@ class PartitionDeletion:
         self.is_moved = False
         self._topic_id = topic_id
         self.directory = place.directory
-        """The log directory in which it is."""
+        """The log directory in which the partition is."""
         self._name = f"{place.directory}/{layout.partition_name(*key)}"
         self._files = place.pool.files
         self._removed = place.removed
 
     def run(self) -> None:
-        """Rename the directory. What fails is logged; the topic id keeps it from coming back."""
+        """Rename the directory. A failure is logged; the topic id keeps the partition from coming back."""
         try:
             known = _topic_id(self._files, self._name)
             if known in (None, self._topic_id) or known in self._removed:
@@ -167,7 +169,7 @@ class PartitionDeletion:
 
 
 def log_stray(directory: str, topic_id: bytes | None, path: str) -> None:
-    """Say where somebody finds what was in the way."""
+    """Log where a log is kept that was in the way."""
     whose = "of which no topic is known" if topic_id is None else f"with the topic id {layout.format_id(topic_id)}"
     logger.error(
         "%s, %s, is in the way of another topic of that name, and nothing says that its own was deleted, as if it had"
@@ -177,7 +179,7 @@ def log_stray(directory: str, topic_id: bytes | None, path: str) -> None:
 
 
 def _topic_id(files: Files, directory: str) -> bytes | None:
-    """Whose a partition is; None if that is not written down. Raises OSError."""
+    """The id of a partition's topic; None if that is not recorded. Raises OSError."""
     with contextlib.suppress(BadFile):
         return layout.read_topic_id(files, directory)
     return None

@@ -1,8 +1,8 @@
 """Logs of topics that the metadata do not know: Kafka calls them stray.
 
-A topic's logs stay behind where they could not be deleted with it: the disk refused, or the broker died just then. That
-the topic was deleted stands in the metadata, by its id; such a log goes at the next start. Of any other it is not known
-whether the metadata are older than the log, as after a copy of them was brought back: it is named, and stays.
+Logs stay behind if they could not be deleted with their topic: the disk refused, or the broker died just then. The
+metadata record by its id that the topic was deleted; such a log is removed at the next start. Any other log may be
+newer than the metadata, as after an older copy of them was brought back: that log is named, and stays.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ logger = logging.getLogger("headgate.storage")
 def remove(
     stores: Iterable[LogDirectory], is_known: Callable[[str, int], bool], was_removed: Callable[[bytes], bool]
 ) -> None:
-    """Delete those of topics that were removed, before any log is opened; the other strays stay.
+    """Delete the logs of topics that were removed, before any log is opened; the other strays stay.
 
-    `is_known(topic, partition)` says whether there is such a partition, `was_removed(topic_id)` whether it is written
-    down that this topic was deleted.
+    `is_known(topic, partition)` says whether there is such a partition, `was_removed(topic_id)` whether the metadata
+    record that this topic was deleted.
     """
     for store in stores:
         for key in [key for key in store.unopened if not is_known(*key)]:
             path = f"{store.directory}/{layout.partition_name(*key)}"
             topic_id, is_log = None, True
-            with suppress(OSError, BadFile):  # whoever opens it says what is wrong with it
+            with suppress(OSError, BadFile):  # the opening says what is wrong with the log
                 is_log = any(map(layout.is_of_log, store.pool.files.list(path)))
                 topic_id = layout.read_topic_id(store.pool.files, path)
-            if not is_log:  # nobody's: whoever opens it says that too
+            if not is_log:  # the opening says that too
                 continue
             if topic_id is None or not was_removed(topic_id):
                 logger.warning("%s is of a topic that the metadata do not know, and is not served; it stays", path)
@@ -50,9 +50,9 @@ def remove(
 def topic_ids_steps(stores: Iterable[LogDirectory]) -> Steps[set[bytes]]:
     """The ids of all topics of which a log directory has a partition, in slices, for any thread.
 
-    What is not among them has left the disk: a power cut does not bring a directory back, as the names are synced.
-    Directories that are named to be deleted do not count, they go by their names. Raises OSError for a log directory
-    that cannot be read, or that is another one, for instance since its disk was unmounted.
+    Logs of other topics have left the disk: a power cut does not bring a directory back, as the names are synced.
+    Directories with names of deleted partitions do not count. Raises OSError for a log directory that cannot be read,
+    or that is another one, for instance since its disk was unmounted.
     """
     found = set[bytes]()
     for store in stores:

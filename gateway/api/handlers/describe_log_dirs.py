@@ -58,13 +58,13 @@ def _describe(
 
 def _result(directory: str, topics: list[DescribeLogDirsTopic], context: HandlerContext) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=_absolute(directory), topics=topics)
-    if directory in context.broker.partitions.offline_directories:
+    status = context.broker.partitions.directories[directory]
+    if status.is_offline:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
     if context.version >= 4:
-        here = context.broker.partitions
         try:  # one that answers is asked each second; of one that hangs what it told last is true still
-            result.total_bytes, result.usable_bytes = here.rooms.get(directory) or here.space(directory)
+            result.total_bytes, result.usable_bytes = status.space or context.broker.partitions.space(directory)
         except OSError:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return result

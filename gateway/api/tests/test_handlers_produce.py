@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.context import CloseConnection
-from headgate.gateway.api.handlers.produce import LEAST_WAIT_MS, Behind
+from headgate.gateway.api.delayed_produce import MIN_WAIT_MS
+from headgate.gateway.api.handlers.produce import render
+from headgate.gateway.replication.append import await_offset
 from headgate.gateway.runtime.purgatory import SILENCE, Waiting
 from headgate.gateway.tests.builders import Node, led_elsewhere
 from headgate.gateway.tests.manual import Threads
@@ -316,7 +318,7 @@ def test_nothing_queues_up_behind_what_was_given_up(node: Node, monkeypatch: pyt
     thread = Thread(node, monkeypatch)
     large, small = build_set(RECORDS, 1, codec=1), build_set(RECORDS, 1, codec=0)
     replies = [late(node, node.handle(request(("t", 0, one), acks=1), 2)) for one in (large, small, large)]
-    node.time.advance(LEAST_WAIT_MS)
+    node.time.advance(MIN_WAIT_MS)
     assert all(replies)
     assert rows(node.ask(request(("t", 0, small), acks=1), 2)) == [(0, 0)]
     thread.run()
@@ -372,7 +374,7 @@ def test_the_clients_timeout_is_not_for_conversions(node: Node, monkeypatch: pyt
     node.services.metadata.create_topic("t", 1)
     thread = Thread(node, monkeypatch)
     replies = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=acks), 2))
-    node.time.advance(LEAST_WAIT_MS - 1)
+    node.time.advance(MIN_WAIT_MS - 1)
     assert replies == []
     thread.run()
     assert rows(replies[0]) == [(0, 0)]
@@ -385,7 +387,7 @@ def test_the_clients_timeout_is_not_for_a_slow_disk(node: Node, monkeypatch: pyt
     partition.disk.is_slow = True
     monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
     replies = late(node, node.handle(request(("t", 0, batch(b"a")), acks=1), 9))
-    node.time.advance(LEAST_WAIT_MS - 1)
+    node.time.advance(MIN_WAIT_MS - 1)
     assert replies == []
     threads.run_one()
     node.time.advance()
@@ -404,7 +406,7 @@ def test_who_was_told_that_it_failed_finds_nothing_appended(
     if is_stopping:
         node.services.purgatory.expire_all()
     else:
-        node.time.advance(LEAST_WAIT_MS)
+        node.time.advance(MIN_WAIT_MS)
     assert [rows(reply[0]) for reply in (first, second)] == [[(ErrorCode.REQUEST_TIMED_OUT, -1)]] * 2
     thread.run()  # the first had begun
     assert len(thread) == 0
@@ -598,11 +600,13 @@ def test_who_waits_for_what_the_disk_has_lost_is_told(node: Node, caplog: pytest
     node.services.metadata.create_topic("t", 1)
     node.ask(request(("t", 0, batch(b"a"))), 9)
     partition = node.services.partitions.get("t", 0)
-    there, gone = (Behind(PartitionProduceResponse(0), partition, -1, end_offset) for end_offset in (1, 2))
-    for item in (there, gone):
-        item.give_up()
-    assert (there.row.error_code, gone.row.error_code) == (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
-    assert "the disk has lost it" in (gone.row.error_message or "")
+    there, gone = (PartitionProduceResponse(0), PartitionProduceResponse(0))
+    for row, end_offset in ((there, 1), (gone, 2)):
+        append = await_offset(partition, end_offset, None)
+        partition.fail_lost_appends()
+        render(append, row, 9)
+    assert (there.error_code, gone.error_code) == (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert "the disk has lost it" in (gone.error_message or "")
     assert caplog.messages == ["refused to a client (t-0): the disk has lost it before it was replicated"]
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.replication.replica import ACKS_ALL, READ_COMMITTED, READ_UNCOMMITTED, Replica
+from headgate.gateway.replication.append import ACKS_ALL
+from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, over_the_wire
 from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest

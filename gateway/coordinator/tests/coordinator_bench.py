@@ -82,9 +82,7 @@ class Bench:
 
     def cut(self) -> None:
         """The log ends earlier than it did."""
-        told = cast("Replica", self.partition).on_truncation
-        assert told is not None
-        told()
+        self.coordinator.log_was_truncated()
 
     def run(self) -> None:
         """Let everything happen that needs no time."""

@@ -59,6 +59,7 @@ class Compactions:
             services.metrics,
             make_worker=self._make,
         )
+        services.partitions.events.disk_recovered.append(self.cleaning.disk_recovered)
         self._time = node.time
 
     def _make(self, *arguments: Any) -> Steps:

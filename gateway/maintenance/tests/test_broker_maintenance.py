@@ -167,7 +167,7 @@ def test_who_waits_for_the_disk_is_told_that_it_failed_and_served_once_it_is_men
     node.services.metadata.create_topic("t", 1, configs={"headgate.flush": "commit"})
     partition = node.services.partitions.get("t", 0)
     work, back = upkeep(node), list[str]()
-    node.services.partitions.disk_is_back = back.append
+    node.services.partitions.events.disk_recovered.append(back.append)
     append(node, "t")
     node.time.advance()
     assert partition.high_watermark == 1
@@ -183,7 +183,7 @@ def test_who_waits_for_the_disk_is_told_that_it_failed_and_served_once_it_is_men
     node.time.advance(1_000)
     work.repair()
     assert (partition.high_watermark, partition.log.end_offset) == (2, 2)
-    assert back == node.services.partitions.directories
+    assert back == list(node.services.partitions.directories)
     append(node, "t")
     node.time.advance()
     assert partition.high_watermark == 3
@@ -279,7 +279,8 @@ def test_what_cannot_be_made_is_tried_a_few_in_a_turn_and_ever_more_rarely(
     partitions = node.services.partitions
     assert len(partitions.offline) == 20
     disk.tries.clear()
-    work = upkeep(node)
+    heard: list[str] = []
+    work = upkeep(node, heard.append)
     work.start()
     began_ms = node.time.clock.elapsed_ms
     for _ in range(70):
@@ -288,8 +289,6 @@ def test_what_cannot_be_made_is_tried_a_few_in_a_turn_and_ever_more_rarely(
     assert turns == [1, 3, 7, 15, 31]
     assert len(disk.tries) == 4 * len(turns)
     disk.has_room = True
-    heard: list[str] = []
-    work.space_is_back = heard.append
     work._room_changed("/d", True)
     assert not heard
     work._room_changed("/d", False)

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.runtime import partition_of
-from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.directory_health import LONGEST_WAIT_MS, PROBE_NAME, probe
 from headgate.gateway.replication.replica import READ_UNCOMMITTED
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, upkeep
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from headgate.protocol.messages.offset_commit import (
@@ -36,9 +35,7 @@ class TwoDisks(Node):
         super().__init__(Path("/"), log_dirs="/a,/b")
         services = self.services
         services.metadata.create_topic("t", 4)
-        self.upkeep = BrokerMaintenance(
-            self._store, services.partitions, self.config, services.clock, services.scheduler
-        )
+        self.upkeep = upkeep(self)
         self.upkeep.measure(services.metrics)
         for index in range(4):
             assert self.append(index) == index // 4
@@ -113,7 +110,8 @@ def test_it_is_told_once_and_is_back_without_a_restart(node: TwoDisks, caplog: p
     gone, other, back = node.indexes("b"), node.indexes("a"), list[tuple[str, bool]]()
     assert len(gone) == len(other) == 2
     log = node.services.partitions.get("t", gone[0]).log
-    node.services.partitions.disk_is_back = lambda directory: back.append((directory, log.sync_error is None))
+    recovered = node.services.partitions.events.disk_recovered
+    recovered.append(lambda directory: back.append((directory, log.sync_error is None)))
     node.files.fail(errno.EIO, *CHANGES, path="/b/")
     assert "refuses" in str(node.append(gone[0]))
     for index in gone:

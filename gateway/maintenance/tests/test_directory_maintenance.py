@@ -9,6 +9,7 @@ import pytest
 
 from headgate.gateway.tests.builders import Node, upkeep
 from headgate.gateway.tests.manual import Threads
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import Files
 from headgate.storage.log import log_lock
@@ -72,7 +73,8 @@ def test_files_of_one_directory_are_removed_whatever_the_other_does(bench: Bench
 def test_what_cannot_be_removed_is_not_tried_again_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where the room is needed, and all of it is due."""
     bench.node.services.metadata.delete_topic("t")
-    bench.upkeep._space.low.add(bench.node.config.log_directories[1])
+    full = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
+    bench.node.services.partitions.directories[bench.node.config.log_directories[1]].set_full(full)
 
     def refuse(files: Files, path: str) -> None:
         raise OSError(errno.EIO, "Input/output error", path)

@@ -233,10 +233,10 @@ def test_the_disks_are_looked_at_again_after_a_fault_of_who_is_told(
     monkeypatch.setattr(services.partitions, "space", lambda _: (1 << 40, free[0]))
     services.scheduler.call_soon(space.look)
     node.time.advance()
-    assert space.low == set(services.partitions.directories)
+    assert all(status.is_full for status in services.partitions.directories.values())
     free[0] = 1 << 39
     node.time.advance(LOOK_MS)
-    assert not space.low
+    assert not any(status.is_full for status in services.partitions.directories.values())
 
 
 def directories_of_new(node: Node, name: str) -> set[str]:
@@ -263,14 +263,15 @@ def test_a_disk_that_hangs_holds_up_no_other_and_is_told_once(
         threads.run_one(number=1)
         node.time.advance(LOOK_MS)
     assert asked == ["b"] * 30
-    assert looking.hung == {f"{tmp_path}/a"}
+    directories = services.partitions.directories.values()
+    assert [status.path for status in directories if status.is_hung] == [f"{tmp_path}/a"]
     assert directories_of_new(node, "meanwhile") == {"b"}
     described = node.ask(DescribeLogDirsRequest(topics=[]), 4).results
     assert [(row.total_bytes, row.usable_bytes) for row in described][1] == (1 << 40, 1 << 39)
     assert asked == ["b"] * 30 + ["a"], "only of the one that never told anything"
     threads.run_one()
     node.time.advance(LOOK_MS)
-    assert not looking.hung
+    assert not any(status.is_hung for status in directories)
     assert directories_of_new(node, "afterwards") == {"a"}, "which has fewer"
     assert [record.getMessage() for record in caplog.records if "/a " in record.getMessage()] == [
         f"the disk of {tmp_path}/a has not told its room for 10 s: it hangs",

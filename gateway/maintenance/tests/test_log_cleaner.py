@@ -279,8 +279,7 @@ def test_what_was_wrong_with_a_deleted_log_is_forgotten(node: Node, compactions:
         compactions.workers[-1].fail(error)
         node.services.metadata.delete_topic("t")
         compactions.look()
-        assert not compactions.cleaning._uncleanable
-        assert not compactions.cleaning._delays
+        assert not compactions.cleaning._cleanings
 
 
 def test_a_failing_disk_is_tried_again_ever_later(node: Node, compactions: Compactions, caplog: Any) -> None:
@@ -317,9 +316,9 @@ def test_what_was_wrong_while_a_disk_failed_is_forgotten_when_it_is_back(
     directory = Path(partition.log.directory).parent
     compactions.look()
     compactions.workers[-1].fail(error)
-    node.services.partitions.disk_is_back(f"{directory}-of-others")
+    node.services.partitions.disk_recovered(f"{directory}-of-others")
     assert compactions.run() == []
-    node.services.partitions.disk_is_back(str(directory))
+    node.services.partitions.disk_recovered(str(directory))
     compactions.run()
     assert offsets(partition) == [9, 10, 11]
 

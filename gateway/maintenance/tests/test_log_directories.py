@@ -176,9 +176,9 @@ def test_a_partition_whose_directory_is_lost_begins_anew_and_loudly(
 def test_new_partitions_are_where_producers_are_served(tmp_path: Path) -> None:
     node = node_of(tmp_path, "a", "b")
     full = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
-    node.services.partitions.refuse_writes(f"{tmp_path}/b", full)
+    node.services.partitions.directories[f"{tmp_path}/b"].set_full(full)
     fill(node, "t", 4)
-    node.services.partitions.refuse_writes(f"{tmp_path}/b", None)
+    node.services.partitions.directories[f"{tmp_path}/b"].set_full(None)
     fill(node, "u", 4)
     assert described(node)["b"] == (0, [("u", index) for index in range(4)], True)
     node.close()

@@ -132,7 +132,7 @@ class Bursts:
                 nursery.start_soon(BurstClient(self, self._connect(), number).run)
         await trio.testing.wait_all_tasks_blocked()
         assert not self.services.appends.is_open, "staged, and everybody sleeps"
-        for partition in self.services.partitions._partitions.values():
+        for partition in self.services.partitions:
             log = partition.log
             unwritten = log.being_written or log.staged
             assert log.staged is None

@@ -11,8 +11,9 @@ from random import Random
 import pytest
 
 from headgate.gateway.metadata.embedded import EmbeddedMetadata
+from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.leader_epoch_bumps import LONGEST_WAIT_MS, LeaderEpochBumps
-from headgate.gateway.replication.replica import ACKS_ALL, Replica
+from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads
@@ -49,6 +50,7 @@ class Bench(Node):
         )
         self.metadata.on_change(self.services.partitions.follow)
         self.bumps = LeaderEpochBumps(self.metadata, self.services.partitions, self.time.scheduler)
+        self.services.partitions.events.epoch_needed[:] = [self.bumps.soon]
         for _ in range(3):
             self.append()
 
@@ -66,7 +68,7 @@ class Bench(Node):
 
     def withhold(self, index: int = 0) -> Replica:
         partition = self.partition(index)
-        self.services.partitions.withhold(partition)
+        self.services.partitions.await_epoch(partition)
         self.time.advance()
         return partition
 
@@ -90,10 +92,10 @@ def test_it_is_served_again_when_the_higher_epoch_is_on_the_disk(bench: Bench) -
     partition = bench.withhold()
     assert code_of(bench) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(bench, 1) == ErrorCode.NONE
-    assert bench.services.partitions.withheld == {("t", 0): 0}
+    assert bench.services.partitions.awaiting_epoch == {("t", 0): 0}
     bench.threads.run_all()
     assert bench.partition() is partition
-    assert (partition.leader_epoch, bench.services.partitions.withheld) == (1, {})
+    assert (partition.leader_epoch, bench.services.partitions.awaiting_epoch) == (1, {})
     bench.append()
     assert partition.log.epochs.entries == [(0, 0), (1, 3)]
     durable = bench.files.copy(only_durable=True)
@@ -113,7 +115,7 @@ def test_nothing_is_written_to_it_meanwhile_by_whoever_knows_it(bench: Bench) ->
     with pytest.raises(KafkaError):
         bench.append(partition)
     assert not partition.stores_verbatim
-    bench.services.partitions.set_offline("/data", None)
+    bench.services.partitions.directories["/data"].set_offline(None)
     assert partition.read_only is not None
     bench.threads.run_all()
     assert partition.read_only is None
@@ -166,8 +168,8 @@ def test_clients_are_told_that_it_has_no_leader(bench: Bench) -> None:
 
 
 def test_all_of_a_turn_are_one_change_and_one_that_comes_later_another(bench: Bench) -> None:
-    bench.services.partitions.withhold(bench.partition(0))
-    bench.services.partitions.withhold(bench.partition(1))
+    bench.services.partitions.await_epoch(bench.partition(0))
+    bench.services.partitions.await_epoch(bench.partition(1))
     end_offset = bench.metadata.end_offset
     bench.time.advance()
     assert len(bench.threads.waiting) == 1
@@ -234,7 +236,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_gone(bench: Bench) -> None:
     bench.metadata.delete_topic("t")
     bench.threads.run_all()
     assert code_of(bench) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert not bench.services.partitions.withheld
+    assert not bench.services.partitions.awaiting_epoch
     bench.time.advance(LONGEST_WAIT_MS)
     assert not bench.threads.waiting
 

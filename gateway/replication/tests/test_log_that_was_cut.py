@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.tests.test_commit_at_any_cut import CrashingNode
-from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.tests.builders import upkeep
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -45,9 +45,7 @@ class Bench:
         services.groups.prepare()
         self.node.time.advance()
         scheduler = services.scheduler
-        self.upkeep = BrokerMaintenance(
-            self.node._store, services.partitions, self.node.config, services.clock, scheduler
-        )
+        self.upkeep = upkeep(self.node)
         self.threads = Threads()
         self.at_once = scheduler.in_thread
         scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]

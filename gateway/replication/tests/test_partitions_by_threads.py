@@ -209,14 +209,14 @@ def test_what_the_disk_refuses_is_offline_and_made_by_a_later_try(
 ) -> None:
     told: list[Any] = []
     came: list[tuple[str, int]] = []
-    desk.partitions.on_open(lambda *key: came.append(key))
+    desk.partitions.events.online.append(lambda *key: came.append(key))
     failed: list[str] = []
-    desk.partitions.disk_failed = lambda directory, _: failed.append(directory)
+    desk.partitions.events.disk_failed.append(lambda directory, _: failed.append(directory))
     with monkeypatch.context() as patch:
         Full(patch)
         desk.metadata.create_topic("t", 2)
         desk.run_all()
-        assert failed == desk.partitions.directories * 2
+        assert failed == list(desk.partitions.directories) * 2
         assert len(desk.metadata.image.topics["t"].partitions) == 2
         assert list(desk.partitions.offline) == [("t", 0), ("t", 1)]
         desk.partitions.retry(told.append)
@@ -384,7 +384,7 @@ def disks(tmp_path: Path) -> Iterator[TwoDisks]:
 def prefer(disks: TwoDisks, directory: str) -> None:
     """Have new partitions made there, if there is nothing against it."""
     for each in (disks.a, disks.b):
-        disks.partitions.refuse_writes(each, None if each == directory else KafkaError(STORAGE, "full"))
+        disks.partitions.directories[each].set_full(None if each == directory else KafkaError(STORAGE, "full"))
 
 
 def test_what_is_in_another_directory_than_the_hung_one_is_made_and_served(disks: TwoDisks) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from headgate.gateway.replication.replica import ACKS_ALL, READ_COMMITTED, READ_UNCOMMITTED, Replica
+from headgate.gateway.replication.append import ACKS_ALL
+from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads

@@ -351,5 +351,5 @@ def test_without_a_record_of_this_start_the_epoch_of_a_log_is_the_present_one(tm
     for are_raised, expected in ((False, {}), (True, {("t", 0): 0})):
         again = ReplicaManager(node._store, node.config, services.purgatory)
         again.start(services.metadata.image, epochs_are_raised=are_raised)
-        assert again.withheld == expected
+        assert again.awaiting_epoch == expected
     node.close()

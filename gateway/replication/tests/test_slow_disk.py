@@ -358,7 +358,7 @@ def test_what_comes_and_goes_in_one_directory_does_not_wait_for_another(tmp_path
         files.close(f"{hung}/", "make", "rename")
         await client.ask(DeleteTopicsRequest(topic_names=["old"], timeout_ms=60_000), 5)
         await files.until_waiting()
-        partitions.refuse_writes(hung, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "there is no room"))
+        partitions.directories[hung].set_full(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "there is no room"))
         for name in ("old", "new"):
             with trio.fail_after(PREPARE_MS / 2_000):
                 response: Any = await client.ask(creation(name), 5)

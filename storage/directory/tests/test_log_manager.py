@@ -83,14 +83,19 @@ class Full(Files):
             super().remove_tree(path)
 
 
+def create_beside(stores: LogManager, partition: int, *avoided: str) -> None:
+    """In another directory than these, if there is one."""
+    creation = stores.begin_creation(("t", partition), TOPIC_ID, SMALL, NOW_MS, avoided)
+    creation.run()
+    stores.end_creation(creation)
+
+
 def test_new_partitions_do_not_go_where_there_is_hardly_any_room(take: Take, tmp_path: Path) -> None:
     stores = take("a", "b")
-    stores.low = frozenset([f"{tmp_path}/a"])
     for partition in range(3):
-        create(stores, "t", partition)
+        create_beside(stores, partition, f"{tmp_path}/a")
     assert [len(store) for store in stores] == [0, 3]
-    stores.low = frozenset([f"{tmp_path}/a", f"{tmp_path}/b"])
-    create(stores, "t", 3)
+    create_beside(stores, 3, f"{tmp_path}/a", f"{tmp_path}/b")
     assert [len(store) for store in stores] == [1, 3], "there is no better one"
     stores.close()
 
@@ -131,19 +136,18 @@ def test_no_partition_is_made_where_one_of_its_name_is_still_to_leave(take: Take
     for topic_id in (b"of the first one", b"of the second   "):
         create(stores, "t", 0, topic_id)
         deletions.append(stores.begin_deletion(("t", 0), topic_id))
-    stores.low = frozenset([f"{tmp_path}/a"])
-    assert made_in(stores) == [f"{tmp_path}/b"]
+    assert made_in(stores, f"{tmp_path}/a") == [f"{tmp_path}/b"]
     for deletion, places in zip(deletions, (["b"], ["b", "a"]), strict=True):
         assert deletion is not None
         deletion.run()
         stores.end_deletion(deletion)
-        assert made_in(stores) == [f"{tmp_path}/{name}" for name in places]
+        assert made_in(stores, f"{tmp_path}/a") == [f"{tmp_path}/{name}" for name in places]
     stores.close()
 
 
-def made_in(stores: LogManager) -> list[str]:
+def made_in(stores: LogManager, *avoided: str) -> list[str]:
     """Where a new partition is tried; it is not made."""
-    making = stores.begin_creation(("t", 0), TOPIC_ID, SMALL, NOW_MS)
+    making = stores.begin_creation(("t", 0), TOPIC_ID, SMALL, NOW_MS, avoided)
     with pytest.raises(KafkaError, match="the broker stops"):
         stores.end_creation(making)
     return [place.directory for place in making.places]
@@ -245,12 +249,12 @@ def test_one_partition_in_two_directories(take: Take, tmp_path: Path, is_older: 
 
     stores = opened()
     with pytest.raises(StorageError, match="one partition is in two log directories"):
-        stores.settle(lambda _: None)
+        stores.resolve_duplicates(lambda _: None)
     stores.close()
     written = (tmp_path / "a" / "t-0" / f"{0:020d}.log").read_bytes()
     stores = opened()
     stores.removed |= set() if is_older else {bytes(16)}
-    stores.settle({"t": TOPIC_ID}.get)
+    stores.resolve_duplicates({"t": TOPIC_ID}.get)
     for store in stores:
         store.open_all(NOW_MS)
     assert stores.logs["t", 0].directory == f"{tmp_path}/b/t-0"
@@ -277,11 +281,11 @@ def test_a_partition_that_was_begun_in_one_directory_and_made_in_another(
         [f"{tmp_path}/{name}" for name in "ab"], files=Files(), node_id=0, config=SMALL, random=Random(1)
     )
     if left:
-        stores.settle({"t": TOPIC_ID}.get)
+        stores.resolve_duplicates({"t": TOPIC_ID}.get)
         assert [path.parent.name for path in tmp_path.glob("*/t-0")] == [left]
     else:
         with pytest.raises(StorageError, match="one partition is in two log directories"):
-            stores.settle({"t": TOPIC_ID}.get)
+            stores.resolve_duplicates({"t": TOPIC_ID}.get)
         assert len(list(tmp_path.glob("*/t-0"))) == 2
     stores.close()
 

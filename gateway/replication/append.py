@@ -1,0 +1,187 @@
+"""An append of a client's batches, from its beginning to its acknowledgement, and the queue for the high watermark.
+
+An append takes one of four ways: the loop writes it inline; the write batcher writes it at the end of the turn; the
+append queue of a slow disk has a thread write it; or a conversion comes first, and then one of the others. Whichever
+way it takes, it is one `Append`, in one state:
+
+    CONVERTING ──> PENDING ──> WRITTEN ──> COMMITTED      with acks=0 and acks=1 an append is committed when written
+         └────────────┴───────────┴──────> FAILED
+
+An append needs no object where nothing can come between its beginning and its acknowledgement: one that is written and
+acknowledged before the handler returns, and one that waits for nothing but the write at the end of the turn. There the
+response is its state (`WriteBatcher.promise`), as an object for each would cost a small produce request two percent.
+
+Appends that wait for the high watermark stand in a `CommitQueue`, in the order of their offsets: a move of the high
+watermark costs what it completes. Who waits for records stands elsewhere (`Replica.waiters`).
+
+Here is no knowledge of requests and responses: a handler renders the state of its appends.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.log.pending_write import AppendInfo
+
+if TYPE_CHECKING:
+    from headgate.gateway.replication.replica import Replica
+
+ACKS_ALL = -1
+
+
+class AppendState(Enum):
+    """How far an append has come."""
+
+    CONVERTING = auto()
+    PENDING = auto()
+    WRITTEN = auto()
+    COMMITTED = auto()
+    FAILED = auto()
+
+
+CONVERTING, PENDING, WRITTEN = AppendState.CONVERTING, AppendState.PENDING, AppendState.WRITTEN
+COMMITTED, FAILED = AppendState.COMMITTED, AppendState.FAILED
+
+
+class Append:
+    """One append to one partition. `info` says where the batches are, `error` why they are not there."""
+
+    __slots__ = ("end_offset", "error", "info", "leader_epoch", "listener", "replica", "required_acks", "state")
+
+    def __init__(self, replica: Replica, required_acks: int, listener: Callable[[Append], None] | None = None) -> None:
+        """`listener(append)` is called when the conversion has ended, and when the append has ended."""
+        self.replica = replica
+        self.required_acks = required_acks
+        self.leader_epoch = replica.leader_epoch
+        """The epoch in which the append began."""
+        self.state = PENDING
+        self.info: AppendInfo | None = None
+        self.end_offset = -1
+        """The offset behind the last record, once that is known."""
+        self.error: KafkaError | OSError | None = None
+        self.listener = listener
+
+    def __repr__(self) -> str:
+        return f"Append({self.replica.topic}-{self.replica.index}, {self.state.name}, {self.info or self.error})"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the outcome is known."""
+        return self.state is COMMITTED or self.state is FAILED
+
+    # Conversion
+
+    def begin_conversion(self) -> None:
+        """Convert first: other appends to the partition that need a conversion queue up behind this one."""
+        self.state = CONVERTING
+        self.replica.converting += 1
+
+    def end_conversion(self) -> None:
+        """The batches are converted, and wait to be written."""
+        if self.state is CONVERTING:
+            self.replica.converting -= 1
+            self.state = PENDING
+            if self.listener is not None:
+                self.listener(self)
+
+    # Outcome
+
+    def end_write(self, result: AppendInfo | KafkaError | OSError) -> None:
+        """The write has ended. An append that was given up stays so."""
+        if self.state is not PENDING:
+            return
+        if not isinstance(result, AppendInfo):
+            self.fail(result)
+            return
+        self.info, self.end_offset, self.state = result, result.last_offset + 1, WRITTEN
+        if self.required_acks != ACKS_ALL or self.replica.high_watermark >= self.end_offset:
+            self._end(COMMITTED)
+        else:
+            self.replica.await_commit(self)
+
+    def commit(self) -> None:
+        """Acknowledge: every in-sync replica has the batches, unless another leader epoch began meanwhile.
+
+        The epoch is checked here, and not where the append begins: what a leader wrote in an older epoch may have been
+        cut from its log since.
+        """
+        if self.state is not WRITTEN:
+            return
+        if self.leader_epoch == self.replica.leader_epoch:
+            self._end(COMMITTED)
+        else:
+            message = f"leader epoch {self.leader_epoch} ended before every in-sync replica had the records"
+            self.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
+
+    def fail(self, error: KafkaError | OSError) -> None:
+        """The batches were not appended, or may be lost, or took too long."""
+        if self.has_ended:
+            return
+        if self.state is CONVERTING:
+            self.replica.converting -= 1
+        self.error = error
+        self._end(FAILED)
+
+    def _end(self, state: AppendState) -> None:
+        self.state = state
+        listener, self.listener = self.listener, None  # which holds the whole request
+        if listener is not None:
+            listener(self)
+
+    def fail_if_lost(self) -> None:
+        """Fail if the disk did not take what was written, or the topic was deleted: it will never be committed."""
+        log = self.replica.log
+        if log.sync_error is not None:
+            self.fail(log.sync_error)
+        elif self.end_offset > log.end_offset:
+            lost = "the disk has lost it before it was replicated"
+            self.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, lost))
+        elif log.is_retired and log.flushing is None:
+            deleted = "the topic was deleted before it was on the disk"
+            self.fail(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, deleted))
+
+
+def await_offset(replica: Replica, end_offset: int, listener: Callable[[Append], None] | None) -> Append:
+    """Stand for everything before `end_offset` that was written without an object, and is not all committed yet."""
+    append = Append(replica, ACKS_ALL, listener)
+    append.end_offset, append.state = end_offset, WRITTEN
+    replica.await_commit(append)
+    return append
+
+
+class CommitQueue:
+    """The appends of a partition that wait for its high watermark, the lowest end offset first.
+
+    An append that was given up stays until the high watermark passes it.
+    """
+
+    __slots__ = ("_heap", "_number")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Append]] = []
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, append: Append) -> None:
+        """Have `append.commit` called once the high watermark has reached its end offset."""
+        self._number += 1
+        heapq.heappush(self._heap, (append.end_offset, self._number, append))
+
+    def advance(self, high_watermark: int) -> None:
+        """Commit what the high watermark has reached."""
+        heap = self._heap
+        while heap and heap[0][0] <= high_watermark:
+            heapq.heappop(heap)[2].commit()
+
+    def fail_lost(self) -> None:
+        """Fail what can never be committed; the rest goes on waiting."""
+        for _, _, append in self._heap:
+            append.fail_if_lost()
+        self._heap = [entry for entry in self._heap if entry[2].state is WRITTEN]
+        heapq.heapify(self._heap)

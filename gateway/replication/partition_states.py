@@ -1,0 +1,192 @@
+"""The state of every partition that this broker hosts: one record for each, and one function that changes states.
+
+A partition is in one state, and a key that is in none is no partition:
+
+    state           its log                              `ReplicaManager.get` raises   what comes next
+    ONLINE          is open, and led here                nothing                       deleted; AWAITING_EPOCH; REMOTE
+    LOADING         is there, and will be opened         NOT_LEADER_OR_FOLLOWER        opened: ONLINE, or OFFLINE
+    CREATING        is being created by a thread         NOT_LEADER_OR_FOLLOWER        created: ONLINE; refused: OFFLINE
+    AWAITING_EPOCH  lost what clients may have read      NOT_LEADER_OR_FOLLOWER        a higher leader epoch: ONLINE
+    OFFLINE         is damaged, or could not be created  KAFKA_STORAGE_ERROR           `retry`: RETRYING
+    RETRYING        is being created once more           KAFKA_STORAGE_ERROR           created: ONLINE; refused: OFFLINE
+    REMOTE          stays here, and another node leads   NOT_LEADER_OR_FOLLOWER        led here: any of the above
+    DELETING        was deleted while a thread opens it  UNKNOWN_TOPIC_OR_PARTITION    opened: deleted
+
+An online partition is its `Replica`, which `online` finds by one look-up; in every other state it is an `Unavailable`.
+What leads into a state, and out of it, is done by `ReplicaManager`; here is no log, no file and no thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from enum import Enum, auto
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.disk.checkpoint import TopicPartition
+
+if TYPE_CHECKING:
+    from headgate.gateway.metadata.image import Topic
+    from headgate.gateway.replication.replica import Replica
+
+
+class PartitionState(Enum):
+    """What a broker can do with a partition. NONE: there is no such partition."""
+
+    NONE = auto()
+    ONLINE = auto()
+    LOADING = auto()
+    CREATING = auto()
+    AWAITING_EPOCH = auto()
+    OFFLINE = auto()
+    RETRYING = auto()
+    REMOTE = auto()
+    DELETING = auto()
+
+
+_NONE, _ONLINE, _LOADING = PartitionState.NONE, PartitionState.ONLINE, PartitionState.LOADING
+_CREATING, _AWAITING = PartitionState.CREATING, PartitionState.AWAITING_EPOCH
+_OFFLINE, _RETRYING = PartitionState.OFFLINE, PartitionState.RETRYING
+_REMOTE, _DELETING = PartitionState.REMOTE, PartitionState.DELETING
+_SERVABLE = {_ONLINE, _AWAITING}
+
+TRANSITIONS: Mapping[PartitionState, Collection[PartitionState]] = {
+    _NONE: {_NONE, *_SERVABLE, _LOADING, _CREATING, _OFFLINE, _REMOTE, _DELETING},
+    _ONLINE: {_NONE, _AWAITING},
+    _AWAITING: {_NONE, _ONLINE},
+    _LOADING: {*_SERVABLE, _NONE, _LOADING, _CREATING, _OFFLINE, _REMOTE},
+    _CREATING: {*_SERVABLE, _NONE, _CREATING, _OFFLINE, _REMOTE},
+    _OFFLINE: {*_SERVABLE, _NONE, _LOADING, _CREATING, _OFFLINE, _RETRYING, _REMOTE},
+    _RETRYING: {*_SERVABLE, _NONE, _OFFLINE, _RETRYING, _REMOTE},
+    _REMOTE: {*_SERVABLE, _NONE, _LOADING, _CREATING, _OFFLINE, _REMOTE},
+    _DELETING: {_NONE, _LOADING, _CREATING, _OFFLINE, _REMOTE},
+}
+"""The states that may follow each state."""
+
+
+class Unavailable(NamedTuple):
+    """A partition that is not online."""
+
+    state: PartitionState
+    topic_id: bytes = b""
+    """CREATING, RETRYING, OFFLINE: the topic that the partition belongs to."""
+    is_new: bool = False
+    """There never was a log: one may be created though a directory cannot be looked into."""
+    error: KafkaError | None = None
+    """OFFLINE, RETRYING: what keeps the partition there."""
+    leader: int = -1
+    """REMOTE: the node that leads, or -1."""
+    deleted_topic_id: bytes | None = None
+    """LOADING, DELETING: the log that is being opened belongs to this topic, which was deleted meanwhile."""
+    queued: Topic | None = None
+    """CREATING, RETRYING: the topic, while an older partition of the name is still being created."""
+    replica: Replica | None = None
+    """AWAITING_EPOCH."""
+
+    def refusal(self, topic: str, index: int) -> KafkaError:
+        """The error for a client that asks for the partition."""
+        match self.state:
+            case PartitionState.LOADING:
+                return _not_led(f"the log of {topic}-{index} is being opened")
+            case PartitionState.CREATING:
+                return _not_led(f"{topic}-{index} is being created")
+            case PartitionState.AWAITING_EPOCH:
+                return _not_led(f"{topic}-{index} waits for a higher leader epoch")
+            case PartitionState.REMOTE:
+                led = f"node {self.leader} leads it" if self.leader >= 0 else "it has no leader at present"
+                return _not_led(f"{topic}-{index}: {led}")
+            case PartitionState.OFFLINE | PartitionState.RETRYING if self.error is not None:
+                # A copy: each raise would add to the traceback of the one that is kept
+                return KafkaError(self.error.code, self.error.message)
+        return unknown(topic, index)
+
+
+def unknown(topic: str, index: int) -> KafkaError:
+    """The error for an unknown partition."""
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
+
+
+def _not_led(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+
+
+class PartitionStates:
+    """(topic, index) -> the partition. Those that are not online stand in the order in which they entered a state."""
+
+    def __init__(self) -> None:
+        self.online: dict[TopicPartition, Replica] = {}
+        """The partitions that are online. Only `move` changes it."""
+        self._unavailable: dict[TopicPartition, Unavailable] = {}
+        self._counts = dict.fromkeys(PartitionState, 0)
+
+    def unavailable(self, key: TopicPartition) -> Unavailable | None:
+        """The partition, if it is not online."""
+        return self._unavailable.get(key)
+
+    def replica(self, key: TopicPartition) -> Replica | None:
+        """The replica of a partition that is online, or waits for a higher leader epoch."""
+        found = self.online.get(key)
+        unavailable = self._unavailable.get(key)
+        return found if unavailable is None else unavailable.replica
+
+    def __iter__(self) -> Iterator[Replica]:
+        """The replicas: of partitions that are online, then of those that wait for a higher leader epoch."""
+        return chain(self.online.values(), self.awaiting_epoch())
+
+    def awaiting_epoch(self) -> list[Replica]:
+        """The replicas of partitions that wait for a higher leader epoch."""
+        if not self._counts[_AWAITING]:
+            return []
+        return [one.replica for one in self._unavailable.values() if one.replica is not None]
+
+    def state(self, key: TopicPartition) -> PartitionState:
+        """The state of a partition."""
+        unavailable = self._unavailable.get(key)
+        if unavailable is not None:
+            return unavailable.state
+        return _ONLINE if key in self.online else _NONE
+
+    def move(self, key: TopicPartition, to: Replica | Unavailable | None) -> None:
+        """Bring a partition into its next state: online, another one, or none. `TRANSITIONS` has all that may be."""
+        before = self.state(key)
+        after = to.state if isinstance(to, Unavailable) else _NONE if to is None else _ONLINE
+        assert after in TRANSITIONS[before], f"{key[0]}-{key[1]} cannot go from {before.name} to {after.name}"
+        if before is _ONLINE:
+            del self.online[key]
+        elif before is not _NONE:
+            del self._unavailable[key]
+            self._counts[before] -= 1
+            if not self._unavailable:
+                self._unavailable.clear()  # it has room for all of them until then
+        if isinstance(to, Unavailable):
+            self._unavailable[key] = to
+            self._counts[after] += 1
+        elif to is not None:
+            self.online[key] = to
+
+    def within(self, *states: PartitionState) -> Collection[TopicPartition]:
+        """The partitions that are in one of these states when they are looked at. None of the states is ONLINE."""
+        return _Within(self._unavailable, self._counts, states)
+
+
+class _Within(Collection[TopicPartition]):
+    def __init__(
+        self,
+        unavailable: dict[TopicPartition, Unavailable],
+        counts: dict[PartitionState, int],
+        states: tuple[PartitionState, ...],
+    ) -> None:
+        self._unavailable = unavailable
+        self._counts = counts
+        self._states = states
+
+    def __contains__(self, key: object) -> bool:
+        found = self._unavailable.get(key)  # type: ignore[call-overload]
+        return found is not None and found.state in self._states
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return (key for key, found in list(self._unavailable.items()) if found.state in self._states)
+
+    def __len__(self) -> int:
+        return sum(self._counts[state] for state in self._states)

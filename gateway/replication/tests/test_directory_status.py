@@ -1,0 +1,41 @@
+"""The state of a log directory."""
+
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS
+from headgate.gateway.replication.directory_status import DirectoryStatus
+from headgate.protocol.errors import ErrorCode, KafkaError
+
+FULL = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
+GONE = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "gone")
+
+
+def test_each_change_is_told_and_keeps_new_partitions_away() -> None:
+    heard: list[tuple[bool, bool, bool, bool]] = []
+
+    def changed(status: DirectoryStatus) -> None:
+        heard.append((status.is_offline, status.is_full, status.is_hung, status.is_avoided))
+
+    status = DirectoryStatus("/d", None, changed)
+    assert not status.is_avoided
+    status.set_offline(GONE)
+    status.set_full(FULL)
+    status.set_offline(None)
+    status.set_full(None)
+    status.set_hung(is_hung=True)
+    status.set_hung(is_hung=False)
+    assert heard == [
+        (True, False, False, True),
+        (True, True, False, True),
+        (False, True, False, True),
+        (False, False, False, False),
+        (False, False, True, True),
+        (False, False, False, False),
+    ]
+
+
+def test_a_full_disk_takes_what_the_broker_writes_and_a_disk_that_is_gone_takes_nothing() -> None:
+    status = DirectoryStatus("/d", None, lambda _: None)
+    assert status.refusal("t") is None
+    status.set_full(FULL)
+    assert (status.refusal("t"), status.refusal(CONSUMER_OFFSETS)) == (FULL, None)
+    status.set_offline(GONE)
+    assert status.refusal("t") is status.refusal(CONSUMER_OFFSETS) is GONE

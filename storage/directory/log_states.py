@@ -1,0 +1,101 @@
+"""Which partitions a log directory has, and how far the log of each is: one state for each, and one function for all.
+
+    UNOPENED ──> OPENING ──> OPEN ──> NONE         `allow_retry` brings FAILED back to UNOPENED
+        ^           └──────> FAILED ──> NONE
+    NONE ──> CREATING ─────> OPEN
+
+Here are states only. What a state means for files is done by `LogDirectory`; what it means for clients stands in
+`gateway.replication.partition_states`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum, auto
+
+from headgate.storage.directory.log_opening import LogOpening
+from headgate.storage.disk.checkpoint import TopicPartition
+from headgate.storage.errors import StorageError
+from headgate.storage.log.log import Log
+
+
+class LogState(Enum):
+    """How far the log of a partition is. NONE: the directory does not have the partition."""
+
+    NONE = auto()
+    UNOPENED = auto()
+    OPENING = auto()
+    OPEN = auto()
+    FAILED = auto()
+    CREATING = auto()
+
+
+NONE, UNOPENED, OPENING = LogState.NONE, LogState.UNOPENED, LogState.OPENING
+OPEN, FAILED, CREATING = LogState.OPEN, LogState.FAILED, LogState.CREATING
+
+TRANSITIONS: Mapping[LogState, Collection[LogState]] = {
+    NONE: {NONE, UNOPENED, CREATING, OPEN},  # OPEN: created here after another directory has refused
+    UNOPENED: {NONE, OPENING},
+    OPENING: {NONE, UNOPENED, OPENING, OPEN, FAILED},
+    OPEN: {NONE},
+    FAILED: {NONE, UNOPENED},
+    CREATING: {NONE, OPEN},
+}
+"""The states that may follow each state."""
+
+Record = Log | StorageError | LogOpening | LogState
+"""What is known in a state: the open log, the error that keeps it closed, the opening, or the bare state."""
+
+
+class LogStates:
+    """(topic, index) -> the log. The collections are read by everybody and changed by `move` alone."""
+
+    __slots__ = ("creating", "failed", "logs", "unopened")
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed: dict[TopicPartition, StorageError] = {}
+        self.unopened: dict[TopicPartition, LogOpening | None] = {}
+        """UNOPENED, and with their openings those that are OPENING."""
+        self.creating: set[TopicPartition] = set()
+
+    def __contains__(self, key: TopicPartition) -> bool:
+        return key in self.logs or key in self.failed or key in self.unopened or key in self.creating
+
+    def __len__(self) -> int:
+        return len(self.logs) + len(self.failed) + len(self.unopened) + len(self.creating)
+
+    def state(self, key: TopicPartition) -> LogState:
+        """How far the log of a partition is."""
+        if key in self.logs:
+            return OPEN
+        if key in self.unopened:
+            return UNOPENED if self.unopened[key] is None else OPENING
+        return FAILED if key in self.failed else CREATING if key in self.creating else NONE
+
+    def move(self, key: TopicPartition, to: Record) -> Log | None:
+        """Bring a partition into its next state; `TRANSITIONS` has all that may be. Returns the log that was open."""
+        before, after = self.state(key), _state_of(to)
+        assert after in TRANSITIONS[before], f"{key[0]}-{key[1]} cannot go from {before.name} to {after.name}"
+        log = self.logs.pop(key, None)
+        self.failed.pop(key, None)
+        self.creating.discard(key)
+        if isinstance(to, LogOpening) or after is UNOPENED:
+            self.unopened[key] = to if isinstance(to, LogOpening) else None
+        elif key in self.unopened:
+            del self.unopened[key]
+            if not self.unopened:
+                self.unopened.clear()  # it has room for all of them until then
+        if isinstance(to, Log):
+            self.logs[key] = to
+        elif isinstance(to, StorageError):
+            self.failed[key] = to
+        elif after is CREATING:
+            self.creating.add(key)
+        return log
+
+
+def _state_of(record: Record) -> LogState:
+    if isinstance(record, LogState):
+        return record
+    return OPEN if isinstance(record, Log) else OPENING if isinstance(record, LogOpening) else FAILED
