@@ -16,6 +16,7 @@ from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handlers import load
+from headgate.gateway.app.ready_line import ready_line
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.producer_ids import ProducerIds
 from headgate.gateway.coordinator.runtime import Coordinators
@@ -33,7 +34,6 @@ from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock, SystemClock
 from headgate.gateway.runtime.descriptors import for_connections
-from headgate.gateway.runtime.log_output import ready_line
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.purgatory import Purgatory
 from headgate.gateway.runtime.scheduler import Scheduler

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 import headgate
-from headgate.gateway.runtime.log_output import READY
+from headgate.gateway.app.ready_line import READY
 
 # What a test wants: a free port, and no wait for more members when a group begins.
 _DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}

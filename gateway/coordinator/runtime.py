@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.config.resources import ResourceType
+from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.coordinator import offset_expiration
 from headgate.gateway.coordinator.coordinator import Coordinator, Decide, Lost, Tools
 from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket

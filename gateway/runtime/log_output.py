@@ -1,26 +1,15 @@
-"""Log lines on stderr, by the standard `logging`, and the one line on stdout that says that a broker is ready."""
+"""Log lines on stderr, by the standard `logging`: their form, and a limit on lines that come again and again."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from headgate.gateway.config import BrokerConfig
     from headgate.gateway.runtime.clock import Clock
 
 LEVELS = ("debug", "info", "warning", "error")
-READY = "headgate ready "
 SERVING_FAILED = "serving %s failed; only this connection is closed"
-
-
-def ready_line(config: BrokerConfig, endpoints: Sequence[str]) -> str:
-    """`headgate ready PLAINTEXT://127.0.0.1:40123 node.id=0 log.dirs=/x`: what programs that start a broker wait for.
-
-    `endpoints` are what is really listened on, ports included; several are separated by commas.
-    """
-    return f"{READY}{','.join(endpoints)} node.id={config.node_id} log.dirs={','.join(config.log_directories)}"
 
 
 def configure(level: str = "info", stream: TextIO | None = None) -> None:

@@ -15,8 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from headgate.tools.bench.brokers import HEADGATE, KAFKA, HeadgateLauncher, KafkaLauncher, Launcher, java_command
-from headgate.tools.bench.client import BenchError
+from headgate.tools.bench.measuring.brokers import (
+    HEADGATE,
+    KAFKA,
+    HeadgateLauncher,
+    KafkaLauncher,
+    Launcher,
+    java_command,
+)
 from headgate.tools.bench.report import (
     Journal,
     Progress,
@@ -29,8 +35,9 @@ from headgate.tools.bench.report import (
     unlike,
     verdict,
 )
+from headgate.tools.bench.requests.client import BenchError
+from headgate.tools.bench.rows.table import ALL_ROWS, BY_NAME_ONLY, CONVERSIONS
 from headgate.tools.bench.run import QUICK, Bench, Settings
-from headgate.tools.bench.table import ALL_ROWS, BY_NAME_ONLY, CONVERSIONS
 
 BUILD = Path("build/bench")
 NEWEST_JARS, CONVERTING_JARS = Path("build/jars/broker"), Path("build/jars/broker39")

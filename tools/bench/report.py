@@ -9,9 +9,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, TextIO
 
-from headgate.tools.bench.brokers import HEADGATE, KAFKA
-from headgate.tools.bench.client import BenchError
-from headgate.tools.bench.figures import Comparison, Figure, Sample, compare, has_fallen
+from headgate.tools.bench.measuring.brokers import HEADGATE, KAFKA
+from headgate.tools.bench.measuring.figures import Comparison, Figure, Sample, compare, has_fallen
+from headgate.tools.bench.requests.client import BenchError
 
 OTHERS_TOLERATED = 0.1
 _MORE, _LESS = "more", "less"

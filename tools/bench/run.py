@@ -11,24 +11,30 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headgate.tools.bench.brokers import HEADGATE, KAFKA, Broker, Launcher
-from headgate.tools.bench.client import BenchError
-from headgate.tools.bench.compacting import COMPACTIONS, Compacted
-from headgate.tools.bench.compacting import FIGURES as COMPACTION_FIGURES
-from headgate.tools.bench.compacting import measure as measure_compaction
-from headgate.tools.bench.compiled import lines_of, measured
-from headgate.tools.bench.coordinator_load import Loaded, coordinator_load
-from headgate.tools.bench.figures import Figure, Sample
-from headgate.tools.bench.gauge import Conditions, count_alike, most_alike, running_gauge
-from headgate.tools.bench.generator import PROGRAMS, compile_program
-from headgate.tools.bench.idle import idle_connection_bytes
-from headgate.tools.bench.machine import MachineTime, machine_time, others_share, own_cpu_seconds, process_cpu_seconds
+from headgate.tools.bench.measuring.brokers import HEADGATE, KAFKA, Broker, Launcher
+from headgate.tools.bench.measuring.figures import Figure, Sample
+from headgate.tools.bench.measuring.gauge import Conditions, count_alike, most_alike, running_gauge
+from headgate.tools.bench.measuring.generator import PROGRAMS, compile_program
+from headgate.tools.bench.measuring.machine import (
+    MachineTime,
+    machine_time,
+    others_share,
+    own_cpu_seconds,
+    process_cpu_seconds,
+)
+from headgate.tools.bench.measuring.target import Target, resident_megabytes
 from headgate.tools.bench.report import Journal, Line, Progress, Turns
-from headgate.tools.bench.restart import FIGURES as RESTART_FIGURES
-from headgate.tools.bench.restart import RESTARTS, Restarted, measure
-from headgate.tools.bench.rows import Row, Run
-from headgate.tools.bench.table import COORDINATOR_LOAD, IDLE_CONNECTIONS, MEMORY, MESSAGES, ROWS, START
-from headgate.tools.bench.target import Target, resident_megabytes
+from headgate.tools.bench.requests.client import BenchError
+from headgate.tools.bench.rows.compacting import COMPACTIONS, Compacted
+from headgate.tools.bench.rows.compacting import FIGURES as COMPACTION_FIGURES
+from headgate.tools.bench.rows.compacting import measure as measure_compaction
+from headgate.tools.bench.rows.compiled import lines_of, measured
+from headgate.tools.bench.rows.coordinator_load import Loaded, coordinator_load
+from headgate.tools.bench.rows.idle import idle_connection_bytes
+from headgate.tools.bench.rows.restart import FIGURES as RESTART_FIGURES
+from headgate.tools.bench.rows.restart import RESTARTS, Restarted, measure
+from headgate.tools.bench.rows.row import Row, Run
+from headgate.tools.bench.rows.table import COORDINATOR_LOAD, IDLE_CONNECTIONS, MEMORY, MESSAGES, ROWS, START
 
 _SETTLE_SECONDS = 3.0  # after start, before idle memory is read
 _JVM_SLICE_SECONDS = 2.0

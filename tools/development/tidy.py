@@ -3,7 +3,8 @@
 Functions: median at most 10 lines, 95th percentile 50, none over 70; files: median about 120, 95th percentile 450,
 none over 700. Each module has its own test file. What pyproject.toml names exists, or is in PLANNED. The map in
 docs/architecture.md names every module of the broker, and nothing else. Our packages are imported by the one name that
-they have when installed. Lock files name no place. Nothing lies about that a run by hand has left.
+they have when installed. Neither modules nor rooms import each other in a circle (`imports.py`). Lock files name no
+place. Nothing lies about that a run by hand has left.
 Prints every finding with what to do, then the figures; exit status 1 if there was a finding.
 """
 
@@ -20,6 +21,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from headgate.tools.development import imports
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("protocol", "storage", "gateway", "tools", "spark")
@@ -240,9 +243,10 @@ def tracked(root: Path) -> list[str]:
 
 def findings(root: Path, paths: list[str], functions: list[Length], files: list[Length]) -> Iterator[str]:
     """All of them; fills the two lists on the way."""
+    sources = dict[str, str]()
     for path in paths:
         if path.endswith(".py"):
-            source = (root / path).read_text()
+            source = sources[path] = (root / path).read_text()
             functions += function_lengths(path, source)
             files.append(Length(path, source.count("\n")))
             yield from silenced_seams(path, source)
@@ -251,6 +255,7 @@ def findings(root: Path, paths: list[str], functions: list[Length], files: list[
             yield from places(path, (root / path).read_text())
     yield from over_budget("function", functions, (FUNCTION_MEDIAN, FUNCTION_95TH, FUNCTION_LONGEST))
     yield from over_budget("file", files, (FILE_MEDIAN, FILE_95TH, FILE_LONGEST))
+    yield from imports.findings({path: sources[path] for path in sources if path.split("/")[0] in PACKAGES})
     yield from strays(paths)
     yield from scraps((path, (root / path).stat().st_size) for path in paths)
     yield from untested(paths)

@@ -7,16 +7,16 @@ Superseded by IncrementalAlterConfigs; old tools send it. What is not named here
 
 from collections.abc import Mapping
 
-from headgate.gateway.api.context import Context
-from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import alter_each
-from headgate.gateway.config.resources import (
-    ResourceType,
+from headgate.gateway.api.config_resources import (
     altered_broker,
     altered_group,
     altered_topic,
     has_no_settings,
 )
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import alter_each
+from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.alter_configs import (

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
+from headgate.gateway.api.config_resources import altered_group, has_no_settings, this_broker
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_row
 from headgate.gateway.config import BrokerConfig, describe, group_config, loggers
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
-from headgate.gateway.config.resources import ResourceType, altered_group, has_no_settings, this_broker
+from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import check_name
 from headgate.protocol.errors import ErrorCode

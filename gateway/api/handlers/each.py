@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from headgate.gateway.api import authorized_operations
+from headgate.gateway.api.config_resources import Resource
 from headgate.gateway.api.context import Context
-from headgate.gateway.config.resources import Resource
 from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.runtime.purgatory import Waiting, WaitList

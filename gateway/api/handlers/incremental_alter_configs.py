@@ -7,19 +7,19 @@ Of a broker's settings those can be changed that can be in Kafka while it runs, 
 
 from collections.abc import Callable, Sequence
 
-from headgate.gateway.api.context import Context
-from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import alter_each
-from headgate.gateway.config import catalogue, dynamic, loggers
-from headgate.gateway.config.definition import Type
-from headgate.gateway.config.resources import (
-    ResourceType,
+from headgate.gateway.api.config_resources import (
     altered_broker,
     altered_group,
     altered_topic,
     has_no_settings,
     this_broker,
 )
+from headgate.gateway.api.context import Context
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handlers.each import alter_each
+from headgate.gateway.config import catalogue, dynamic, loggers
+from headgate.gateway.config.definition import Type
+from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.image import Topic
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError

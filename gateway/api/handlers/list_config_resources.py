@@ -5,7 +5,7 @@ v0 subscriptions to client metrics, of which there are none (KIP-1000)   v1 ever
 
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.config.resources import ResourceType
+from headgate.gateway.config.resource_type import ResourceType
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.list_config_resources import (
     ConfigResource,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.gateway.config.resources import ResourceType
+from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.config.resources import ResourceType
+from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.incremental_alter_configs import (

@@ -1,6 +1,6 @@
 """ListConfigResources."""
 
-from headgate.gateway.config.resources import ResourceType
+from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.list_config_resources import ListConfigResourcesRequest

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.gateway.config import BrokerConfig
 from headgate.gateway.runtime import log_output
 
 
@@ -32,12 +31,6 @@ def root_handlers() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-
-
-def test_the_ready_line() -> None:
-    config = BrokerConfig.load("node.id=3\nlog.dirs=/tmp/x")
-    line = log_output.ready_line(config, ["PLAINTEXT://127.0.0.1:40123", "INTERNAL://[::1]:40124"])
-    assert line == "headgate ready PLAINTEXT://127.0.0.1:40123,INTERNAL://[::1]:40124 node.id=3 log.dirs=/tmp/x"
 
 
 def test_log_lines_have_time_level_and_name(root_handlers: None) -> None:

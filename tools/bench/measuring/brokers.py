@@ -1,0 +1,213 @@
+"""Starts the two brokers, each with its own defaults, on loopback, with their data side by side."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from abc import ABC, abstractmethod
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.tools.bench.requests.client import BenchError, Client
+
+HEADGATE, KAFKA = "headgate", "kafka"
+# Flags that would change a broker; an installed Headgate has its bytecode, which a checkout keeps from its first start.
+_NOT_INHERITED = ("KAFKA_OPTS", "JAVA_TOOL_OPTIONS", "PYTHONDONTWRITEBYTECODE")
+_START_WITHIN_SECONDS = 60.0
+_STOP_WITHIN_SECONDS = 20.0
+_POLL_SECONDS = 0.002
+
+# What Kafka's own kafka-server-start.sh gives the JVM; nothing else is tuned.
+_JVM_FLAGS = ["-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+_JVM_FLAGS += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15"]
+_JVM_FLAGS += ["-Djava.awt.headless=true"]
+
+# The last two settings are not about having one node: they shorten the delay of deletion (60 s, the first one 30 s
+# after start), because the next repetition waits until the files of the last one are gone, so that nobody pays for
+# them while it is measured.
+_KRAFT_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+log.dirs={data}
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.segment.delete.delay.ms=100
+log.initial.task.delay.ms=500
+"""
+
+# Both brokers have it: by default each new group of the classic protocol waits for 3 s, in which nothing is to be seen.
+_SHARED_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(slots=True)
+class Broker:
+    """A running broker. `start_seconds`: from starting the process to the first answered Metadata."""
+
+    name: str
+    process: "subprocess.Popen[bytes]"
+    port: int
+    data: Path
+    start_seconds: float = 0.0
+
+    @property
+    def client(self) -> Client:
+        return Client(self.port)
+
+    @property
+    def log(self) -> Path:
+        return self.data.parent / "output.log"
+
+    def stop(self, within_seconds: float = _STOP_WITHIN_SECONDS) -> None:
+        """SIGTERM, and SIGKILL for one that does not listen."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(within_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def java_command(jars: Path) -> list[str]:
+    """What runs a class of Kafka's; empty where there is no Java, or no Kafka in the directory."""
+    java = shutil.which("java")
+    return [java, "-cp", str(jars.resolve() / "*")] if java and list(jars.glob("kafka_2.13-*.jar")) else []
+
+
+class Launcher(ABC):
+    """Knows how one kind of broker is started: on a fresh directory, or again on what one has left."""
+
+    name: str
+
+    @abstractmethod
+    def command(self, directory: Path, data: Path, port: int) -> list[str]:
+        """What to execute; whatever has to exist before it does is made here, outside of the measured start."""
+
+    def start(self, directory: Path) -> Broker:
+        shutil.rmtree(directory, ignore_errors=True)
+        data = directory / "data"
+        data.mkdir(parents=True)
+        return self._launch(directory, data)
+
+    def start_again(self, directory: Path, within_seconds: float = _START_WITHIN_SECONDS) -> Broker:
+        return self._launch(directory, directory / "data", within_seconds)
+
+    def _launch(self, directory: Path, data: Path, within_seconds: float = _START_WITHIN_SECONDS) -> Broker:
+        port = free_port()
+        command = self.command(directory, data, port)
+        environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+        with (directory / "output.log").open("ab") as output:
+            started = time.perf_counter()
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
+        broker = Broker(self.name, process, port, data)
+        try:
+            _wait_for_metadata(broker, within_seconds)
+        except BaseException:
+            broker.stop()
+            raise
+        broker.start_seconds = time.perf_counter() - started
+        return broker
+
+
+class HeadgateLauncher(Launcher):
+    """The installed command, as a user runs it, or another one."""
+
+    name = HEADGATE
+
+    def __init__(self, program: Path | None = None) -> None:
+        self.program = str(program.resolve()) if program else self._installed()
+        if not os.access(self.program, os.X_OK):
+            raise BenchError(f"there is no program {self.program} to measure; HEADGATE names one of another tree")
+
+    @staticmethod
+    def _installed() -> str:
+        beside_python = Path(sys.executable).parent / "headgate"
+        program = str(beside_python) if beside_python.exists() else shutil.which("headgate")
+        if program is None:
+            raise BenchError(
+                "the command headgate is not installed; run `make serve` once, or measure with --only kafka"
+            )
+        return program
+
+    def command(self, directory: Path, data: Path, port: int) -> list[str]:
+        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(data), **_SHARED_SETTINGS}
+        settings["log.segment.delete.delay.ms"] = "100"  # as Kafka has it
+        return [self.program, "serve", *(f"--override={name}={value}" for name, value in settings.items())]
+
+
+class KafkaLauncher(Launcher):
+    """Apache Kafka from its Maven jars, broker and controller in one process.
+
+    Without a configuration Log4j writes errors only, which is in its favour.
+    """
+
+    name = KAFKA
+
+    def __init__(self, jars: Path) -> None:
+        self.formatted: dict[str, bytes] = {}
+        """What formatting leaves in an empty directory, by file name; every start has a copy."""
+        self.java = java_command(jars)
+        if not self.java:
+            raise BenchError(
+                f"no java on the path, or no Kafka in {jars}; install a JRE 17 or newer and run `make jars`, "
+                "or measure with --only headgate"
+            )
+
+    def command(self, directory: Path, data: Path, port: int) -> list[str]:
+        properties = directory / "server.properties"
+        shared = "".join(f"{name}={value}\n" for name, value in _SHARED_SETTINGS.items())
+        own = _KRAFT_PROPERTIES.format(port=port, controller_port=free_port(), data=data)
+        properties.write_text(own + shared)
+        if not self.formatted:
+            self._format(properties)
+            self.formatted = {path.name: path.read_bytes() for path in data.iterdir()}
+        for name, content in self.formatted.items():
+            if not (data / name).exists():
+                (data / name).write_bytes(content)
+        return [self.java[0], *_JVM_FLAGS, *self.java[1:], "kafka.Kafka", str(properties)]
+
+    def _format(self, properties: Path) -> None:
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        # "=": an id that begins with a dash is not an option
+        format_command = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties)]
+        done = subprocess.run([*self.java, *format_command], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise BenchError(f"Kafka's storage could not be formatted: {done.stdout}{done.stderr}")
+
+
+def _wait_for_metadata(broker: Broker, within_seconds: float) -> None:
+    deadline = time.monotonic() + within_seconds
+    while True:
+        try:
+            if broker.client.metadata([]).brokers:
+                return
+        except OSError:
+            pass
+        if broker.process.poll() is not None:
+            raise BenchError(f"{broker.name} ended with {broker.process.returncode}: {_tail(broker.log)}")
+        if time.monotonic() > deadline:
+            raise BenchError(f"{broker.name} answers no Metadata after {within_seconds:g} s: {_tail(broker.log)}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _tail(path: Path) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-15:])

@@ -1,0 +1,154 @@
+"""One broker under measurement: topics to measure on, and samples."""
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from headgate.tools.bench.measuring import machine
+from headgate.tools.bench.measuring.brokers import Broker
+from headgate.tools.bench.measuring.figures import Sample
+from headgate.tools.bench.measuring.gauge import Gauge, mean_microseconds
+from headgate.tools.bench.measuring.generator import Generated, LoadResult, run_load
+from headgate.tools.bench.requests.client import BenchError
+
+_GONE_WITHIN_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it was created; the id is zero where the broker gives none."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+
+
+class Filled(NamedTuple):
+    """A topic of batches that are all the same bytes but for their offsets."""
+
+    topic: Topic
+    batch: bytes
+    batches_per_partition: int
+
+
+@dataclass(slots=True)
+class Target:
+    """A broker, the directory of the generators to load it with, a directory for template files."""
+
+    broker: Broker
+    generators: Path
+    scratch: Path
+    versions: dict[int, tuple[int, int]]
+    java: Sequence[str] = ()
+    """What runs a class of Kafka's jars; nothing where there is no Java."""
+    gauge: Gauge | None = None
+    kept: dict[object, Filled] = field(default_factory=dict)
+    """Topics that stay to the end of the run, by what is in them."""
+    many: list[Topic] = field(default_factory=list)
+    """Topics of one empty partition that stay to the end of the run (many_topics.py)."""
+    _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    @property
+    def name(self) -> str:
+        return self.broker.name
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.broker.port}"
+
+    def scratch_file(self, name: str) -> Path:
+        return self.scratch / f"{self.name}-{name}"
+
+    def new_topic(self, partitions: int, configs: Mapping[str, str] | None = None) -> Topic:
+        name = f"bench-{os.getpid()}-{next(self._numbers)}"
+        return Topic(name, self.broker.client.create_topic(name, partitions, configs), partitions)
+
+    @contextmanager
+    def topic(self, partitions: int, configs: Mapping[str, str] | None = None) -> Iterator[Topic]:
+        """A new topic, deleted with its files before the next thing is measured."""
+        topic = self.new_topic(partitions, configs)
+        yield topic
+        self.broker.client.delete_topic(topic.name)
+        self.wait_until_gone(topic.name)
+
+    def wait_until_gone(self, name: str, within_seconds: float = _GONE_WITHIN_SECONDS) -> None:
+        """A partition's directory is <topic>-<partition>, and begins so also while it is being deleted."""
+        deadline = time.monotonic() + within_seconds
+        while left := list(self.broker.data.glob(f"{name}-*")):
+            if time.monotonic() > deadline:
+                raise BenchError(f"{self.name} deleted {name} but {left[0]} is still there after {within_seconds:g} s")
+            time.sleep(0.02)
+
+    def touch_pages(self, size: int) -> None:
+        """Before a load that writes so many bytes: no page of them costs the broker a fault of the machine's host."""
+        machine.touch_pages(self.scratch_file("touched"), size)
+
+    def run(self, load: Generated) -> LoadResult:
+        return run_load(self.generators, load, self.broker.port)
+
+    def sample(self, load: Generated, start_another: Callable[[], int] | None = None) -> Sample:
+        """Charge the broker with every CPU second of its process under the load, connections open all the time.
+
+        `start_another` starts another generator when the first one is connected, and returns its process id: it does
+        not count as others.
+        """
+        at: list[_Clocks] = []
+        process_ids: list[int] = []
+
+        def begin(process_id: int) -> None:
+            process_ids.append(process_id)
+            if start_another is not None:
+                process_ids.append(start_another())
+            read(process_id)
+
+        def read(_: int) -> None:
+            at.append(self._clocks(sum(map(machine.process_cpu_seconds, process_ids))))
+
+        result = run_load(self.generators, load, self.broker.port, begin, read)
+        return _sample(result, *at)
+
+    def measure(self, work: Callable[[], LoadResult]) -> Sample:
+        """The same of a client that opens and closes its connections, in children that `work` starts and ends."""
+        before = self._clocks(machine.own_cpu_seconds())
+        result = work()
+        return _sample(result, before, self._clocks(machine.own_cpu_seconds()))
+
+    def _clocks(self, client_seconds: float) -> "_Clocks":
+        server_seconds = machine.process_cpu_seconds(self.broker.process.pid)
+        gauge = self.gauge.read() if self.gauge else []
+        return _Clocks(server_seconds, client_seconds, machine.machine_time(), gauge)
+
+
+class _Clocks(NamedTuple):
+    """CPU seconds until now, and what the gauge has taken since the last time."""
+
+    server: float
+    client: float
+    machine: machine.MachineTime
+    gauge_ns: list[list[int]]
+
+
+def _sample(result: LoadResult, before: _Clocks, after: _Clocks) -> Sample:
+    server, client = after.server - before.server, after.client - before.client
+    return Sample(
+        requests=result.requests,
+        record_bytes=result.record_bytes,
+        seconds=result.seconds,
+        server_cpu_seconds=server,
+        client_cpu_seconds=client,
+        others_share=machine.others_share(after.machine.since(before.machine), server + client),
+        p50_us=result.p50_us,
+        p99_us=result.p99_us,
+        mean_us=result.mean_us,
+        max_us=result.max_us,
+        gauge_us=mean_microseconds(after.gauge_ns),
+    )
+
+
+def resident_megabytes(broker: Broker) -> float:
+    return machine.resident_bytes(broker.process.pid) / 1e6

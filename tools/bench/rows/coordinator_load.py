@@ -1,0 +1,142 @@
+"""How long a broker takes to know a million committed offsets again after a restart, and what they cost in memory."""
+
+import functools
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headgate.tools.bench.measuring.brokers import Broker, Launcher
+from headgate.tools.bench.measuring.generator import Load, run_load
+from headgate.tools.bench.measuring.machine import process_cpu_seconds, resident_bytes
+from headgate.tools.bench.requests import frames, group_frames
+from headgate.tools.bench.requests.client import BenchError, Reader, exchange
+from headgate.tools.bench.requests.group_frames import Place
+from headgate.tools.bench.requests.templates import template, write_templates
+from headgate.tools.bench.rows.groups import wait_until_served
+from headgate.tools.bench.rows.idle import allow_files
+
+GROUPS: Final = 10_000
+PARTITIONS: Final = 100
+"""Of each group one offset in each partition."""
+_AT_ONCE = 500
+_COMMIT_VERSION = 9
+_OTHER_FILES = 2500
+_LOADED_WITHIN_SECONDS = 300.0
+_LOADING = {14, 15, 16}  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
+_OFFSETS_PARTITIONS = 50  # by default, of both brokers
+_PAUSE_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Seconds from the start of the process: to Metadata, half of the groups, all of them; CPU and memory then."""
+
+    metadata_seconds: float
+    half_seconds: float
+    all_seconds: float
+    cpu_seconds: float
+    resident_megabytes: float
+
+
+def coordinator_load(
+    launcher: Launcher, directory: Path, generators: Path, groups: int = GROUPS, partitions: int = PARTITIONS
+) -> Loaded:
+    """Commit through the wire, stop, start again, ask every group."""
+    allow_files(_AT_ONCE + _OTHER_FILES)
+    names = [f"load-{number}" for number in range(groups)]
+    broker = launcher.start(directory)
+    try:
+        place = Place("loaded", range(partitions), broker.client.create_topic("loaded", partitions))
+        wait_until_served(broker.client, one_of_each(names))
+        for first in range(0, groups, _AT_ONCE):
+            _commit(broker, generators, names[first : first + _AT_ONCE], place)
+    finally:
+        broker.stop()
+    broker = launcher.start_again(directory)
+    try:
+        return _loaded(broker, names, place)
+    finally:
+        broker.stop()
+
+
+def _commit(broker: Broker, generators: Path, names: Sequence[str], place: Place) -> None:
+    """Each group in one request."""
+    path = generators / "coordinator-load.templates"
+    writers = (group_frames.offset_commit(_COMMIT_VERSION, name, place) for name in names)
+    write_templates(path, (template(writer) for writer in writers))
+    try:
+        load = Load(frames.OFFSET_COMMIT, _COMMIT_VERSION, path, connections=len(names), requests=1)
+        run_load(generators, load, broker.port)
+    finally:
+        path.unlink()
+
+
+def _loaded(broker: Broker, names: Sequence[str], place: Place) -> Loaded:
+    """One group of each partition of the offsets is asked for until it is there; when the time is taken, all are."""
+    last, started = Place(place.topic, [place.partitions[-1]]), time.perf_counter() - broker.start_seconds
+    waiting = one_of_each(names)
+    answered: list[float] = []
+    with broker.client.connect() as connection:
+        while True:
+            there = {name for name in waiting if _is_there(broker, connection, name, last)}
+            answered += [time.perf_counter() - started] * len(there)
+            waiting = [name for name in waiting if name not in there]
+            if not waiting:
+                break
+            if time.perf_counter() - started > _LOADED_WITHIN_SECONDS:
+                raise BenchError(f"{broker.name} has not loaded {waiting[0]} after {_LOADED_WITHIN_SECONDS:g} s")
+            time.sleep(_PAUSE_SECONDS)
+        pid = broker.process.pid
+        cpu_seconds, memory = process_cpu_seconds(pid), resident_bytes(pid) / 1e6
+        if not all(_is_there(broker, connection, name, last) for name in names):
+            raise BenchError(f"{broker.name} has loaded a group of every partition, and not every group")
+    return Loaded(broker.start_seconds, answered[len(answered) // 2], answered[-1], cpu_seconds, memory)
+
+
+def _is_there(broker: Broker, connection: socket.socket, name: str, place: Place) -> bool:
+    found = _committed(exchange(connection, group_frames.offset_fetch(name, place)))
+    if found not in (None, (0, "")):
+        raise BenchError(f"{broker.name} has {found} for {name}, which is not what was committed")
+    return found is not None
+
+
+def one_of_each(names: Sequence[str]) -> list[str]:
+    """The first group of each partition of `__consumer_offsets`."""
+    first: dict[int, str] = {}
+    for name in names:
+        first.setdefault(_partition_of(name), name)
+    return list(first.values())
+
+
+def _partition_of(group_id: str) -> int:
+    """By Java's hash of strings, here of ASCII."""
+    value = functools.reduce(lambda value, byte: (31 * value + byte) & 0xFFFF_FFFF, group_id.encode(), 0)
+    return abs(value - (value >> 31 << 32)) % _OFFSETS_PARTITIONS
+
+
+def _committed(answer: bytes) -> tuple[int, str | None] | None:
+    """Offset and metadata of the one partition that was asked for; None while the group is being loaded."""
+    reader = Reader(answer[4:], flexible=False)
+    reader.number("i")
+    found = []
+    for _ in range(reader.count()):
+        reader.string()
+        found += [_read_partition(reader) for _ in range(reader.count())]
+    error = reader.number("h") or max((error for *_, error in found), default=0)
+    if error in _LOADING:
+        return None
+    if error or len(found) != 1:
+        raise BenchError(f"OffsetFetch: error code {error}, {len(found)} partitions")
+    ((offset, metadata, _),) = found
+    return offset, metadata
+
+
+def _read_partition(reader: Reader) -> tuple[int, str | None, int]:
+    """Offset, metadata, error code."""
+    reader.number("i")
+    offset = reader.number("q")
+    reader.number("i")
+    return offset, reader.string(), reader.number("h")

@@ -1,0 +1,269 @@
+"""What a row is, and the rows of the C generators: each arranges what it needs on a broker (docs/performance.md)."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from headgate.tools.bench.measuring.figures import Figure, Sample
+from headgate.tools.bench.measuring.generator import Latency, Load
+from headgate.tools.bench.measuring.machine import available_bytes
+from headgate.tools.bench.measuring.target import Filled, Target, Topic
+from headgate.tools.bench.requests import frames
+from headgate.tools.bench.requests.templates import Template, template, write_templates
+
+NEWEST = -1
+_NEWEST_BUILT = {
+    frames.PRODUCE: 13,
+    frames.FETCH: 18,
+    frames.METADATA: 13,
+    frames.OFFSET_COMMIT: 10,
+    frames.HEARTBEAT: 4,
+    frames.CONSUMER_GROUP_HEARTBEAT: 1,
+}
+
+KIBIBYTE, MEBIBYTE = 1024, 1024 * 1024
+
+_TOUCHED_AHEAD = 1.25  # of what the leg before would have written in as long
+
+Run = Callable[[float], Sample]
+"""Measure for about so many seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchShape:
+    """A batch of `records` equal values without keys."""
+
+    records: int
+    value_bytes: int
+
+    def build(self) -> bytes:
+        return frames.batch([bytes(i % 251 for i in range(self.value_bytes))] * self.records)
+
+
+BATCH_16K = BatchShape(15, KIBIBYTE)
+BATCH_1M = BatchShape(900, KIBIBYTE)
+BATCH_4K = BatchShape(140, 20)
+BATCH_TINY = BatchShape(1, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Row(ABC):
+    """`version` of the API under load, or NEWEST: the highest that every broker of the run serves."""
+
+    name: str
+    figures: tuple[Figure, ...]
+    connections: int
+    version: int
+    partitions: int = 1
+    warm_up_share: float = 1.0
+    """Of the time that rows are warmed up for."""
+    least_seconds: float = 0.0
+    """Of one leg: below, it would be about clients that start, or waits that do not end."""
+    turn_share: float = 1.0
+    """Of the turns that other rows have: the table has its time."""
+
+    api = frames.METADATA
+
+    @abstractmethod
+    def opened(self, target: Target) -> AbstractContextManager[Run]:
+        """Everything is ready to be measured inside of it."""
+
+    def runs(self, targets: Sequence[Target], stack: ExitStack) -> Mapping[str, Run]:
+        """What is measured in turns, by name; `stack` closes it. No runs: the row cannot be measured on these."""
+        return {target.name: stack.enter_context(self.opened(target)) for target in targets}
+
+    def at_version_of(self, served: list[dict[int, tuple[int, int]]]) -> "Row":
+        """The row with NEWEST replaced by what all of them serve."""
+        if self.version != NEWEST:
+            return self
+        return replace(self, version=min(_NEWEST_BUILT[self.api], *(versions[self.api][1] for versions in served)))
+
+
+def write_disk_budget() -> int:
+    """Bytes that one turn may write before the kernel begins to slow its writer down.
+
+    It does so when 15 percent of the available memory are dirty (by default, balance_dirty_pages).
+    """
+    return min(2_000_000_000, int(available_bytes() * 0.08))
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRow(Row):
+    """Connection n produces to partition n modulo their number. A topic serves some turns, until it is large.
+
+    To delete one takes Kafka a second, in which nothing can be measured.
+    """
+
+    batch: BatchShape = BATCH_16K
+    in_flight: int = 1
+
+    api = frames.PRODUCE
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        with ExitStack() as kept:
+            topic: Topic | None = None
+            written, bytes_per_second = 0, 0.0
+
+            def run(seconds: float) -> Sample:
+                nonlocal topic, written, bytes_per_second
+                if topic is None:
+                    topic, written = kept.enter_context(self.topic(target)), 0
+                target.touch_pages(int(min(write_disk_budget(), _TOUCHED_AHEAD * seconds * bytes_per_second)))
+                sample = target.sample(self.load(target, topic, seconds))
+                written += sample.record_bytes
+                bytes_per_second = sample.record_bytes / sample.seconds
+                if written >= write_disk_budget() // 4:
+                    kept.close()
+                    topic = None
+                return sample
+
+            yield run
+
+    def topic(self, target: Target) -> AbstractContextManager[Topic]:
+        return target.topic(self.partitions)
+
+    def load(self, target: Target, topic: Topic, seconds: float) -> Load:
+        path = target.scratch_file(f"{self.name}.templates")
+        write_templates(path, produce_templates(topic, self.batch.build(), self.version))
+        limit = write_disk_budget()
+        return Load(frames.PRODUCE, self.version, path, self.connections, self.in_flight, seconds, byte_limit=limit)
+
+
+def produce_templates(topic: Topic, batch: bytes, version: int) -> list[Template]:
+    return [
+        template(frames.produce(version, topic.name, partition, batch, topic.topic_id), load_bytes=len(batch))
+        for partition in range(topic.partitions)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRow(Row):
+    """Consumers read the same resident data in circles, which rows share.
+
+    The first connections begin at the start of their partition, the next ones in the middle, so that two consumers of
+    a partition are not in step.
+    """
+
+    batch: BatchShape = BATCH_16K
+    max_bytes: int = MEBIBYTE
+    resident_bytes: int = 256 * MEBIBYTE
+
+    api = frames.FETCH
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        topic, batch, batches = filled_topic(target, self.batch, self.resident_bytes)
+        path = target.scratch_file(f"{self.name}.templates")
+        write_templates(path, self.templates(topic, batches * self.batch.records))
+        load = Load(frames.FETCH, self.version, path, self.connections, wrap=True)
+        verify(target, replace(load, requests=self.requests_for(batches * len(batch), len(batch))), batch)
+        yield lambda seconds: target.sample(replace(load, seconds=seconds))
+
+    def requests_for(self, partition_bytes: int, batch_bytes: int) -> int:
+        """As many as bring one consumer round: an answer is a batch or more, and loses at most one at its end."""
+        return partition_bytes // max(batch_bytes, self.max_bytes - batch_bytes) + 1
+
+    def templates(self, topic: Topic, end_offset: int) -> list[Template]:
+        wish = frames.FetchWish(self.max_bytes, in_session=self.version >= 13)
+        rounds = -(-self.connections // self.partitions)
+        return [
+            template(
+                frames.fetch(self.version, topic.name, number % self.partitions, wish, topic.topic_id),
+                first_offset=end_offset * (number // self.partitions) // rounds,
+            )
+            for number in range(self.connections)
+        ]
+
+
+FILL_VERSION = 7
+FILLED_PARTITIONS = 4
+
+
+def filled_topic(target: Target, shape: BatchShape, resident_bytes: int) -> Filled:
+    """Four partitions with so many bytes of equal batches, made once a run."""
+    known = target.kept.get((shape, resident_bytes))
+    if known is not None:
+        return known
+    topic, batch = target.new_topic(FILLED_PARTITIONS), shape.build()
+    count = resident_bytes // len(batch) // FILLED_PARTITIONS
+    path = target.scratch_file("fill.templates")
+    write_templates(path, produce_templates(topic, batch, FILL_VERSION))
+    target.run(Load(frames.PRODUCE, FILL_VERSION, path, topic.partitions, in_flight=5, requests=count))
+    target.kept[shape, resident_bytes] = Filled(topic, batch, count)
+    return target.kept[shape, resident_bytes]
+
+
+def verify(target: Target, load: Load, batch: bytes) -> None:
+    """Read with every batch compared with the one that was produced: a fast answer must also be right."""
+    path = target.scratch_file("expected.batch")
+    path.write_bytes(batch)
+    target.run(replace(load, expected=path))
+
+
+@dataclass(frozen=True, slots=True)
+class LongPollRow(Row):
+    """Consumers at the end of an empty topic; a request is one expiry."""
+
+    least_seconds: float = 1.0
+    max_wait_ms: int = 500
+
+    api = frames.FETCH
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        with target.topic(self.partitions) as topic:
+            path = target.scratch_file(f"{self.name}.templates")
+            wish = frames.FetchWish(MEBIBYTE, self.max_wait_ms)
+            writer = frames.fetch(self.version, topic.name, 0, wish, topic.topic_id)
+            write_templates(path, [template(writer)])
+            load = Load(frames.FETCH, self.version, path, self.connections)
+            yield lambda seconds: target.sample(replace(load, seconds=seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRow(Row):
+    """Clients that ask for one topic again and again."""
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        with target.topic(self.partitions) as topic:
+            load = self.load(target, topic)
+            yield lambda seconds: target.sample(replace(load, seconds=seconds))
+
+    def load(self, target: Target, topic: Topic) -> Load:
+        path = target.scratch_file(f"{self.name}.templates")
+        write_templates(path, [template(frames.metadata(self.version, [topic.name]))])
+        return Load(frames.METADATA, self.version, path, self.connections)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyRow(Row):
+    """One producer at a steady rate, one record a request; one waiting consumer. `version` is Fetch's.
+
+    A JVM that is too cold for the rate is warmed up longer: it would never get rid of what it could not keep up with.
+    """
+
+    least_seconds: float = math.inf
+    batch: BatchShape = BATCH_TINY
+    rate: int = 1000
+    produce_version: int = 7
+
+    api = frames.FETCH
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[Run]:
+        def run(seconds: float) -> Sample:
+            with target.topic(1) as topic:
+                return target.sample(self.latency(target, topic, int(self.rate * seconds)))
+
+        yield run
+
+    def latency(self, target: Target, topic: Topic, messages: int) -> Latency:
+        (produce,) = produce_templates(topic, self.batch.build(), self.produce_version)
+        fetch = template(frames.fetch(self.version, topic.name, 0, frames.FetchWish(MEBIBYTE), topic.topic_id))
+        path = target.scratch_file(f"{self.name}.templates")
+        write_templates(path, [produce, fetch])
+        return Latency(self.produce_version, self.version, path, self.rate, messages)

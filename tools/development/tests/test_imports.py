@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from headgate.tools.development.imports import Import, circles, findings, imports, nearest, neighbours, too_full
+
+
+def from_(module: str, name: str) -> str:
+    return f"from headgate.{module} import {name}\n"
+
+
+def test_imports_at_run_time_and_for_types_are_told_apart() -> None:
+    source = from_("a.one", "One") + "if TYPE_CHECKING:\n    " + from_("b", "two") + "def f():\n    " + from_("c", "x")
+    assert sorted(imports("a/mine.py", source, {"a.one", "b.two", "c.x"})) == [
+        Import("a.mine", "a.one", 1, False),
+        Import("a.mine", "b.two", 3, True),
+    ]
+
+
+def test_an_import_means_the_module_or_what_has_the_name() -> None:
+    assert nearest("a.b.Name", {"a", "a.b"}) == "a.b"
+    assert nearest("other.Name", {"a"}) is None
+
+
+def test_circles_are_found_whole_and_once() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set[str](), "e": {"e", "a"}}
+    assert list(circles(graph)) == [["a", "b", "c"]]
+
+
+def test_neighbours_are_in_the_innermost_common_folder() -> None:
+    assert neighbours("gateway.api.handlers.fetch", "gateway.api.context") == (
+        "gateway.api",
+        "gateway.api.handlers",
+        "gateway.api.context",
+    )
+    assert neighbours("storage.log.log", "protocol.errors") == ("", "storage", "protocol")
+
+
+def test_modules_that_import_each_other_are_reported_and_for_types_they_may() -> None:
+    one, other = from_("a.two", "Two"), from_("a.one", "One")
+    (finding,) = findings({"a/one.py": one, "a/two.py": other})
+    assert finding.startswith("a circle of imports: a.one, a.two;")
+    assert list(findings({"a/one.py": one, "a/two.py": "if TYPE_CHECKING:\n    " + other})) == []
+
+
+def test_rooms_that_import_each_other_are_reported_even_for_types() -> None:
+    rooms = {"a/__init__.py": "", "a/x/__init__.py": "", "a/y/__init__.py": ""}
+    there = from_("a.y.two", "Two")
+    back = "if TYPE_CHECKING:\n    " + from_("a.x.three", "Three")
+    sources = {**rooms, "a/x/one.py": there, "a/x/three.py": "", "a/y/two.py": back}
+    (finding,) = findings(sources)
+    assert finding == "a circle of rooms in a: a.x, a.y; a.x.one:1 -> a.y.two; a.y.two:2 -> a.x.three"
+    assert list(findings({**sources, "a/y/two.py": ""})) == []
+
+
+def test_tests_may_import_what_they_like() -> None:
+    assert list(findings({"a/one.py": "", "a/tests/test_one.py": from_("a.tests.helper", "x")})) == []
+
+
+def test_a_full_folder_is_reported_unless_its_size_is_given() -> None:
+    (finding,) = too_full([f"a/b/m{number}.py" for number in range(17)])
+    assert finding == "a/b has 17 modules, over 16; make a room of some of them"
+    assert list(too_full([f"protocol/messages/m{number}.py" for number in range(80)])) == []
+    assert list(too_full(["a/__init__.py", *(f"a/m{number}.py" for number in range(16))])) == []
