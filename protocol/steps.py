@@ -6,16 +6,15 @@ slices of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from types import GeneratorType
-from typing import Any, Generic, TypeGuard, TypeVar, cast
-
-from headgate.protocol.records.compression import Steps, finish
-
-__all__ = ["FEW", "Rows", "Steps", "again", "are_steps", "at_once", "finish", "in_steps", "rows"]
+from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar, cast
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+Steps: TypeAlias = Generator[None, None, T]
+"""Long work as a cooperative generator: it yields after each step of about a millisecond, and returns the result."""
 
 FEW = 64
 """Up to so many rows are made at once."""
@@ -48,6 +47,16 @@ def rows(items: Sequence[T], make: Callable[[T], R]) -> list[R]:
 def again(made: list[T], make: Callable[[T], R]) -> list[R]:
     """Other rows of rows: `make(row)` for each, as `Rows` if these are."""
     return cast("list[R]", Rows(made, make)) if isinstance(made, Rows) else list(map(make, made))
+
+
+def finish(steps: Steps[T]) -> T:
+    """Run the steps to their end, without a pause; return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def at_once(steps: Steps[T], count: int) -> T | Steps[T]:

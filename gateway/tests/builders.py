@@ -30,9 +30,8 @@ from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.gateway.tests.manual import ManualTime
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.compression import finish
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import are_steps
+from headgate.protocol.steps import are_steps, finish
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.disk.reserve import Reserve
 from headgate.storage.files import File, Files, parent

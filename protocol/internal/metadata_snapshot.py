@@ -19,7 +19,7 @@ from headgate.protocol.errors import KafkaError, MalformedRequest
 from headgate.protocol.internal.metadata import MetadataRecord, decode, encode
 from headgate.protocol.records import batch, control
 from headgate.protocol.records.batch import BatchHeader, Record
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 
 RECORDS_A_BATCH = 100
 RECORDS_A_STEP = 10

@@ -26,6 +26,7 @@ from crc32c import crc32c
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import compression as codecs
+from headgate.protocol.steps import Steps, finish
 
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12  # base offset and batch length: what batch_length does not count
@@ -206,10 +207,10 @@ def recompress(view: Buffer, codec: int, level: int | None = None) -> bytearray:
 
     Raises KafkaError: CORRUPT_MESSAGE where they do not decompress, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    return codecs.finish(recompress_steps(view, codec, level))
+    return finish(recompress_steps(view, codec, level))
 
 
-def recompress_steps(view: Buffer, codec: int, level: int | None = None) -> codecs.Steps[bytearray]:
+def recompress_steps(view: Buffer, codec: int, level: int | None = None) -> Steps[bytearray]:
     """`recompress` in slices; it yields before each call of a codec."""
     header = read_header(view)
     if header.compression != codecs.NONE:

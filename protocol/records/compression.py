@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable, Generator
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.lz4 import without_block_checksums
+from headgate.protocol.steps import Steps
 
 type_names = ("none", "gzip", "snappy", "lz4", "zstd")
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -35,19 +36,6 @@ _PIECE_BYTES = 64 * 1024
 FAST_LEVEL = 1
 
 Packed: TypeAlias = bytes | bytearray | memoryview
-T = TypeVar("T")
-Steps: TypeAlias = Generator[None, None, T]
-"""Long work in slices of about a millisecond: it yields after each, and returns what came of it."""
-
-
-def finish(steps: Steps[T]) -> T:
-    """Do the work to its end, at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def decompress(codec: int, data: Packed, limit_bytes: int = MAX_OUTPUT_BYTES) -> Packed:

@@ -12,7 +12,7 @@ from zlib import crc32
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import batch, compression
 from headgate.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, Buffer, read_header
-from headgate.protocol.records.compression import FAST_LEVEL, GZIP, NONE, SNAPPY, Steps
+from headgate.protocol.records.compression import FAST_LEVEL, GZIP, NONE, SNAPPY
 from headgate.protocol.records.inspection import long_varint, varint_at
 from headgate.protocol.records.message_set import (
     HEAD,
@@ -30,6 +30,7 @@ from headgate.protocol.records.message_set import (
     invalid,
 )
 from headgate.protocol.records.up_conversion import up_stored_steps
+from headgate.protocol.steps import Steps
 
 MAX_SET_BYTES = 16 << 20
 """What goes into one wrapper: a batch that becomes larger than that is made into several."""

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import BatchHeader
-from headgate.protocol.records.compression import Steps
 from headgate.protocol.records.inspection import header_parts, long_varint, skip_headers, varint, varint_at
+from headgate.protocol.steps import Steps
 
 LONGEST_KEY_BYTES = 30
 _DIGEST_BYTES = 31

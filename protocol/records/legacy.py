@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Buffer, Record
-from headgate.protocol.records.compression import finish
 from headgate.protocol.records.down_conversion import down_steps
 from headgate.protocol.records.message_set import MAGIC_POSITION, Converted, build
 from headgate.protocol.records.up_conversion import MAX_BATCH_BYTES, up_steps, up_stored_steps
+from headgate.protocol.steps import finish
 
 __all__ = [
     "Converted",

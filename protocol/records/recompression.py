@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records.batch import HEADER_SIZE, Buffer, read_header, recompress_steps
-from headgate.protocol.records.compression import FAST_LEVEL, GZIP, ZSTD, Steps
+from headgate.protocol.records.compression import FAST_LEVEL, GZIP, ZSTD
+from headgate.protocol.steps import Steps
 
 
 def gzip_for_zstd_steps(data: Buffer) -> Steps[bytearray]:

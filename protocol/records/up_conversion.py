@@ -23,7 +23,7 @@ from headgate.protocol.records.batch import (
     Buffer,
     read_header,
 )
-from headgate.protocol.records.compression import FAST_LEVEL, LZ4, ZSTD, Steps
+from headgate.protocol.records.compression import FAST_LEVEL, LZ4, ZSTD
 from headgate.protocol.records.inspection import varint
 from headgate.protocol.records.message_set import (
     CRC_START,
@@ -39,6 +39,7 @@ from headgate.protocol.records.message_set import (
     corrupt,
     invalid,
 )
+from headgate.protocol.steps import Steps
 
 MAX_BATCH_BYTES = 1 << 20
 # What a client's set may become. Whoever appends them needs some microseconds for each, and Kafka takes one wrapper.

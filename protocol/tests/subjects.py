@@ -30,6 +30,7 @@ from headgate.protocol.records import batch, compression, legacy, lz4, message_s
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.inspection import Inspection
 from headgate.protocol.schema import Message
+from headgate.protocol.steps import finish
 from headgate.protocol.tests.values import VERSIONS, full
 
 PER_BYTE = 100
@@ -426,7 +427,7 @@ def good_metadata() -> list[bytes]:
 
 def good_snapshots() -> list[bytes]:
     records = [metadata.decode(value) for value in good_metadata() if not value[2]]
-    return [bytes(compression.finish(metadata_snapshot.encode_steps(some, 0, 1))) for some in (records, records * 60)]
+    return [bytes(finish(metadata_snapshot.encode_steps(some, 0, 1))) for some in (records, records * 60)]
 
 
 def good_protocol(cls: type[Any]) -> list[bytes]:

@@ -23,8 +23,8 @@ from headgate.protocol.records.batch import (
     NO_TIMESTAMP,
     BatchHeader,
 )
-from headgate.protocol.records.compression import Steps
 from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.protocol.steps import Steps, finish
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 
 HEADER = "header"
@@ -98,7 +98,7 @@ def prepare(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> 
     with `record_errors`; CORRUPT_MESSAGE and MESSAGE_TOO_LARGE for what cannot be decompressed. Where the header alone
     tells of a wrong time, `record_errors` are not looked for, as that may take long: `prepare_steps` does it.
     """
-    return compression.finish(prepare_steps(view, config, now_ms, validate, tells_times=False))
+    return finish(prepare_steps(view, config, now_ms, validate, tells_times=False))
 
 
 def stored(view: memoryview, config: LogConfig, now_ms: int) -> list[tuple[BatchHeader, memoryview]]:

@@ -29,7 +29,7 @@ from headgate.protocol.records.batch import (
 )
 
 if TYPE_CHECKING:
-    from headgate.protocol.records.compression import Steps
+    from headgate.protocol.steps import Steps
     from headgate.storage.segment.file_slice import FileSlice
 
 # Offset, size, crc, magic, attributes and, of magic 1, the timestamp.

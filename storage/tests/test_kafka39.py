@@ -10,10 +10,11 @@ import pytest
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import HEADER_SIZE, Record, assemble, build, read_header
-from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, finish
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from headgate.protocol.records.lz4 import right_checksum
 from headgate.protocol.records.message_set import encode
 from headgate.protocol.records.tests.kafka39 import Kafka39, Refused
+from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.log import validation
 

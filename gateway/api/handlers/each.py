@@ -16,8 +16,7 @@ from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.gateway.runtime.time_slices import Work
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.compression import finish
-from headgate.protocol.steps import FEW, Steps, in_steps, rows
+from headgate.protocol.steps import FEW, Steps, finish, in_steps, rows
 
 if TYPE_CHECKING:
     from headgate.gateway.metadata.embedded import Change

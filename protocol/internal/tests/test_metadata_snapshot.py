@@ -6,7 +6,7 @@ from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.internal.metadata import FeatureLevelRecord, MetadataRecord, ProducerIdsRecord
 from headgate.protocol.internal.metadata_snapshot import RECORDS_A_BATCH, RECORDS_A_STEP, decode_all, encode_steps
 from headgate.protocol.records import batch, control
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 
 EPOCH, NOW_MS = 3, 1_700_000_000_000
 

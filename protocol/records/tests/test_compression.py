@@ -15,17 +15,8 @@ from hypothesis import strategies as st
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import compression
-from headgate.protocol.records.compression import (
-    GZIP,
-    LZ4,
-    NONE,
-    SNAPPY,
-    ZSTD,
-    compress,
-    compress_steps,
-    decompress,
-    finish,
-)
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, compress_steps, decompress
+from headgate.protocol.steps import finish
 
 quick = settings(max_examples=25, deadline=None)
 PLAIN = b"Headgate " * 40

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import filtering
 from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader, Record, build, iterate, read_header, with_records
-from headgate.protocol.records.compression import finish
 from headgate.protocol.records.filtering import ENTRY_BYTES, LONGEST_KEY_BYTES, table_key
+from headgate.protocol.steps import finish
 
 NOW_MS = 1_700_000_000_000
 # Lengths around where varints grow, and where a digest takes the place of a key

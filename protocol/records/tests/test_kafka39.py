@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import HEADER_SIZE, Record
-from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress, finish
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
 from headgate.protocol.records.legacy import build, down_convert, iterate, up_convert, up_convert_stored
 from headgate.protocol.records.lz4 import java_fault_steps, right_checksum, wrong_checksum
 from headgate.protocol.records.tests.kafka39 import Batch, Kafka39, Refused
 from headgate.protocol.records.tests.sets import expected, record, records
+from headgate.protocol.steps import finish
 
 pytestmark = pytest.mark.sockets  # a child process
 ALL = 1 << 30

@@ -9,9 +9,10 @@ import lz4.frame
 import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.compression import LZ4, compress, decompress, finish
+from headgate.protocol.records.compression import LZ4, compress, decompress
 from headgate.protocol.records.lz4 import java_fault_steps, right_checksum, without_block_checksums, wrong_checksum
 from headgate.protocol.records.tests.test_compression import FOREIGN, PLAIN
+from headgate.protocol.steps import finish
 
 FRAME = compress(LZ4, PLAIN)
 WITH_SIZE = bytes.fromhex("04224d186840050000000000000000") + bytes.fromhex("05000080") + b"abcde" + bytes(4)

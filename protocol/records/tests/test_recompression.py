@@ -7,8 +7,9 @@ import pytest
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record, iterate, read_header
-from headgate.protocol.records.compression import GZIP, LZ4, NONE, ZSTD, finish
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, ZSTD
 from headgate.protocol.records.recompression import gzip_for_zstd_steps
+from headgate.protocol.steps import finish
 
 SOME = [Record(timestamp=1000 + number, key=b"k", value=b"v" * number, headers=[("h", b"")]) for number in range(5)]
 ZSTD_BATCH = batch.build(SOME, base_offset=10, compression=ZSTD, producer_id=4, producer_epoch=1, base_sequence=9)

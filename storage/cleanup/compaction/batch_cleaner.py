@@ -17,7 +17,7 @@ from headgate.protocol.records.batch import (
     BatchHeader,
     Buffer,
 )
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.batches import kind, records
 from headgate.storage.cleanup.compaction.job import Job

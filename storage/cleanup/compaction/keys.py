@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import filtering
 from headgate.protocol.records.batch import BatchHeader
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.batches import Batches, kind, records
 from headgate.storage.cleanup.compaction.job import Job

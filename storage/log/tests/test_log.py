@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import compression
 from headgate.protocol.records.batch import Record, _seal, build, iterate, read_header, split
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.log.flush import is_due
 from headgate.storage.log.log import Log

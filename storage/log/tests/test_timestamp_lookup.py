@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import Record, _seal, build, patch, read_header
-from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, Steps, finish
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from headgate.protocol.records.control import Marker
+from headgate.protocol.steps import Steps, finish
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 from headgate.storage.files import WouldBlock
 from headgate.storage.log.appending import make_room
